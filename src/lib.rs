@@ -1,0 +1,1 @@
+//! Gates GPU operator kernels under `cargo test`.
