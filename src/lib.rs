@@ -1,1 +1,7 @@
-//! Gates GPU operator kernels under `cargo test`.
+//! Gates GPU operator kernels under `cargo test`: correctness against f64 references, properties over random shapes,
+//! perf regressions against reviewed baselines, one summary JSON.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod core;
+pub mod prelude;

@@ -1,0 +1,325 @@
+//! Candidates: the ways to compute an operator that the gate judges.
+
+use super::dtype::{DType, Element};
+use super::launch::Plan;
+use super::shape::Shape;
+use super::tensor::{Inputs, Outputs};
+use super::tolerance::Override;
+use std::sync::Arc;
+
+/// What every kind of candidate can declare about itself.
+#[derive(Clone, Debug)]
+pub struct Traits {
+    /// Tile extents by axis; boundary shapes are made from them.
+    pub tiles: Vec<(&'static str, usize)>,
+    /// Base pointers are multiples of this many bytes, and the gate tries every such offset.
+    pub alignment: usize,
+    /// Two runs give the same bits.
+    pub deterministic: bool,
+    /// The dtypes it supports.
+    pub dtypes: Vec<DType>,
+    /// A tolerance of its own, with the reason.
+    pub tolerance: Option<Override>,
+}
+
+impl Default for Traits {
+    fn default() -> Self {
+        Traits {
+            tiles: Vec::new(),
+            alignment: 16,
+            deterministic: true,
+            dtypes: DType::FLOATS.to_vec(),
+            tolerance: None,
+        }
+    }
+}
+
+/// Declarations shared by [`Cpu`] and [`Cuda`].
+pub trait Declare: Sized {
+    /// The declarations so far.
+    fn traits_mut(&mut self) -> &mut Traits;
+
+    /// The candidate works in tiles of `extent` along `axis`: shapes around its multiples are tried.
+    fn tile(mut self, axis: &'static str, extent: usize) -> Self {
+        self.traits_mut().tiles.push((axis, extent));
+        self
+    }
+
+    /// Base pointers that are multiples of `bytes` suffice (default 16).
+    fn alignment(mut self, bytes: usize) -> Self {
+        self.traits_mut().alignment = bytes;
+        self
+    }
+
+    /// Two runs may differ in the last bits (atomics); they must then agree within the tolerance.
+    fn nondeterministic(mut self) -> Self {
+        self.traits_mut().deterministic = false;
+        self
+    }
+
+    /// Restricts the dtypes.
+    fn dtypes(mut self, dtypes: impl IntoIterator<Item = DType>) -> Self {
+        self.traits_mut().dtypes = dtypes.into_iter().collect();
+        self
+    }
+
+    /// Replaces the derived tolerance; the reason is part of every report.
+    fn tolerance(mut self, tolerance: Override) -> Self {
+        self.traits_mut().tolerance = Some(tolerance);
+        self
+    }
+}
+
+type CpuFn = Arc<dyn Fn(&[usize], &Inputs<'_>, &mut Outputs<'_>) + Send + Sync>;
+
+/// A candidate that runs on the host: one function a dtype.
+#[derive(Clone)]
+pub struct Cpu<S> {
+    functions: Vec<(DType, CpuFn)>,
+    traits: Traits,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> Cpu<S> {
+    /// A function for the case dtype `T`.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Vector { n: 1..=1024 } }
+    /// fn relu<T: Element>(_: &Vector, x: &Inputs, y: &mut Outputs) {
+    ///     for (y, x) in y.slice::<T>(0).iter_mut().zip(x.slice::<T>(0)) {
+    ///         *y = T::from_f64(x.to_f64().max(0.0));
+    ///     }
+    /// }
+    /// let candidate = Cpu::new::<f32>(relu::<f32>).and::<f16>(relu::<f16>).and::<bf16>(relu::<bf16>);
+    /// ```
+    pub fn new<T: Element>(function: impl Fn(&S, &Inputs<'_>, &mut Outputs<'_>) + Send + Sync + 'static) -> Self {
+        let none = Cpu {
+            functions: Vec::new(),
+            traits: Traits { dtypes: Vec::new(), ..Traits::default() },
+            shape: std::marker::PhantomData,
+        };
+        none.and::<T>(function)
+    }
+
+    /// A function for one more dtype.
+    pub fn and<T: Element>(
+        mut self,
+        function: impl Fn(&S, &Inputs<'_>, &mut Outputs<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.push((T::DTYPE, Arc::new(move |point, x, y| function(&S::from_point(point), x, y))));
+        self.traits.dtypes.push(T::DTYPE);
+        self
+    }
+}
+
+impl<S> Declare for Cpu<S> {
+    fn traits_mut(&mut self) -> &mut Traits {
+        &mut self.traits
+    }
+}
+
+/// Where the machine code of a CUDA candidate comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// CUDA C++ source, or PTX.
+    pub text: String,
+    /// What `text` is.
+    pub language: Language,
+    /// The file name in compiler messages.
+    pub file: String,
+    /// Headers by the name that `#include` uses, besides the crate's own.
+    pub headers: Vec<(String, String)>,
+    /// Further compiler options.
+    pub options: Vec<String>,
+}
+
+/// The language of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// Compiled by NVRTC, once a dtype, with `KERNELGATE_F32`, `KERNELGATE_F16` or `KERNELGATE_BF16` defined.
+    Cuda,
+    /// Taken as it is.
+    Ptx,
+}
+
+type PlanFn = Arc<dyn Fn(&[usize]) -> Plan + Send + Sync>;
+type BytesFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
+
+/// A CUDA kernel: source, entry and launch rule.
+#[derive(Clone)]
+pub struct Cuda<S> {
+    kernel: Kernel,
+    traits: Traits,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> Cuda<S> {
+    /// A kernel in CUDA C++. `#include "kernelgate.cuh"` gives it `scalar_t`, the dtype of the case; a `{dtype}` in
+    /// the entry stands for `f32`, `f16` or `bf16`.
+    pub fn source<P: Into<Plan>>(
+        text: impl Into<String>,
+        entry: impl Into<String>,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        Cuda::program(text.into(), Language::Cuda, entry.into(), plan)
+    }
+
+    /// A kernel in PTX, for one dtype: name it with [`Declare::dtypes`].
+    pub fn ptx<P: Into<Plan>>(
+        text: impl Into<String>,
+        entry: impl Into<String>,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        Cuda::program(text.into(), Language::Ptx, entry.into(), plan)
+    }
+
+    fn program<P: Into<Plan>>(
+        text: String,
+        language: Language,
+        entry: String,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        let file = format!("{entry}.{}", if language == Language::Cuda { "cu" } else { "ptx" });
+        Cuda {
+            kernel: Kernel {
+                program: Program { text, language, file, headers: Vec::new(), options: Vec::new() },
+                entry,
+                plan: Arc::new(move |point| plan(&S::from_point(point)).into()),
+                workspace_bytes: Arc::new(|_| 0),
+            },
+            traits: Traits::default(),
+            shape: std::marker::PhantomData,
+        }
+    }
+
+    /// Makes `text` available to `#include "name"`.
+    pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.kernel.program.headers.push((name.into(), text.into()));
+        self
+    }
+
+    /// Adds an NVRTC option; kernels are tested with the very options that they ship with.
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.kernel.program.options.push(option.into());
+        self
+    }
+
+    /// The file name to show in compiler messages and findings.
+    pub fn file(mut self, name: impl Into<String>) -> Self {
+        self.kernel.program.file = name.into();
+        self
+    }
+
+    /// Asks for a scratch buffer; it stands after the outputs in the argument list and holds garbage.
+    pub fn workspace(mut self, bytes: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
+        self.kernel.workspace_bytes = Arc::new(move |point| bytes(&S::from_point(point)));
+        self
+    }
+}
+
+impl<S> Declare for Cuda<S> {
+    fn traits_mut(&mut self) -> &mut Traits {
+        &mut self.traits
+    }
+}
+
+/// The part of a CUDA candidate that a device needs.
+#[derive(Clone)]
+pub struct Kernel {
+    /// Source or PTX.
+    pub program: Program,
+    /// The entry, perhaps with `{dtype}` in it.
+    pub entry: String,
+    plan: PlanFn,
+    workspace_bytes: BytesFn,
+}
+
+impl Kernel {
+    /// The launches at a point.
+    pub fn plan(&self, point: &[usize]) -> Plan {
+        (self.plan)(point)
+    }
+
+    /// Scratch bytes at a point.
+    pub fn workspace_bytes(&self, point: &[usize]) -> usize {
+        (self.workspace_bytes)(point)
+    }
+
+    /// The entry that `launch` runs in a case of `dtype`.
+    pub fn entry_of(&self, launch: &super::launch::Launch, dtype: DType) -> String {
+        launch.entry.as_ref().unwrap_or(&self.entry).replace("{dtype}", dtype.name())
+    }
+}
+
+/// The code of a candidate.
+#[derive(Clone)]
+pub enum Body {
+    /// A host function a dtype.
+    Cpu(CpuBody),
+    /// A CUDA kernel, for a GPU or the simulator.
+    Cuda(Kernel),
+}
+
+/// The host functions of a CPU candidate.
+#[derive(Clone)]
+pub struct CpuBody(Vec<(DType, CpuFn)>);
+
+impl CpuBody {
+    /// Runs the function for `dtype`; `false` if there is none.
+    pub fn call(&self, dtype: DType, point: &[usize], x: &Inputs<'_>, y: &mut Outputs<'_>) -> bool {
+        match self.0.iter().find(|(d, _)| *d == dtype) {
+            Some((_, function)) => {
+                function(point, x, y);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A candidate as the gate holds it: named, its shape type erased.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The second part of the trial name.
+    pub name: String,
+    /// Its code.
+    pub body: Body,
+    /// Its declarations.
+    pub traits: Traits,
+}
+
+/// A candidate of an operator with shape `S`, before it has a name.
+pub trait IntoCandidate<S> {
+    /// Gives it its name.
+    fn named(self, name: &str) -> Candidate;
+}
+
+impl<S: Shape> IntoCandidate<S> for Cpu<S> {
+    fn named(self, name: &str) -> Candidate {
+        Candidate { name: name.into(), body: Body::Cpu(CpuBody(self.functions)), traits: self.traits }
+    }
+}
+
+impl<S: Shape> IntoCandidate<S> for Cuda<S> {
+    fn named(self, name: &str) -> Candidate {
+        Candidate { name: name.into(), body: Body::Cuda(self.kernel), traits: self.traits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::launch::Launch;
+
+    crate::shape! { struct Vector { n: 1..=64 } }
+
+    #[test]
+    fn the_dtype_stands_in_the_entry() {
+        let cuda = Cuda::source("", "f_{dtype}", |s: &Vector| Launch::blocks(s.n, 32));
+        let Body::Cuda(kernel) = cuda.named("c").body else { panic!("a CUDA body") };
+        let plan = kernel.plan(&[5]);
+        assert_eq!(plan.0[0].grid, [5, 1, 1]);
+        assert_eq!(kernel.entry_of(&plan.0[0], DType::BF16), "f_bf16");
+    }
+}

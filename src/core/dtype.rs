@@ -1,0 +1,212 @@
+//! Run-time element types: sizes, rounding, spacing of values.
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The element type of a tensor, chosen at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    BF16,
+    /// Signed 32-bit integers: indices.
+    I32,
+}
+
+impl DType {
+    /// The floating-point types a gate runs by default.
+    pub const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F32 | DType::I32 => 4,
+            DType::F16 | DType::BF16 => 2,
+        }
+    }
+
+    /// The spelling of the command line and of trial names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I32 => "i32",
+        }
+    }
+
+    /// Explicit significand bits, and the exponent of the smallest normal number.
+    const fn format(self) -> (i32, i32) {
+        match self {
+            DType::F32 => (23, -126),
+            DType::F16 => (10, -14),
+            DType::BF16 => (7, -126),
+            DType::I32 => (0, 0),
+        }
+    }
+
+    /// The largest finite value.
+    pub const fn max_finite(self) -> f64 {
+        match self {
+            DType::F32 => f32::MAX as f64,
+            DType::F16 => 65504.0,
+            DType::BF16 => 3.3895313892515355e38,
+            DType::I32 => i32::MAX as f64,
+        }
+    }
+
+    /// The smallest positive normal value.
+    pub fn min_normal(self) -> f64 {
+        2f64.powi(self.format().1)
+    }
+
+    /// `value` rounded to the nearest representable one (ties to even; past the range: ±inf).
+    pub fn round(self, value: f64) -> f64 {
+        match self {
+            DType::F32 => value as f32 as f64,
+            DType::F16 | DType::BF16 => self.round_narrow(value),
+            DType::I32 => value.round().clamp(i32::MIN as f64, i32::MAX as f64),
+        }
+    }
+
+    /// One rounding straight from f64: by way of f32 a tie could round twice.
+    fn round_narrow(self, value: f64) -> f64 {
+        if !value.is_finite() || value == 0.0 {
+            return value;
+        }
+        let spacing = self.ulp(value);
+        let rounded = (value / spacing).round_ties_even() * spacing;
+        if rounded.abs() > self.max_finite() { f64::INFINITY.copysign(value) } else { rounded.abs().copysign(value) }
+    }
+
+    /// The distance between neighbouring values of this type at `value`; at least the smallest denormal,
+    /// at most the spacing below the largest finite value. Zero for NaN never happens: NaN gives NaN.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// assert_eq!(F32.ulp(1.0), f32::EPSILON as f64);
+    /// assert_eq!(F16.ulp(1.0), 2f64.powi(-10));
+    /// ```
+    pub fn ulp(self, value: f64) -> f64 {
+        if value.is_nan() {
+            return f64::NAN;
+        }
+        let (bits, min_exponent) = self.format();
+        let magnitude = value.abs().min(self.max_finite());
+        let exponent = if magnitude == 0.0 { min_exponent } else { exponent_of(magnitude) };
+        2f64.powi(exponent.max(min_exponent) - bits)
+    }
+}
+
+/// floor(log2(x)) of a positive finite x, exactly.
+fn exponent_of(x: f64) -> i32 {
+    let biased = ((x.to_bits() >> 52) & 0x7ff) as i32;
+    if biased == 0 { -1023 } else { biased - 1023 }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [DType::F32, DType::F16, DType::BF16, DType::I32]
+            .into_iter()
+            .find(|d| d.name() == text)
+            .ok_or_else(|| format!("unknown dtype `{text}`; use f32, f16, bf16 or i32"))
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that stands for one [`DType`].
+pub trait Element: bytemuck::Pod + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
+    /// The run-time name of this type.
+    const DTYPE: DType;
+    /// Exact.
+    fn to_f64(self) -> f64;
+    /// To nearest, ties to even.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! element {
+    ($ty:ty, $dtype:ident, $to:expr, $from:expr) => {
+        impl sealed::Sealed for $ty {}
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+            fn to_f64(self) -> f64 {
+                ($to)(self)
+            }
+            fn from_f64(value: f64) -> Self {
+                ($from)(value)
+            }
+        }
+    };
+}
+
+element!(f32, F32, f64::from, |v| v as f32);
+element!(f16, F16, f16::to_f64, |v| f16::from_f64(DType::F16.round(v)));
+element!(bf16, BF16, bf16::to_f64, |v| bf16::from_f64(DType::BF16.round(v)));
+element!(i32, I32, f64::from, |v: f64| v.round() as i32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(DType::F16, 1.0 + 2f64.powi(-11), 1.0)] // a tie goes to even
+    #[case(DType::F16, 1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 2f64.powi(-10))] // by way of f32 this would tie
+    #[case(DType::F16, 65519.9, 65504.0)]
+    #[case(DType::F16, 65520.0, f64::INFINITY)]
+    #[case(DType::F16, 2f64.powi(-25), 0.0)]
+    #[case(DType::F16, 1.5 * 2f64.powi(-24), 2f64.powi(-23))]
+    #[case(DType::BF16, 1.0 + 2f64.powi(-8), 1.0)]
+    #[case(DType::BF16, 3.4e38, f64::INFINITY)]
+    #[case(DType::F32, 1e39, f64::INFINITY)]
+    fn rounds_once(#[case] dtype: DType, #[case] value: f64, #[case] expected: f64) {
+        assert_eq!(dtype.round(value), expected);
+        assert_eq!(dtype.round(-value), -expected);
+    }
+
+    #[test]
+    fn every_f16_is_its_own_rounding() {
+        for bits in 0..=u16::MAX {
+            let value = f16::from_bits(bits).to_f64();
+            if value.is_finite() {
+                assert_eq!(DType::F16.round(value).to_bits(), value.to_bits(), "{value:e}");
+                assert_eq!(f16::from_f64(value).to_bits(), bits);
+            }
+        }
+    }
+
+    #[rstest]
+    #[case(DType::F32, 0.0, 2f64.powi(-149))]
+    #[case(DType::F32, 3.0, 2f64.powi(-22))]
+    #[case(DType::BF16, 1.0, 2f64.powi(-7))]
+    #[case(DType::F16, 1e9, 32.0)]
+    #[case(DType::F16, f64::INFINITY, 32.0)]
+    fn spacing(#[case] dtype: DType, #[case] value: f64, #[case] expected: f64) {
+        assert_eq!(dtype.ulp(value), expected);
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for dtype in DType::FLOATS {
+            assert_eq!(dtype.name().parse::<DType>(), Ok(dtype));
+        }
+        assert!("half".parse::<DType>().unwrap_err().contains("f16"));
+    }
+}

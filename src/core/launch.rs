@@ -1,0 +1,125 @@
+//! How a CUDA kernel is launched for a shape.
+
+/// A scalar kernel argument; its size must be that of the parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// `int`
+    I32(i32),
+    /// `unsigned`
+    U32(u32),
+    /// `long long`
+    I64(i64),
+    /// `unsigned long long`
+    U64(u64),
+    /// `float`
+    F32(f32),
+    /// `double`
+    F64(f64),
+}
+
+impl Scalar {
+    /// The argument as the launch passes it.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Scalar::I32(v) => v.to_le_bytes().to_vec(),
+            Scalar::U32(v) => v.to_le_bytes().to_vec(),
+            Scalar::I64(v) => v.to_le_bytes().to_vec(),
+            Scalar::U64(v) => v.to_le_bytes().to_vec(),
+            Scalar::F32(v) => v.to_le_bytes().to_vec(),
+            Scalar::F64(v) => v.to_le_bytes().to_vec(),
+        }
+    }
+}
+
+macro_rules! scalar_from {
+    ($($ty:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$ty> for Scalar {
+            fn from(value: $ty) -> Self {
+                Scalar::$variant(value)
+            }
+        }
+    )*};
+}
+
+scalar_from! { i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => F32, f64 => F64 }
+
+/// One kernel launch. The arguments are the operator's inputs, its outputs, the workspace if one was asked for, then
+/// the scalars, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Blocks along x, y, z. A launch with no block at all is left out.
+    pub grid: [usize; 3],
+    /// Threads along x, y, z.
+    pub block: [usize; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: usize,
+    /// Blocks a cluster along x; 1 for none.
+    pub cluster: usize,
+    /// The entry, when it is not the candidate's own.
+    pub entry: Option<String>,
+    /// Arguments after the tensors.
+    pub scalars: Vec<Scalar>,
+}
+
+impl Launch {
+    /// `blocks` blocks of `threads` threads, along x.
+    pub fn blocks(blocks: usize, threads: usize) -> Self {
+        Launch::grid([blocks, 1, 1], [threads, 1, 1])
+    }
+
+    /// A grid and a block in three dimensions.
+    pub fn grid(grid: [usize; 3], block: [usize; 3]) -> Self {
+        Launch { grid, block, shared_bytes: 0, cluster: 1, entry: None, scalars: Vec::new() }
+    }
+
+    /// Appends a scalar argument.
+    pub fn scalar(mut self, value: impl Into<Scalar>) -> Self {
+        self.scalars.push(value.into());
+        self
+    }
+
+    /// Asks for dynamic shared memory.
+    pub fn shared(mut self, bytes: usize) -> Self {
+        self.shared_bytes = bytes;
+        self
+    }
+
+    /// Groups blocks along x into clusters (compute capability 9.0 and up).
+    pub fn cluster(mut self, blocks: usize) -> Self {
+        self.cluster = blocks;
+        self
+    }
+
+    /// Launches another entry of the same source: one dispatch path of several.
+    pub fn entry(mut self, name: impl Into<String>) -> Self {
+        self.entry = Some(name.into());
+        self
+    }
+
+    /// Whether there is nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.grid.contains(&0)
+    }
+}
+
+/// What a candidate launches for one shape: one kernel, or several in stream order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan(pub Vec<Launch>);
+
+impl From<Launch> for Plan {
+    fn from(launch: Launch) -> Self {
+        Plan(vec![launch])
+    }
+}
+
+impl From<Vec<Launch>> for Plan {
+    fn from(launches: Vec<Launch>) -> Self {
+        Plan(launches)
+    }
+}
+
+impl<const N: usize> From<[Launch; N]> for Plan {
+    fn from(launches: [Launch; N]) -> Self {
+        Plan(launches.into())
+    }
+}

@@ -1,0 +1,15 @@
+//! The words of the gate: dtypes, shapes, tensors, operators, candidates. No device, no I/O.
+
+pub mod candidate;
+pub mod cost;
+pub mod distribution;
+pub mod dtype;
+pub mod launch;
+pub mod operator;
+pub mod port;
+pub mod relation;
+pub mod seed;
+pub mod shape;
+pub mod stats;
+pub mod tensor;
+pub mod tolerance;

@@ -1,0 +1,370 @@
+//! Operators: what is computed, written once in f64, and everything that the gate derives its checks from.
+
+use super::cost::Cost;
+use super::distribution::{self, Distribution};
+use super::dtype::DType;
+use super::port::{Port, Role};
+use super::relation::Relation;
+use super::seed::{Rng, derive, rng};
+use super::shape::{Axis, Point, Shape};
+use super::tensor::Tensor;
+use super::tolerance::Tolerance;
+use std::sync::Arc;
+
+/// An operator as the gate sees it: shapes are [`Point`]s. [`Op`] is the usual way to make one.
+pub trait Operator: Send + Sync {
+    /// The first part of every trial name.
+    fn name(&self) -> &str;
+    /// The axes of its shapes.
+    fn axes(&self) -> &[Axis];
+    /// Its inputs, in argument order.
+    fn inputs(&self) -> &[Port];
+    /// Its outputs, in argument order.
+    fn outputs(&self) -> &[Port];
+    /// The extents of input `i`.
+    fn input_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
+    /// The extents of output `i`.
+    fn output_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
+    /// The number of rows that index input `i` may name.
+    fn index_bound(&self, i: usize, point: &[usize]) -> usize;
+    /// Computes the outputs in f64; each output has its full length and holds zeros.
+    fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
+    fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// The number of f32 roundings that an output collects.
+    fn depth(&self, point: &[usize]) -> f64;
+    /// Compulsory bytes and operations.
+    fn cost(&self, point: &[usize], dtype: DType) -> Cost;
+    /// Tolerance constants.
+    fn tolerance(&self) -> Tolerance;
+    /// The largest input magnitude for which the formula is defined in f32 arithmetic.
+    fn range(&self) -> f64;
+    /// Realistic shapes to check.
+    fn shapes(&self) -> &[Point];
+    /// Shapes to time.
+    fn perf_shapes(&self) -> &[Point];
+    /// The distributions its inputs are drawn from.
+    fn distributions(&self) -> &[Distribution];
+    /// Metamorphic relations.
+    fn relations(&self) -> &[Relation];
+    /// The axis along which outputs are independent of each other, if there is one.
+    fn separable(&self) -> Option<usize>;
+}
+
+/// Draws the inputs of a case.
+pub fn draw_inputs(
+    operator: &dyn Operator,
+    point: &[usize],
+    dtype: DType,
+    distribution: Distribution,
+    seed: u64,
+) -> Vec<Tensor> {
+    let ports = operator.inputs().iter().enumerate();
+    ports
+        .map(|(i, port)| {
+            let dims = operator.input_dims(i, point);
+            let n: usize = dims.iter().product();
+            let mut rng = rng(derive(seed, &[operator.name(), port.name]));
+            let dtype = port.dtype(dtype);
+            let values = match port.role {
+                Role::Data => {
+                    let width = dims.last().copied().unwrap_or(1).max(1);
+                    distribution.draw(&mut rng, n / width, width, dtype, operator.range())
+                }
+                Role::Parameter { mean } => distribution::parameters(&mut rng, n, mean, dtype),
+                Role::Index => distribution.draw_indices(&mut rng, n, operator.index_bound(i, point)),
+            };
+            Tensor::from_f64(dtype, &dims, &values)
+        })
+        .collect()
+}
+
+type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
+type BoundFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
+type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
+type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
+type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
+
+#[derive(Clone)]
+struct Tensors {
+    port: Port,
+    dims: DimsFn,
+    bound: BoundFn,
+}
+
+/// Builds an operator over shapes `S`.
+///
+/// ```
+/// use kernelgate::prelude::*;
+/// shape! { struct Vector { n: 1..=1 << 22 } }
+/// let relu = Op::<Vector>::new("relu")
+///     .input("x", |s| [s.n])
+///     .output("y", |s| [s.n])
+///     .reference(|_, x, y| for (y, &x) in y[0].iter_mut().zip(x[0]) { *y = x.max(0.0) })
+///     .cost(|s, t| Cost { bytes: 2 * s.n * t.size(), flops: s.n });
+/// assert_eq!(relu.name(), "relu");
+/// ```
+#[derive(Clone)]
+pub struct Op<S> {
+    name: String,
+    axes: Vec<Axis>,
+    input_ports: Vec<Port>,
+    output_ports: Vec<Port>,
+    inputs: Vec<Tensors>,
+    outputs: Vec<Tensors>,
+    reference: ComputeFn,
+    magnitude: Option<ComputeFn>,
+    depth: DepthFn,
+    cost: CostFn,
+    tolerance: Tolerance,
+    range: f64,
+    shapes: Vec<Point>,
+    perf_shapes: Vec<Point>,
+    distributions: Vec<Distribution>,
+    relations: Vec<Relation>,
+    separable: Option<usize>,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> Op<S> {
+    /// An operator without tensors yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Op {
+            name: name.into(),
+            axes: S::axes(),
+            input_ports: Vec::new(),
+            output_ports: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            reference: Arc::new(|_, _, _| {}),
+            magnitude: None,
+            depth: Arc::new(|_| 1.0),
+            cost: Arc::new(|_, _| Cost::default()),
+            tolerance: Tolerance::default(),
+            range: f64::INFINITY,
+            shapes: Vec::new(),
+            perf_shapes: Vec::new(),
+            distributions: Distribution::ALL.to_vec(),
+            relations: Vec::new(),
+            separable: None,
+            shape: std::marker::PhantomData,
+        }
+    }
+
+    fn tensors<D: Into<Vec<usize>>>(port: Port, dims: impl Fn(&S) -> D + Send + Sync + 'static) -> Tensors {
+        Tensors { port, dims: Arc::new(move |point| dims(&S::from_point(point)).into()), bound: Arc::new(|_| 0) }
+    }
+
+    fn with_input(mut self, tensors: Tensors) -> Self {
+        self.input_ports.push(tensors.port.clone());
+        self.inputs.push(tensors);
+        self
+    }
+
+    /// An input that follows the case's distribution and dtype.
+    pub fn input<D: Into<Vec<usize>>>(
+        self,
+        name: &'static str,
+        dims: impl Fn(&S) -> D + Send + Sync + 'static,
+    ) -> Self {
+        self.with_input(Self::tensors(Port { name, role: Role::Data, dtype: None }, dims))
+    }
+
+    /// A weight or bias: normal around `mean` in every distribution.
+    pub fn parameter<D: Into<Vec<usize>>>(
+        self,
+        name: &'static str,
+        mean: f64,
+        dims: impl Fn(&S) -> D + Send + Sync + 'static,
+    ) -> Self {
+        self.with_input(Self::tensors(Port { name, role: Role::Parameter { mean }, dtype: None }, dims))
+    }
+
+    /// An input of `i32` indices in `0..bound`.
+    pub fn index<D: Into<Vec<usize>>>(
+        self,
+        name: &'static str,
+        dims: impl Fn(&S) -> D + Send + Sync + 'static,
+        bound: impl Fn(&S) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        let mut tensors = Self::tensors(Port { name, role: Role::Index, dtype: None }, dims);
+        tensors.bound = Arc::new(move |point| bound(&S::from_point(point)));
+        self.with_input(tensors)
+    }
+
+    /// An output in the case's dtype.
+    pub fn output<D: Into<Vec<usize>>>(
+        mut self,
+        name: &'static str,
+        dims: impl Fn(&S) -> D + Send + Sync + 'static,
+    ) -> Self {
+        let tensors = Self::tensors(Port { name, role: Role::Data, dtype: None }, dims);
+        self.output_ports.push(tensors.port.clone());
+        self.outputs.push(tensors);
+        self
+    }
+
+    /// Fixes the dtype of the tensor declared last, whatever the case's: an f32 statistic beside bf16 data, say.
+    pub fn in_dtype(mut self, dtype: DType) -> Self {
+        let last_is_output = !self.output_ports.is_empty();
+        let ports = if last_is_output { &mut self.output_ports } else { &mut self.input_ports };
+        if let Some(port) = ports.last_mut() {
+            port.dtype = Some(dtype);
+        }
+        self
+    }
+
+    /// The definition, in f64: inputs are exact, outputs have their length.
+    pub fn reference(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
+        self.reference = Arc::new(move |point, x, y| f(&S::from_point(point), x, y));
+        self
+    }
+
+    /// The size of what was added or cancelled to make each output element. Without it: |output|.
+    pub fn magnitude(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
+        self.magnitude = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
+        self
+    }
+
+    /// The number of f32 roundings that an output collects, usually the reduction length. Without it: 1.
+    pub fn depth(mut self, f: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
+        self.depth = Arc::new(move |point| f(&S::from_point(point)) as f64);
+        self
+    }
+
+    /// Compulsory bytes and operations.
+    pub fn cost(mut self, f: impl Fn(&S, DType) -> Cost + Send + Sync + 'static) -> Self {
+        self.cost = Arc::new(move |point, dtype| f(&S::from_point(point), dtype));
+        self
+    }
+
+    /// The largest input magnitude for which f32 arithmetic carries the formula.
+    pub fn range(mut self, max: f64) -> Self {
+        self.range = max;
+        self
+    }
+
+    /// Realistic shapes, checked beside the boundary shapes.
+    pub fn shapes(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
+        self.shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        self
+    }
+
+    /// Shapes to time. Without any, no perf trial exists.
+    pub fn perf(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
+        self.perf_shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        self
+    }
+
+    /// Restricts the distributions to those for which the operator is defined.
+    pub fn distributions(mut self, distributions: impl IntoIterator<Item = Distribution>) -> Self {
+        self.distributions = distributions.into_iter().collect();
+        self
+    }
+
+    /// Declares that the outputs along `axis` depend only on their own slice of those inputs whose leading extent
+    /// follows it: large cases are then verified on some rows, and row order must not matter.
+    ///
+    /// # Panics
+    /// If there is no such axis: a slip in the declaration.
+    pub fn separable(mut self, axis: &str) -> Self {
+        let at = self.axes.iter().position(|a| a.name == axis);
+        self.separable = Some(at.unwrap_or_else(|| panic!("operator {}: no axis `{axis}` to separate", self.name)));
+        self
+    }
+
+    /// A relation that holds within the tolerance.
+    pub fn relation(
+        self,
+        name: &'static str,
+        transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+    ) -> Self {
+        self.with_relation(name, false, transform, expect)
+    }
+
+    /// A relation that holds bit for bit.
+    pub fn exact_relation(
+        self,
+        name: &'static str,
+        transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+    ) -> Self {
+        self.with_relation(name, true, transform, expect)
+    }
+
+    fn with_relation(
+        mut self,
+        name: &'static str,
+        exact: bool,
+        transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+    ) -> Self {
+        self.relations.push(Relation {
+            name,
+            exact,
+            transform: Arc::new(move |point, x, rng| transform(&S::from_point(point), x, rng)),
+            expect: Arc::new(move |point, y, rng| expect(&S::from_point(point), y, rng)),
+        });
+        self
+    }
+}
+
+impl<S: Shape> Operator for Op<S> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+    fn inputs(&self) -> &[Port] {
+        &self.input_ports
+    }
+    fn outputs(&self) -> &[Port] {
+        &self.output_ports
+    }
+    fn input_dims(&self, i: usize, point: &[usize]) -> Vec<usize> {
+        (self.inputs[i].dims)(point)
+    }
+    fn output_dims(&self, i: usize, point: &[usize]) -> Vec<usize> {
+        (self.outputs[i].dims)(point)
+    }
+    fn index_bound(&self, i: usize, point: &[usize]) -> usize {
+        (self.inputs[i].bound)(point)
+    }
+    fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        (self.reference)(point, inputs, outputs);
+    }
+    fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        if let Some(magnitude) = &self.magnitude {
+            magnitude(point, inputs, outputs);
+        }
+    }
+    fn depth(&self, point: &[usize]) -> f64 {
+        (self.depth)(point)
+    }
+    fn cost(&self, point: &[usize], dtype: DType) -> Cost {
+        (self.cost)(point, dtype)
+    }
+    fn tolerance(&self) -> Tolerance {
+        self.tolerance
+    }
+    fn range(&self) -> f64 {
+        self.range
+    }
+    fn shapes(&self) -> &[Point] {
+        &self.shapes
+    }
+    fn perf_shapes(&self) -> &[Point] {
+        &self.perf_shapes
+    }
+    fn distributions(&self) -> &[Distribution] {
+        &self.distributions
+    }
+    fn relations(&self) -> &[Relation] {
+        &self.relations
+    }
+    fn separable(&self) -> Option<usize> {
+        self.separable
+    }
+}

@@ -1,0 +1,38 @@
+//! The tensors that an operator takes and gives.
+
+use super::dtype::DType;
+
+/// What the values of an input are, and so how they are drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// Activations: follow the case's distribution.
+    Data,
+    /// Weights and biases: normal around a mean, whatever the distribution.
+    Parameter {
+        /// Centre of the values.
+        mean: f64,
+    },
+    /// Indices in `0..bound`; the bound is evaluated a case.
+    Index,
+}
+
+/// The declaration of one input or output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// How it is filled; outputs are [`Role::Data`].
+    pub role: Role,
+    /// The dtype, when it is not that of the case.
+    pub dtype: Option<DType>,
+}
+
+impl Port {
+    /// The dtype in a case of `case` dtype.
+    pub fn dtype(&self, case: DType) -> DType {
+        match self.role {
+            Role::Index => DType::I32,
+            _ => self.dtype.unwrap_or(case),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Host tensors and the typed views that CPU candidates see.
+
+use super::dtype::{DType, Element};
+use half::{bf16, f16};
+
+/// Elements of one of the run-time types.
+#[derive(Clone, Debug, PartialEq)]
+enum Data {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    BF16(Vec<bf16>),
+    I32(Vec<i32>),
+}
+
+/// Runs one expression for whichever vector is inside.
+macro_rules! each {
+    ($data:expr, $v:ident => $body:expr) => {
+        match $data {
+            Data::F32($v) => $body,
+            Data::F16($v) => $body,
+            Data::BF16($v) => $body,
+            Data::I32($v) => $body,
+        }
+    };
+}
+
+/// A dense row-major tensor on the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    dims: Vec<usize>,
+    data: Data,
+}
+
+impl Tensor {
+    /// A tensor of zeros.
+    pub fn zeros(dtype: DType, dims: &[usize]) -> Self {
+        let n = dims.iter().product();
+        let data = match dtype {
+            DType::F32 => Data::F32(vec![0.0; n]),
+            DType::F16 => Data::F16(vec![f16::ZERO; n]),
+            DType::BF16 => Data::BF16(vec![bf16::ZERO; n]),
+            DType::I32 => Data::I32(vec![0; n]),
+        };
+        Tensor { dims: dims.to_vec(), data }
+    }
+
+    /// `values`, each rounded to `dtype`.
+    ///
+    /// # Panics
+    /// If the number of values is not the product of `dims`.
+    pub fn from_f64(dtype: DType, dims: &[usize], values: &[f64]) -> Self {
+        assert_eq!(values.len(), dims.iter().product::<usize>(), "values against dims {dims:?}");
+        let data = match dtype {
+            DType::F32 => Data::F32(values.iter().map(|&v| Element::from_f64(v)).collect()),
+            DType::F16 => Data::F16(values.iter().map(|&v| Element::from_f64(v)).collect()),
+            DType::BF16 => Data::BF16(values.iter().map(|&v| Element::from_f64(v)).collect()),
+            DType::I32 => Data::I32(values.iter().map(|&v| Element::from_f64(v)).collect()),
+        };
+        Tensor { dims: dims.to_vec(), data }
+    }
+
+    /// The tensor whose bytes are `bytes` (little-endian, as every device here has them).
+    ///
+    /// # Panics
+    /// If the length is not that of the dims.
+    pub fn from_bytes(dtype: DType, dims: &[usize], bytes: &[u8]) -> Self {
+        let mut tensor = Tensor::zeros(dtype, dims);
+        tensor.bytes_mut().copy_from_slice(bytes);
+        tensor
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self.data {
+            Data::F32(_) => DType::F32,
+            Data::F16(_) => DType::F16,
+            Data::BF16(_) => DType::BF16,
+            Data::I32(_) => DType::I32,
+        }
+    }
+
+    /// The extents, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each!(&self.data, v => v.len())
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The raw bytes.
+    pub fn bytes(&self) -> &[u8] {
+        each!(&self.data, v => bytemuck::cast_slice(v))
+    }
+
+    /// The raw bytes, writable.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        each!(&mut self.data, v => bytemuck::cast_slice_mut(v))
+    }
+
+    /// The elements as `T`, or `None` when the dtype is another.
+    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        (self.dtype() == T::DTYPE).then(|| bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// Element `i`, exactly.
+    pub fn get(&self, i: usize) -> f64 {
+        each!(&self.data, v => v[i].to_f64())
+    }
+
+    /// All elements, exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        each!(&self.data, v => v.iter().map(|x| x.to_f64()).collect())
+    }
+
+    /// Rows `rows` (of the leading extent), as a tensor of their own.
+    pub fn rows(&self, rows: &[usize]) -> Tensor {
+        let width: usize = self.dims[1..].iter().product::<usize>() * self.dtype().size();
+        let mut dims = self.dims.clone();
+        dims[0] = rows.len();
+        let mut out = Tensor::zeros(self.dtype(), &dims);
+        for (&row, to) in rows.iter().zip(out.bytes_mut().chunks_exact_mut(width.max(1))) {
+            to.copy_from_slice(&self.bytes()[row * width..(row + 1) * width]);
+        }
+        out
+    }
+}
+
+/// The inputs of a CPU candidate, in the order in which the operator declares them.
+pub struct Inputs<'a>(pub(crate) Vec<&'a [u8]>);
+
+impl<'a> Inputs<'a> {
+    /// Input `i` as elements of `T`.
+    ///
+    /// # Panics
+    /// If there is no such input; the harness turns that into a failure of the trial.
+    pub fn slice<T: Element>(&self, i: usize) -> &'a [T] {
+        bytemuck::cast_slice(self.0[i])
+    }
+}
+
+/// The outputs of a CPU candidate.
+pub struct Outputs<'a>(pub(crate) Vec<&'a mut [u8]>);
+
+impl Outputs<'_> {
+    /// Output `i` as elements of `T`.
+    ///
+    /// # Panics
+    /// If there is no such output.
+    pub fn slice<T: Element>(&mut self, i: usize) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut *self.0[i])
+    }
+
+    /// Outputs `i` and `j` at once.
+    ///
+    /// # Panics
+    /// If one is missing or both are the same.
+    pub fn pair<T: Element, U: Element>(&mut self, i: usize, j: usize) -> (&mut [T], &mut [U]) {
+        let [a, b] = self.0.get_disjoint_mut([i, j]).expect("two different outputs");
+        (bytemuck::cast_slice_mut(a), bytemuck::cast_slice_mut(b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_round_trip() {
+        let tensor = Tensor::from_f64(DType::BF16, &[2, 3], &[1.0, -2.0, 0.5, 3.0, f64::NAN, 0.0]);
+        let again = Tensor::from_bytes(DType::BF16, &[2, 3], tensor.bytes());
+        assert_eq!(again.bytes(), tensor.bytes());
+        assert_eq!(again.get(1), -2.0);
+        assert!(tensor.as_slice::<f32>().is_none());
+        assert_eq!(tensor.as_slice::<bf16>().map(<[bf16]>::len), Some(6));
+    }
+
+    #[test]
+    fn rows_are_gathered_in_order() {
+        let tensor = Tensor::from_f64(DType::F32, &[3, 2], &[0., 1., 2., 3., 4., 5.]);
+        assert_eq!(tensor.rows(&[2, 0]).to_f64(), [4., 5., 0., 1.]);
+    }
+}

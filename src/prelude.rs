@@ -1,0 +1,14 @@
+//! What a `tests/gate.rs` needs: `use kernelgate::prelude::*;`.
+
+pub use crate::core::candidate::{Cpu, Cuda, Declare};
+pub use crate::core::cost::Cost;
+pub use crate::core::distribution::Distribution;
+pub use crate::core::dtype::DType::{self, BF16, F16, F32, I32};
+pub use crate::core::dtype::Element;
+pub use crate::core::launch::{Launch, Plan, Scalar};
+pub use crate::core::operator::{Op, Operator};
+pub use crate::core::shape::{Shape, describe};
+pub use crate::core::tensor::{Inputs, Outputs};
+pub use crate::core::tolerance::Tolerance;
+pub use crate::shape;
+pub use half::{bf16, f16};
