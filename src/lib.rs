@@ -4,4 +4,5 @@
 #![warn(missing_docs)]
 
 pub mod core;
+pub mod device;
 pub mod prelude;

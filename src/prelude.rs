@@ -8,6 +8,7 @@ pub use crate::core::dtype::Element;
 pub use crate::core::launch::{Launch, Plan, Scalar};
 pub use crate::core::operator::{Op, Operator};
 pub use crate::core::shape::{Shape, describe};
+pub use crate::core::suite::Suite;
 pub use crate::core::tensor::{Inputs, Outputs};
 pub use crate::core::tolerance::Tolerance;
 pub use crate::shape;

@@ -11,5 +11,6 @@ pub mod relation;
 pub mod seed;
 pub mod shape;
 pub mod stats;
+pub mod suite;
 pub mod tensor;
 pub mod tolerance;

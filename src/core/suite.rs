@@ -1,0 +1,52 @@
+//! A suite: one operator, the dtypes to run it in, and its candidates.
+
+use super::candidate::{Candidate, IntoCandidate};
+use super::dtype::DType;
+use super::operator::{Op, Operator};
+use super::shape::Shape;
+use std::sync::Arc;
+
+/// One operator with all its candidates: what a gate is made of.
+#[derive(Clone)]
+pub struct Suite {
+    /// What is computed.
+    pub operator: Arc<dyn Operator>,
+    /// The dtypes to run; a candidate runs those of them that it supports.
+    pub dtypes: Vec<DType>,
+    /// The ways to compute it, in trial order.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Suite {
+    /// Starts a suite for `op`, in f32, f16 and bf16.
+    pub fn of<S: Shape>(op: Op<S>) -> SuiteOf<S> {
+        let suite = Suite { operator: Arc::new(op), dtypes: DType::FLOATS.to_vec(), candidates: Vec::new() };
+        SuiteOf { suite, shape: std::marker::PhantomData }
+    }
+}
+
+/// A suite under construction: its candidates must have the operator's shape type.
+pub struct SuiteOf<S> {
+    suite: Suite,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> SuiteOf<S> {
+    /// Replaces the dtypes.
+    pub fn dtypes(mut self, dtypes: impl IntoIterator<Item = DType>) -> Self {
+        self.suite.dtypes = dtypes.into_iter().collect();
+        self
+    }
+
+    /// Adds a candidate under a name, the second part of its trial names.
+    pub fn candidate(mut self, name: &str, candidate: impl IntoCandidate<S>) -> Self {
+        self.suite.candidates.push(candidate.named(name));
+        self
+    }
+}
+
+impl<S> From<SuiteOf<S>> for Suite {
+    fn from(typed: SuiteOf<S>) -> Self {
+        typed.suite
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong when a candidate runs, each with what a person needs to mend it.
+
+use std::fmt;
+
+/// Why a candidate did not give outputs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// This device cannot run it; a skip, not a failure.
+    Unsupported(String),
+    /// The source does not compile.
+    Compile {
+        /// The compiler's messages.
+        log: String,
+    },
+    /// The launch does not fit the kernel: arguments, block size, shared memory.
+    Signature(String),
+    /// Bytes outside the buffers were written.
+    Guard {
+        /// The buffer next to them.
+        buffer: String,
+        /// Distance of the first such byte: from the end of the buffer (positive) or its start (negative).
+        offset: i64,
+    },
+    /// An input was written.
+    InputModified {
+        /// Which one.
+        input: String,
+        /// The first changed byte.
+        offset: usize,
+    },
+    /// The candidate panicked.
+    Panic(String),
+    /// The device reported an error that it recovers from.
+    Launch(String),
+    /// The device is gone for this process: an illegal access, a trap.
+    Crash(String),
+    /// It did not end in time; the device is gone for this process.
+    Timeout {
+        /// How long it was given, s.
+        seconds: f64,
+    },
+    /// What the simulator's checks found.
+    Findings(Vec<String>),
+}
+
+impl Fault {
+    /// The check that this fault belongs to, as reports name it.
+    pub fn check(&self) -> &'static str {
+        match self {
+            Fault::Unsupported(_) => "unsupported",
+            Fault::Compile { .. } => "compile",
+            Fault::Signature(_) => "signature",
+            Fault::Guard { .. } => "guard",
+            Fault::InputModified { .. } => "input",
+            Fault::Panic(_) => "panic",
+            Fault::Launch(_) => "launch",
+            Fault::Crash(_) => "crash",
+            Fault::Timeout { .. } => "timeout",
+            Fault::Findings(_) => "finding",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unsupported(why) => write!(f, "not supported here: {why}"),
+            Fault::Compile { log } => write!(f, "the kernel does not compile:\n{}", log.trim_end()),
+            Fault::Signature(what) => write!(f, "the launch does not fit the kernel: {what}"),
+            Fault::Guard { buffer, offset } if *offset < 0 => {
+                write!(f, "wrote out of bounds: {} bytes before the start of `{buffer}`", -offset)
+            }
+            Fault::Guard { buffer, offset } => {
+                write!(f, "wrote out of bounds: {offset} bytes past the end of `{buffer}`")
+            }
+            Fault::InputModified { input, offset } => {
+                write!(f, "modified its input `{input}`, first at byte {offset}; inputs are read-only")
+            }
+            Fault::Panic(message) => write!(f, "the candidate panicked: {message}"),
+            Fault::Launch(message) => write!(f, "the launch failed: {message}"),
+            Fault::Crash(message) => write!(f, "the device crashed: {message}"),
+            Fault::Timeout { seconds } => {
+                write!(f, "still running after {seconds} s; an endless loop or a deadlock")
+            }
+            Fault::Findings(findings) => {
+                write!(f, "the simulator found {} defects:", findings.len())?;
+                findings.iter().take(8).try_for_each(|finding| write!(f, "\n  {finding}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

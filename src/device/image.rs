@@ -1,0 +1,256 @@
+//! One block of memory that holds every buffer of a case, each between guard bands, and what it must still hold after
+//! a run. The host keeps the image; the CPU device runs in it, the GPU gets a copy of it.
+
+use super::fault::Fault;
+use super::{Job, Poison};
+use crate::core::candidate::Body;
+use crate::core::tensor::Tensor;
+use std::ops::Range;
+
+/// Bytes between buffers. A read past the end finds the poison there, a write is seen afterwards.
+pub const GUARD_BYTES: usize = 4096;
+
+/// Every buffer starts this aligned, plus the offset of the job.
+pub const BASE_ALIGNMENT: usize = 256;
+
+/// What a buffer is for.
+#[derive(Clone, Debug, PartialEq)]
+enum Use {
+    Input(Tensor),
+    Output,
+    Workspace,
+}
+
+/// Where one buffer lies.
+#[derive(Clone, Debug)]
+struct Slot {
+    name: String,
+    range: Range<usize>,
+    purpose: Use,
+    zero: Tensor,
+}
+
+/// The layout of a case in memory.
+#[derive(Clone, Debug)]
+pub struct Image {
+    slots: Vec<Slot>,
+    bytes: usize,
+}
+
+impl Image {
+    /// Lays out the inputs, the outputs and the workspace of a job.
+    pub fn of(job: &Job<'_>) -> Self {
+        let mut image = Image { slots: Vec::new(), bytes: 0 };
+        let operator = job.operator;
+        for (port, tensor) in operator.inputs().iter().zip(job.inputs) {
+            image.push(port.name, Use::Input(tensor.clone()), tensor, tensor.bytes().len(), job.offset_bytes);
+        }
+        for (i, port) in operator.outputs().iter().enumerate() {
+            let zero = Tensor::zeros(port.dtype(job.dtype), &operator.output_dims(i, job.point));
+            image.push(port.name, Use::Output, &zero, zero.bytes().len(), job.offset_bytes);
+        }
+        if let Body::Cuda(kernel) = &job.candidate.body {
+            let bytes = kernel.workspace_bytes(job.point);
+            if bytes > 0 {
+                let none = Tensor::zeros(job.dtype, &[0]);
+                image.push("workspace", Use::Workspace, &none, bytes, 0);
+            }
+        }
+        image.bytes = (image.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT);
+        image
+    }
+
+    fn push(&mut self, name: &str, purpose: Use, zero: &Tensor, bytes: usize, offset: usize) {
+        let start = (self.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT) + offset;
+        // Only the dtype and the extents of an output are needed later, not a copy of an input's data.
+        let zero = if purpose == Use::Output { zero.clone() } else { Tensor::zeros(zero.dtype(), &[0]) };
+        self.slots.push(Slot { name: name.into(), range: start..start + bytes, purpose, zero });
+        self.bytes = start + bytes;
+    }
+
+    /// Bytes of the whole image.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the image holds no buffer.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Bytes of the buffers alone: what a launch may touch.
+    pub fn footprint_bytes(&self) -> usize {
+        self.slots.iter().map(|slot| slot.range.len()).sum()
+    }
+
+    /// Where each buffer lies, in argument order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.slots.iter().map(|slot| slot.range.clone())
+    }
+
+    /// Where each output lies.
+    pub fn output_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.slots.iter().filter(|slot| slot.purpose == Use::Output).map(|slot| slot.range.clone())
+    }
+
+    /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.
+    pub fn fill(&self, memory: &mut [u8], poison: Poison) {
+        memory.fill(poison.byte());
+        for slot in &self.slots {
+            if let Use::Input(tensor) = &slot.purpose {
+                memory[slot.range.clone()].copy_from_slice(tensor.bytes());
+            }
+        }
+    }
+
+    /// Splits `memory` into the inputs (shared) and the outputs (exclusive), in argument order.
+    pub fn split<'m>(&self, memory: &'m mut [u8]) -> (Vec<&'m [u8]>, Vec<&'m mut [u8]>) {
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        let (mut rest, mut at) = (memory, 0);
+        for slot in &self.slots {
+            let (_, tail) = rest.split_at_mut(slot.range.start - at);
+            let (buffer, tail) = tail.split_at_mut(slot.range.len());
+            match slot.purpose {
+                Use::Input(_) => inputs.push(&*buffer),
+                Use::Output => outputs.push(buffer),
+                Use::Workspace => {}
+            }
+            (rest, at) = (tail, slot.range.end);
+        }
+        (inputs, outputs)
+    }
+
+    /// Reads the outputs out of `memory` after a run.
+    ///
+    /// # Errors
+    /// If a guard band or an input has changed.
+    pub fn collect(&self, memory: &[u8], poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        let mut free = 0;
+        for (i, slot) in self.slots.iter().enumerate() {
+            let gap = free..slot.range.start;
+            if let Some(at) = first_other(&memory[gap.clone()], poison.byte()) {
+                return Err(self.guard_fault(i, gap.start + at, gap));
+            }
+            if let Use::Input(tensor) = &slot.purpose {
+                let now = &memory[slot.range.clone()];
+                if let Some(offset) = first_difference(now, tensor.bytes()) {
+                    return Err(Fault::InputModified { input: slot.name.clone(), offset });
+                }
+            }
+            free = slot.range.end;
+        }
+        let gap = free..self.bytes;
+        if let Some(at) = first_other(&memory[gap.clone()], poison.byte()) {
+            return Err(self.guard_fault(self.slots.len(), gap.start + at, gap));
+        }
+        Ok(self.outputs(memory))
+    }
+
+    /// The outputs alone.
+    pub fn outputs(&self, memory: &[u8]) -> Vec<Tensor> {
+        let outputs = self.slots.iter().filter(|slot| slot.purpose == Use::Output);
+        outputs
+            .map(|slot| Tensor::from_bytes(slot.zero.dtype(), slot.zero.dims(), &memory[slot.range.clone()]))
+            .collect()
+    }
+
+    /// A changed byte `at` in the gap before slot `next` belongs to whichever buffer is nearer.
+    fn guard_fault(&self, next: usize, at: usize, gap: Range<usize>) -> Fault {
+        let past_end = at - gap.start;
+        let before_start = gap.end - at;
+        match (next.checked_sub(1).map(|i| &self.slots[i]), self.slots.get(next)) {
+            (Some(previous), _) if past_end <= before_start || next == self.slots.len() => {
+                Fault::Guard { buffer: previous.name.clone(), offset: past_end as i64 + 1 }
+            }
+            (_, Some(slot)) => Fault::Guard { buffer: slot.name.clone(), offset: -(before_start as i64) },
+            _ => Fault::Guard { buffer: "the case".into(), offset: at as i64 },
+        }
+    }
+}
+
+/// The first byte that is not `byte`; compares words, since guards are checked on every run.
+fn first_other(bytes: &[u8], byte: u8) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let expected = [byte; BLOCK];
+    let block = bytes.chunks(BLOCK).position(|chunk| chunk != &expected[..chunk.len()])?;
+    bytes[block * BLOCK..].iter().position(|&b| b != byte).map(|i| block * BLOCK + i)
+}
+
+/// The first byte in which both differ.
+fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    if a == b { None } else { a.iter().zip(b).position(|(a, b)| a != b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::dtype::DType;
+    use crate::core::operator::Op;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 0..=1024 } }
+
+    fn image(n: usize, offset_bytes: usize) -> (Image, Vec<u8>) {
+        let op = Op::<Vector>::new("copy").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let inputs = [Tensor::from_f64(DType::F32, &[n], &vec![1.5; n])];
+        let point = [n];
+        let job = Job {
+            operator: &op,
+            candidate: &candidate,
+            point: &point,
+            dtype: DType::F32,
+            inputs: &inputs,
+            offset_bytes,
+        };
+        let image = Image::of(&job);
+        let mut memory = vec![0; image.len()];
+        image.fill(&mut memory, Poison::Nan);
+        (image, memory)
+    }
+
+    #[rstest]
+    fn an_untouched_image_collects(#[values(0, 1, 7, 1024)] n: usize, #[values(0, 16)] offset: usize) {
+        let (image, memory) = image(n, offset);
+        let outputs = image.collect(&memory, Poison::Nan).unwrap();
+        assert_eq!(outputs[0].len(), n);
+        assert!(outputs[0].to_f64().iter().all(|v| v.is_nan()));
+        assert!(image.ranges().all(|range| range.start % BASE_ALIGNMENT == offset));
+    }
+
+    #[rstest]
+    #[case(1, 0, "y", 1)] // the byte just past the output
+    #[case(1, 99, "y", 100)]
+    #[case(0, 0, "x", 1)]
+    fn a_write_past_the_end_is_seen(
+        #[case] slot: usize,
+        #[case] distance: usize,
+        #[case] name: &str,
+        #[case] expected: i64,
+    ) {
+        let (image, mut memory) = image(7, 0);
+        let end = image.ranges().nth(slot).unwrap().end;
+        memory[end + distance] = 0;
+        let fault = image.collect(&memory, Poison::Nan).unwrap_err();
+        assert_eq!(fault, Fault::Guard { buffer: name.into(), offset: expected });
+    }
+
+    #[test]
+    fn a_write_before_the_start_is_seen() {
+        let (image, mut memory) = image(7, 0);
+        let start = image.ranges().next().unwrap().start;
+        memory[start - 4] = 0;
+        let fault = image.collect(&memory, Poison::Nan).unwrap_err();
+        assert_eq!(fault, Fault::Guard { buffer: "x".into(), offset: -4 });
+    }
+
+    #[test]
+    fn a_changed_input_is_seen() {
+        let (image, mut memory) = image(7, 0);
+        let at = image.ranges().next().unwrap().start + 9;
+        memory[at] ^= 1;
+        let fault = image.collect(&memory, Poison::Nan).unwrap_err();
+        assert_eq!(fault, Fault::InputModified { input: "x".into(), offset: 9 });
+    }
+}

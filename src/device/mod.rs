@@ -1,0 +1,186 @@
+//! Devices: where candidates run. One interface for the CPU, a GPU and the simulator.
+
+pub mod cpu;
+pub mod fault;
+pub mod fingerprint;
+pub mod image;
+
+use crate::core::candidate::{Body, Candidate};
+use crate::core::dtype::DType;
+use crate::core::operator::Operator;
+use crate::core::tensor::Tensor;
+use fault::Fault;
+use fingerprint::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+/// The kinds of device, as `--device` spells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// The host.
+    Cpu,
+    /// The PTX simulator.
+    Sim,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// `cpu`, `sim` or `cuda`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Sim => "sim",
+            DeviceKind::Cuda => "cuda",
+        }
+    }
+}
+
+impl std::fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A place to run candidates.
+pub trait Device: Send + Sync {
+    /// What kind it is.
+    fn kind(&self) -> DeviceKind;
+
+    /// What it is, for reports and for the key of its baselines.
+    fn fingerprint(&self) -> &Fingerprint;
+
+    /// Whether candidates with such a body run here at all.
+    fn runs(&self, body: &Body) -> bool;
+
+    /// Compiles, allocates and uploads; the problem is then ready to run.
+    ///
+    /// # Errors
+    /// [`Fault::Unsupported`] when this device cannot run it (a skip), every other fault when the candidate is to blame.
+    fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault>;
+
+    /// Whether an earlier fault has left the device unusable in this process.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// How much it can do in a gate.
+    fn capacity(&self) -> Capacity;
+}
+
+/// How large the cases may be that a device is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Elements (inputs and outputs) of a correctness case.
+    pub elements: usize,
+    /// Operations of a correctness case.
+    pub flops: usize,
+    /// Whether timings mean anything here.
+    pub timed: bool,
+    /// Bytes of a timed case, all rotated buffers together.
+    pub timed_bytes: usize,
+}
+
+/// What to prepare: a case and the candidate that is to compute it.
+pub struct Job<'a> {
+    /// What is computed.
+    pub operator: &'a dyn Operator,
+    /// By whom.
+    pub candidate: &'a Candidate,
+    /// At which shape.
+    pub point: &'a [usize],
+    /// In which dtype.
+    pub dtype: DType,
+    /// On which inputs.
+    pub inputs: &'a [Tensor],
+    /// How far every buffer starts behind a 256-byte boundary; a multiple of the candidate's alignment.
+    pub offset_bytes: usize,
+}
+
+/// What the memory around and under a candidate's buffers holds before it runs. Two runs with different poisons
+/// must give the same bits: else something was read that nobody wrote, or not written at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poison {
+    /// 0xFF: NaN in every float type, -1 in i32.
+    Nan,
+    /// 0x7B: large finite values.
+    Huge,
+}
+
+impl Poison {
+    /// The byte that fills memory.
+    pub const fn byte(self) -> u8 {
+        match self {
+            Poison::Nan => 0xFF,
+            Poison::Huge => 0x7B,
+        }
+    }
+}
+
+/// A case with its buffers on a device.
+pub trait Problem {
+    /// Poisons every output, restores the inputs, runs the candidate once, and reads the outputs back after the
+    /// guard bands and the inputs were found untouched.
+    ///
+    /// # Errors
+    /// Whatever the candidate did wrong.
+    fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault>;
+
+    /// Runs `times` more launches back to back on the same inputs and returns how many gave outputs that differ in
+    /// any bit from those of the last [`Problem::run`].
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn repeat(&mut self, times: usize) -> Result<usize, Fault>;
+
+    /// Gets ready to be timed, as `plan` says: buffers to rotate through, batches recorded. Returns the number of
+    /// recorded instances.
+    ///
+    /// # Errors
+    /// As [`Problem::run`]; also when the buffers do not fit.
+    fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault>;
+
+    /// Times one batch of instance `instance`.
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn sample(&mut self, instance: usize) -> Result<Sample, Fault>;
+
+    /// After timing: whether the outputs of every rotated buffer set still equal those of the last [`Problem::run`].
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn timed_outputs_agree(&mut self) -> Result<bool, Fault>;
+}
+
+/// How a problem is to be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimingPlan {
+    /// Whether each launch finds its data in the caches.
+    pub heat: Heat,
+    /// How long a batch should take at the least, µs.
+    pub batch_us: f64,
+    /// How many batches to record: each has a small offset of its own, so several are mixed.
+    pub instances: usize,
+    /// Time to add to each launch, µs, as a planted slowdown.
+    pub planted_us: f64,
+}
+
+/// The state of the caches before a timed launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Heat {
+    /// Launches rotate through more buffers than the last-level cache holds.
+    Cold,
+    /// One buffer set, used again and again.
+    Hot,
+}
+
+/// One timed batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Time a launch, µs.
+    pub launch_us: f64,
+    /// The core clock seen just before the batch, where the device can tell.
+    pub clock_mhz: Option<f64>,
+}
