@@ -1,0 +1,162 @@
+//! Outputs against the reference: classes first, then the derived tolerance. NaN can never pass as a number.
+
+use super::outcome::{Errors, Worst};
+use crate::core::dtype::DType;
+use crate::core::tensor::Tensor;
+use crate::core::tolerance::Tolerance;
+
+/// The reference of one output, with what its tolerance needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The values, in f64.
+    pub values: Vec<f64>,
+    /// The size of what was added or cancelled to make them.
+    pub magnitudes: Vec<f64>,
+}
+
+/// How the values of one output are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge {
+    /// The dtype of the output.
+    pub dtype: DType,
+    /// Tolerance constants.
+    pub tolerance: Tolerance,
+    /// f32 roundings an element collects.
+    pub depth: f64,
+}
+
+impl Judge {
+    /// The largest error allowed where the reference is `value`.
+    pub fn allowed(&self, value: f64, magnitude: f64) -> f64 {
+        // A magnitude past the range (an infinite term that the reference cancels) allows nothing more.
+        let magnitude = if magnitude.is_finite() { magnitude } else { 0.0 };
+        self.tolerance.allowed(self.dtype, value, self.depth, magnitude)
+    }
+
+    /// Whether `got` is acceptable where the reference is `value`, and the error between finite values.
+    fn accepts(&self, got: f64, value: f64, magnitude: f64) -> (bool, f64) {
+        if value.is_nan() || got.is_nan() {
+            return (value.is_nan() && got.is_nan(), f64::INFINITY);
+        }
+        let allowed = self.allowed(value, magnitude);
+        let rounded = self.dtype.round(value);
+        if got.is_infinite() {
+            // An infinity is right where the reference rounds to it, or comes so close that an allowed error does.
+            let nearest = self.dtype.round(value.abs() + allowed).copysign(value);
+            return (rounded == got || (value.is_finite() && nearest == got), f64::INFINITY);
+        }
+        if rounded.is_infinite() {
+            let reachable = value.is_finite() && self.dtype.round(value.abs() - allowed).is_finite();
+            return (reachable && got.signum() == value.signum(), f64::INFINITY);
+        }
+        let error = (got - value).abs();
+        // Written so that a NaN error fails.
+        (error <= allowed, error)
+    }
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Largest errors over elements where both are finite.
+    pub errors: Errors,
+    /// Number of elements that failed.
+    pub failing: usize,
+    /// The flat index of the worst element, if any failed.
+    pub worst: Option<usize>,
+}
+
+/// Compares one output with its reference.
+pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
+    let mut errors = Errors::default();
+    let (mut failing, mut worst, mut worst_share) = (0, None, 0.0);
+    for (i, (&value, &magnitude)) in expected.values.iter().zip(&expected.magnitudes).enumerate() {
+        let element = got.get(i);
+        let (accepted, error) = judge.accepts(element, value, magnitude);
+        let share = if error.is_finite() { error / judge.allowed(value, magnitude) } else { f64::INFINITY };
+        if error.is_finite() {
+            errors = errors.max(Errors {
+                max_abs: error,
+                max_rel: if value == 0.0 { 0.0 } else { error / value.abs() },
+                max_ulp: error / judge.dtype.ulp(value),
+                max_of_allowed: share,
+            });
+        }
+        if !accepted {
+            failing += 1;
+            if worst.is_none() || share > worst_share {
+                (worst, worst_share) = (Some(i), share);
+            }
+        }
+    }
+    Comparison { errors, failing, worst }
+}
+
+impl Comparison {
+    /// The worst element in full, if any failed.
+    pub fn describe(&self, name: &str, got: &Tensor, expected: &Expected, judge: &Judge) -> Option<Worst> {
+        let at = self.worst?;
+        let number = |v: f64| format!("{v:e}");
+        Some(Worst {
+            output: name.into(),
+            index: unflatten(at, got.dims()),
+            expected: number(expected.values[at]),
+            got: number(got.get(at)),
+            allowed: number(judge.allowed(expected.values[at], expected.magnitudes[at])),
+            failing: self.failing,
+            elements: got.len(),
+        })
+    }
+}
+
+/// The index of flat element `at`, outermost dimension first.
+pub fn unflatten(mut at: usize, dims: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; dims.len()];
+    for (slot, &extent) in index.iter_mut().zip(dims).rev() {
+        *slot = at % extent.max(1);
+        at /= extent.max(1);
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+
+    #[rstest]
+    #[case::equal(DType::F32, 1.0, 1.0, true)]
+    #[case::one_ulp(DType::F32, 1.0 + f32::EPSILON as f64, 1.0, true)]
+    #[case::three_ulp(DType::F32, 1.0 + 3.0 * f32::EPSILON as f64, 1.0, false)]
+    #[case::nan_for_number(DType::F32, NAN, 1.0, false)]
+    #[case::number_for_nan(DType::F32, 1.0, NAN, false)]
+    #[case::nan_for_nan(DType::F32, NAN, NAN, true)]
+    #[case::inf_for_nan(DType::F32, INF, NAN, false)]
+    #[case::inf_for_inf(DType::F32, INF, INF, true)]
+    #[case::wrong_sign(DType::F32, -INF, INF, false)]
+    #[case::huge_for_inf(DType::F32, 3e38, INF, false)]
+    #[case::overflow(DType::F16, INF, 1e6, true)]
+    #[case::finite_for_overflow(DType::F16, 65504.0, 1e6, false)]
+    #[case::inf_near_the_edge(DType::F16, INF, 65510.0, true)]
+    #[case::max_near_the_edge(DType::F16, 65504.0, 65525.0, true)]
+    #[case::inf_for_small(DType::F16, INF, 60000.0, false)]
+    #[case::zero_for_denormal(DType::F16, 0.0, 3e-7, false)]
+    fn classes_and_values(#[case] dtype: DType, #[case] got: f64, #[case] value: f64, #[case] accepted: bool) {
+        let judge = Judge { dtype, tolerance: Tolerance { ulps: 1.0, factor: 1.0 }, depth: 1.0 };
+        let expected = Expected { values: vec![value], magnitudes: vec![0.0] };
+        let comparison = compare(&Tensor::from_f64(dtype, &[1], &[got]), &expected, &judge);
+        assert_eq!(comparison.failing == 0, accepted, "{comparison:?}");
+    }
+
+    #[test]
+    fn the_worst_element_is_named() {
+        let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0 };
+        let expected = Expected { values: vec![1.0; 6], magnitudes: vec![1.0; 6] };
+        let got = Tensor::from_f64(DType::F32, &[2, 3], &[1.0, 1.1, 1.0, 1.0, 1.0, 1.5]);
+        let worst = compare(&got, &expected, &judge).describe("y", &got, &expected, &judge).unwrap();
+        assert_eq!((worst.index, worst.failing), (vec![1, 2], 2));
+    }
+}

@@ -1,0 +1,45 @@
+//! The checks: what a candidate must satisfy, and what was found when it did not.
+
+pub mod case;
+pub mod compare;
+pub mod outcome;
+
+use crate::core::candidate::Candidate;
+use crate::core::dtype::DType;
+use crate::core::operator::Operator;
+use crate::device::Device;
+use std::time::{Duration, Instant};
+
+/// A candidate in one dtype: what a trial is about.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// What is computed.
+    pub operator: &'a dyn Operator,
+    /// By whom.
+    pub candidate: &'a Candidate,
+    /// In which dtype.
+    pub dtype: DType,
+}
+
+/// Where and how thoroughly to check.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The device to run on.
+    pub device: &'a dyn Device,
+    /// The seed of the run; every case derives its own.
+    pub seed: u64,
+    /// When to stop starting new cases. What was cut off is said in the outcome.
+    pub deadline: Instant,
+}
+
+impl<'a> Context<'a> {
+    /// A context that ends `budget` from now.
+    pub fn new(device: &'a dyn Device, seed: u64, budget: Duration) -> Self {
+        Context { device, seed, deadline: Instant::now() + budget }
+    }
+
+    /// Whether the budget is spent.
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+}

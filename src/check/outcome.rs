@@ -1,0 +1,256 @@
+//! What a check found: verdicts, errors, failures, timings. The summary holds these as they are.
+
+use super::case::CaseId;
+use crate::device::Heat;
+use serde::{Deserialize, Serialize};
+
+/// The three checks; the last part of a trial name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Check {
+    /// Against the reference on fixed shapes.
+    Correctness,
+    /// Against the reference on random shapes.
+    Property,
+    /// Against the baseline.
+    Perf,
+}
+
+impl Check {
+    /// All of them, in trial order.
+    pub const ALL: [Check; 3] = [Check::Correctness, Check::Property, Check::Perf];
+
+    /// The last part of a trial name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Check::Correctness => "correctness",
+            Check::Property => "property",
+            Check::Perf => "perf",
+        }
+    }
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Right.
+    Pass,
+    /// Wrong.
+    Fail,
+    /// Not run, for a stated reason. Never counts as a pass.
+    Skip,
+    /// As fast as the baseline, within its threshold.
+    Same,
+    /// Faster than the baseline: accept it to keep the gain.
+    Faster,
+    /// Slower than the baseline.
+    Slower,
+    /// Too noisy to tell. Never counts as a pass.
+    Unclear,
+    /// Not believable: faster than the floor, or the outputs changed while being timed.
+    Invalid,
+}
+
+impl Verdict {
+    /// Whether the gate goes red.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Verdict::Fail | Verdict::Slower | Verdict::Invalid)
+    }
+
+    /// Whether it counts as good in the summary.
+    pub const fn is_good(self) -> bool {
+        matches!(self, Verdict::Pass | Verdict::Same | Verdict::Faster)
+    }
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::Skip => "skip",
+            Verdict::Same => "same",
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Unclear => "unclear",
+            Verdict::Invalid => "invalid",
+        }
+    }
+}
+
+/// What a whole trial found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The result.
+    pub verdict: Verdict,
+    /// Why, for anything but a plain pass; one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// How many cases were judged.
+    pub cases: usize,
+    /// The largest errors over all cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Errors>,
+    /// The first failure, in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// A row a timed shape.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timings: Vec<Timing>,
+    /// What a reader should know: cut-off cases, degenerate cases, overrides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// An outcome with nothing else to say.
+    pub fn new(verdict: Verdict) -> Self {
+        Outcome {
+            verdict,
+            reason: String::new(),
+            cases: 0,
+            errors: None,
+            failure: None,
+            timings: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// A skip.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Outcome { reason: reason.into(), ..Outcome::new(Verdict::Skip) }
+    }
+
+    /// A failure without a case.
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Outcome { reason: reason.into(), ..Outcome::new(Verdict::Fail) }
+    }
+}
+
+/// How far outputs were from the reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Largest |got − expected|.
+    pub max_abs: f64,
+    /// Largest |got − expected| / |expected|, over expected ≠ 0.
+    pub max_rel: f64,
+    /// Largest error in units in the last place of the output's dtype.
+    pub max_ulp: f64,
+    /// Largest error as a share of what was allowed: above 1 is a failure.
+    pub max_of_allowed: f64,
+}
+
+impl Errors {
+    /// The larger of both, member by member.
+    pub fn max(self, other: Errors) -> Errors {
+        Errors {
+            max_abs: self.max_abs.max(other.max_abs),
+            max_rel: self.max_rel.max(other.max_rel),
+            max_ulp: self.max_ulp.max(other.max_ulp),
+            max_of_allowed: self.max_of_allowed.max(other.max_of_allowed),
+        }
+    }
+}
+
+/// A failed case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which check of the many inside a trial: values, poison, guard, input, determinism, null, relation, crash …
+    pub check: String,
+    /// The case.
+    pub case: CaseId,
+    /// What happened, in a few lines.
+    pub text: String,
+    /// Where the worst value stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Worst>,
+}
+
+/// The worst element of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worst {
+    /// The output.
+    pub output: String,
+    /// Its index, one number a dimension.
+    pub index: Vec<usize>,
+    /// The reference there; a string, since JSON has no NaN.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+    /// The error that was allowed.
+    pub allowed: String,
+    /// How many elements failed.
+    pub failing: usize,
+    /// Of how many.
+    pub elements: usize,
+}
+
+/// The timing of one shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The shape.
+    pub shape: String,
+    /// Caches cold or hot.
+    pub heat: Heat,
+    /// Median time a launch, µs.
+    pub median_us: f64,
+    /// 5th percentile, µs.
+    pub p5_us: f64,
+    /// 95th percentile, µs.
+    pub p95_us: f64,
+    /// 95 % confidence interval of the median, lower end, µs.
+    pub low_us: f64,
+    /// Upper end, µs.
+    pub high_us: f64,
+    /// Batches that count.
+    pub samples: usize,
+    /// Batches left out because the clock had dropped.
+    pub dropped: usize,
+    /// Median core clock, MHz, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<f64>,
+    /// Compulsory bytes.
+    pub bytes: usize,
+    /// Operations.
+    pub flops: usize,
+    /// A copy of as many bytes, timed in between, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_us: Option<f64>,
+    /// What the ceilings allow, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_us: Option<f64>,
+    /// Floor over median: 1 is the ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_ceiling: Option<f64>,
+    /// The accepted median, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_us: Option<f64>,
+    /// Median over the accepted median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// The same, both held against the copy of their own run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalised_ratio: Option<f64>,
+    /// The relative change that counts, from the noise of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+    /// The result for this shape.
+    pub verdict: Verdict,
+    /// Other ways to compute it, timed in between.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerTiming>,
+    /// What the predictor said, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_us: Option<f64>,
+}
+
+/// A peer beside a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerTiming {
+    /// Who.
+    pub name: String,
+    /// Median time, µs.
+    pub median_us: f64,
+    /// Candidate over peer: below 1 the candidate is faster.
+    pub ratio: f64,
+}
