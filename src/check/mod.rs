@@ -1,8 +1,15 @@
 //! The checks: what a candidate must satisfy, and what was found when it did not.
 
+pub mod boundary;
 pub mod case;
 pub mod compare;
+pub mod correctness;
+pub mod judge;
+pub mod null;
 pub mod outcome;
+pub mod reference;
+pub mod relation;
+pub mod slice;
 
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;

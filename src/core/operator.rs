@@ -10,11 +10,14 @@ use super::shape::{Axis, Point, Shape};
 use super::tensor::Tensor;
 use super::tolerance::Tolerance;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An operator as the gate sees it: shapes are [`Point`]s. [`Op`] is the usual way to make one.
 pub trait Operator: Send + Sync {
     /// The first part of every trial name.
     fn name(&self) -> &str;
+    /// A number that no other definition in this process has: cached references are kept by it.
+    fn identity(&self) -> u64;
     /// The axes of its shapes.
     fn axes(&self) -> &[Axis];
     /// Its inputs, in argument order.
@@ -79,6 +82,11 @@ pub fn draw_inputs(
         .collect()
 }
 
+fn fresh_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
 type BoundFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
@@ -107,6 +115,7 @@ struct Tensors {
 #[derive(Clone)]
 pub struct Op<S> {
     name: String,
+    identity: u64,
     axes: Vec<Axis>,
     input_ports: Vec<Port>,
     output_ports: Vec<Port>,
@@ -131,6 +140,7 @@ impl<S: Shape> Op<S> {
     pub fn new(name: impl Into<String>) -> Self {
         Op {
             name: name.into(),
+            identity: fresh_identity(),
             axes: S::axes(),
             input_ports: Vec::new(),
             output_ports: Vec::new(),
@@ -216,12 +226,14 @@ impl<S: Shape> Op<S> {
 
     /// The definition, in f64: inputs are exact, outputs have their length.
     pub fn reference(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
+        self.identity = fresh_identity();
         self.reference = Arc::new(move |point, x, y| f(&S::from_point(point), x, y));
         self
     }
 
     /// The size of what was added or cancelled to make each output element. Without it: |output|.
     pub fn magnitude(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
+        self.identity = fresh_identity();
         self.magnitude = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
         self
     }
@@ -313,6 +325,9 @@ impl<S: Shape> Op<S> {
 impl<S: Shape> Operator for Op<S> {
     fn name(&self) -> &str {
         &self.name
+    }
+    fn identity(&self) -> u64 {
+        self.identity
     }
     fn axes(&self) -> &[Axis] {
         &self.axes

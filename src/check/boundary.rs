@@ -1,0 +1,89 @@
+//! Boundary shapes: where kernels go wrong. Made from the axes and from the tile extents that a candidate declares.
+
+use crate::core::candidate::Traits;
+use crate::core::operator::Operator;
+use crate::core::seed::{Rng, below};
+use crate::core::shape::{Axis, Point};
+
+/// Extents that trip kernels whatever their tiles: warps, vectors, blocks, primes between.
+const TELLING: [usize; 16] = [1, 2, 3, 7, 8, 31, 32, 33, 61, 127, 128, 129, 257, 1023, 1024, 1025];
+
+/// Extents of the axes that are not being varied: small, odd and all different, so that no two extents are mixed up.
+const BASE: [usize; 6] = [5, 37, 11, 67, 13, 19];
+
+/// The extents worth trying on one axis, ascending.
+pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
+    let (min, max) = axis.bounds();
+    let tiles = traits.tiles.iter().filter(|(name, _)| *name == axis.name).map(|&(_, tile)| tile);
+    let around = tiles.flat_map(|t| [t.saturating_sub(1), t, t + 1, 2 * t, 2 * t + 1, 3 * t - 1]);
+    let mut extents: Vec<usize> = if axis.is_extent() {
+        [min].into_iter().chain(TELLING).chain(around).filter(|e| (min..=max).contains(e)).collect()
+    } else {
+        (min..=max).collect()
+    };
+    extents.sort_unstable();
+    extents.dedup();
+    extents
+}
+
+/// The point from which one axis at a time is varied.
+pub fn base(axes: &[Axis]) -> Point {
+    let mut next = BASE.iter().cycle();
+    axes.iter()
+        .map(|axis| {
+            let (min, max) = axis.bounds();
+            if axis.is_extent() { next.next().map_or(min, |&e| e.clamp(min, max)) } else { min }
+        })
+        .collect()
+}
+
+/// Every telling extent of every axis, the other axes at [`base`], and `combinations` random corners of all axes at
+/// once. Smallest first, so that the first failure is a small one.
+pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng: &mut Rng) -> Vec<Point> {
+    let axes = operator.axes();
+    let choices: Vec<Vec<usize>> = axes.iter().map(|axis| extents(axis, traits)).collect();
+    let base = base(axes);
+    let mut points = vec![base.clone()];
+    for (i, extents) in choices.iter().enumerate() {
+        for &extent in extents {
+            let mut point = base.clone();
+            point[i] = extent;
+            points.push(point);
+        }
+    }
+    for _ in 0..combinations {
+        points.push(choices.iter().map(|extents| extents[below(rng, extents.len())]).collect());
+    }
+    points.sort_by_key(|point| (elements(operator, point), point.clone()));
+    points.dedup();
+    points
+}
+
+/// Elements of all tensors at a point.
+pub fn elements(operator: &dyn Operator, point: &[usize]) -> usize {
+    let inputs = (0..operator.inputs().len()).map(|i| operator.input_dims(i, point));
+    let outputs = (0..operator.outputs().len()).map(|i| operator.output_dims(i, point));
+    inputs.chain(outputs).map(|dims| dims.iter().product::<usize>()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::operator::Op;
+    use crate::core::seed::rng;
+
+    crate::shape! { struct Rows { rows: 0..=4096, cols: 1..=2048, eps: f32 = [1e-5, 1e-3] } }
+
+    #[test]
+    fn every_axis_meets_its_corners_and_its_tiles() {
+        let op = Op::<Rows>::new("r").input("x", |s| [s.rows, s.cols]).output("y", |s| [s.rows, s.cols]);
+        let traits = Traits { tiles: vec![("cols", 512)], ..Traits::default() };
+        let points = points(&op, &traits, 4, &mut rng(1));
+        for cols in [1, 511, 512, 513, 1025] {
+            assert!(points.contains(&vec![5, cols, 0]), "cols {cols}");
+        }
+        assert!(points.contains(&vec![0, 37, 0]), "no rows at all");
+        assert!(points.contains(&vec![5, 37, 1]), "the other eps");
+        assert!(points.is_sorted_by_key(|p| elements(&op, p)));
+    }
+}

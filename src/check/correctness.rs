@@ -1,0 +1,307 @@
+//! The correctness check: boundary shapes, realistic shapes, every distribution, every alignment, relations,
+//! repetition.
+
+use super::boundary::{base, elements, points};
+use super::case::Case;
+use super::judge::{Rejection, failed, judge_case, judge_of, prepare, reject};
+use super::null::accepted_null;
+use super::outcome::{Errors, Failure, Outcome, Verdict};
+use super::reference::expected;
+use super::relation::{hold, rows_are_independent};
+use super::{Context, Subject};
+use crate::core::distribution::Distribution;
+use crate::core::seed::{derive, rng};
+use crate::core::shape::{Point, describe};
+use crate::device::Poison;
+
+/// Random corners of all axes at once.
+const COMBINATIONS: usize = 8;
+
+/// Launches that must agree bit for bit.
+const REPEATS: usize = 100;
+
+/// Buffers start at every multiple of the candidate's alignment below this.
+const OFFSETS_BELOW: usize = 128;
+
+/// Runs the whole check.
+pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
+    let mut outcome = Outcome::new(Verdict::Pass);
+    if let Some(own) = &subject.candidate.traits.tolerance {
+        outcome.notes.push(format!("tolerance overridden: {}", own.because));
+    }
+    let plan = plan(context, subject, &mut outcome);
+    if let Err(rejection) = check_all(context, subject, &plan, &mut outcome) {
+        match rejection {
+            Rejection::Unsupported(why) => return Outcome { cases: 0, ..Outcome::skip(why) },
+            Rejection::Failed(failure) | Rejection::Lost(failure) => blame(&mut outcome, *failure),
+        }
+    }
+    outcome
+}
+
+fn blame(outcome: &mut Outcome, failure: Failure) {
+    outcome.verdict = Verdict::Fail;
+    outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
+    outcome.failure = Some(failure);
+}
+
+/// What is going to be checked.
+struct Plan {
+    cases: Vec<Case>,
+    /// A middling shape, for relations and repetition.
+    middle: Point,
+}
+
+fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> Plan {
+    let operator = subject.operator;
+    let traits = &subject.candidate.traits;
+    let seed =
+        |what: &str, point: &Point| derive(context.seed, &[operator.name(), what, &describe(operator.axes(), point)]);
+    let corner_seed = derive(context.seed, &[operator.name(), &subject.candidate.name]);
+    let mut shapes = points(operator, traits, COMBINATIONS, &mut rng(corner_seed));
+    shapes.extend(operator.shapes().iter().cloned());
+    let asked = shapes.len();
+    shapes.retain(|point| fits(context, subject, point));
+    if shapes.len() < asked {
+        outcome.notes.push(format!("{} shapes are larger than this device is given", asked - shapes.len()));
+    }
+    shapes.sort_by_key(|point| elements(operator, point));
+
+    let middle = middle(context, subject, &shapes);
+    let first = operator.distributions().first().copied().unwrap_or(Distribution::Normal);
+    let mut cases: Vec<Case> =
+        shapes.iter().map(|point| Case::new(point.clone(), first, seed(first.name(), point))).collect();
+    for point in [base(operator.axes()), middle.clone()] {
+        for &distribution in operator.distributions() {
+            cases.push(Case::new(point.clone(), distribution, seed(distribution.name(), &point)));
+        }
+    }
+    for offset_bytes in (traits.alignment..OFFSETS_BELOW).step_by(traits.alignment.max(1)) {
+        let aligned = Case::new(middle.clone(), first, seed("offset", &middle));
+        cases.push(Case { offset_bytes, ..aligned });
+    }
+    Plan { cases, middle }
+}
+
+fn fits(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> bool {
+    let capacity = context.device.capacity();
+    elements(subject.operator, point) <= capacity.elements
+        && subject.operator.cost(point, subject.dtype).flops <= capacity.flops
+}
+
+/// The shape of median size among those with at least a few thousand elements, or the largest.
+fn middle(context: &Context<'_>, subject: &Subject<'_>, shapes: &[Point]) -> Point {
+    let size = |point: &Point| elements(subject.operator, point);
+    let real: Vec<&Point> = shapes.iter().filter(|point| size(point) >= 4096).collect();
+    let found = real.get(real.len() / 4).copied().or_else(|| shapes.last());
+    let base = base(subject.operator.axes());
+    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or(base)
+}
+
+fn check_all(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    plan: &Plan,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let mut errors = Errors::default();
+    for case in &plan.cases {
+        if context.is_over() {
+            let left = plan.cases.len() - outcome.cases;
+            outcome.notes.push(format!("budget spent: {left} of {} cases not run", plan.cases.len()));
+            break;
+        }
+        outcome.cases += 1;
+        errors = errors.max(judge_case(context, subject, case)?);
+        outcome.errors = Some(errors);
+        asks_for_work(subject, case)?;
+    }
+    for relation in subject.operator.relations() {
+        for point in [&base(subject.operator.axes()), &plan.middle] {
+            outcome.cases += 1;
+            hold(context, subject, relation, point)?;
+        }
+    }
+    rows_are_independent(context, subject, &plan.middle)?;
+    repeats(context, subject, &plan.middle)
+}
+
+/// The null oracle of a case.
+fn asks_for_work(subject: &Subject<'_>, case: &Case) -> Result<(), Rejection> {
+    let inputs = case.inputs(subject);
+    let expected = expected(subject.operator, &case.point, subject.dtype, &inputs);
+    for (i, expected) in expected.iter().enumerate() {
+        let judge = judge_of(subject, &case.point, i);
+        let dims = subject.operator.output_dims(i, &case.point);
+        if let Some(null) = accepted_null(expected, &inputs, &dims, &judge) {
+            let text = format!(
+                "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
+                subject.operator.outputs()[i].name
+            );
+            return Err(failed("null", subject, case, text));
+        }
+    }
+    Ok(())
+}
+
+/// Many launches in a row on one set of buffers.
+fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Result<(), Rejection> {
+    if !subject.candidate.traits.deterministic {
+        return Ok(());
+    }
+    let case = Case::new(point.clone(), Distribution::Normal, derive(context.seed, &["repeat"]));
+    let inputs = case.inputs(subject);
+    let mut problem = prepare(context, subject, &case, &inputs)?;
+    let ran = problem.run(Poison::Nan).and_then(|_| problem.repeat(REPEATS));
+    match ran.map_err(|fault| reject(context, subject, &case, fault))? {
+        0 => Ok(()),
+        n => {
+            let text = format!("{n} of {REPEATS} launches on the same inputs gave other bits than the first");
+            Err(failed("determinism", subject, &case, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::cost::Cost;
+    use crate::core::dtype::{DType, Element};
+    use crate::core::operator::{Op, Operator};
+    use crate::core::tensor::{Inputs, Outputs};
+    use crate::device::cpu::CpuDevice;
+    use half::bf16;
+    use rstest::rstest;
+    use std::time::Duration;
+
+    crate::shape! { struct Rows { rows: 1..=1024, cols: 1..=2048 } }
+
+    /// Row sums: y[r] = Σ x[r, c].
+    fn operator() -> Op<Rows> {
+        Op::<Rows>::new("row_sums")
+            .input("x", |s| [s.rows, s.cols])
+            .output("y", |s| [s.rows])
+            .depth(|s| s.cols)
+            .range(1e30)
+            .separable("rows")
+            .cost(|s, t| Cost { bytes: (s.rows * s.cols + s.rows) * t.size(), flops: s.rows * s.cols })
+            .reference(|s, x, y| {
+                for (y, row) in y[0].iter_mut().zip(x[0].chunks(s.cols)) {
+                    *y = row.iter().sum();
+                }
+            })
+            .magnitude(|s, x, m| {
+                for (m, row) in m[0].iter_mut().zip(x[0].chunks(s.cols)) {
+                    *m = row.iter().map(|v| v.abs()).sum();
+                }
+            })
+            .exact_relation(
+                "doubling",
+                |_, x, _| x[0].iter_mut().for_each(|x| *x *= 2.0),
+                |_, y, _| y[0].iter_mut().for_each(|y| *y *= 2.0),
+            )
+    }
+
+    fn check(f: impl Fn(&Rows, &[f32], &mut [f32]) + Send + Sync + 'static) -> Outcome {
+        let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
+        outcome_of(&Cpu::new::<f32>(body).named("c"), DType::F32)
+    }
+
+    fn outcome_of(candidate: &Candidate, dtype: DType) -> Outcome {
+        let (device, operator) = (CpuDevice::new(), operator());
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        run(&context, &Subject { operator: &operator as &dyn Operator, candidate, dtype })
+    }
+
+    fn sums(s: &Rows, x: &[f32], y: &mut [f32]) {
+        for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+            *y = row.iter().sum();
+        }
+    }
+
+    #[test]
+    fn a_right_candidate_passes() {
+        let outcome = check(sums);
+        assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
+        assert!(outcome.cases > 40 && outcome.errors.is_some());
+    }
+
+    #[test]
+    fn a_right_candidate_passes_in_bf16() {
+        let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+            for (y, row) in y.slice::<bf16>(0).iter_mut().zip(x.slice::<bf16>(0).chunks(s.cols)) {
+                *y = Element::from_f64(row.iter().map(|v| v.to_f32()).sum::<f32>().into());
+            }
+        };
+        let outcome = outcome_of(&Cpu::new::<bf16>(body).named("c"), DType::BF16);
+        assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
+    }
+
+    fn tail_not_written(s: &Rows, x: &[f32], y: &mut [f32]) {
+        let n = y.len() & !3;
+        sums(s, x, &mut y[..n]);
+    }
+
+    fn accumulates(s: &Rows, x: &[f32], y: &mut [f32]) {
+        for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+            *y = if y.is_nan() { 0.0 } else { 1.0 } + row.iter().sum::<f32>();
+        }
+    }
+
+    fn biased(s: &Rows, x: &[f32], y: &mut [f32]) {
+        sums(s, x, y);
+        y.iter_mut().for_each(|y| *y *= 1.0005);
+    }
+
+    fn swallows_nan(s: &Rows, x: &[f32], y: &mut [f32]) {
+        for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+            *y = row.iter().filter(|v| !v.is_nan()).sum();
+        }
+    }
+
+    fn panics_at_one_width(s: &Rows, x: &[f32], y: &mut [f32]) {
+        assert!(s.cols != 129);
+        sums(s, x, y);
+    }
+
+    fn right_up_to_1024(s: &Rows, x: &[f32], y: &mut [f32]) {
+        for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+            *y = row.iter().take(1024).sum();
+        }
+    }
+
+    #[rstest]
+    #[case("poison", tail_not_written)]
+    #[case("determinism", accumulates)]
+    #[case("values", biased)]
+    #[case("values", swallows_nan)]
+    #[case("panic", panics_at_one_width)]
+    #[case("values", right_up_to_1024)]
+    fn a_faulty_candidate_fails(#[case] expected: &str, #[case] fault: fn(&Rows, &[f32], &mut [f32])) {
+        let outcome = check(fault);
+        let found = outcome.failure.as_ref().map(|failure| failure.check.as_str());
+        assert_eq!((outcome.verdict, found), (Verdict::Fail, Some(expected)), "{outcome:#?}");
+    }
+
+    #[test]
+    fn an_accepted_null_is_a_failure() {
+        let loose = crate::core::tolerance::Tolerance::new(1.0, 1e9).because("to show what happens");
+        let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| sums(s, x.slice(0), y.slice(0));
+        let mut candidate = Cpu::new::<f32>(body).named("c");
+        candidate.traits.tolerance = Some(loose);
+        let outcome = outcome_of(&candidate, DType::F32);
+        assert_eq!(outcome.failure.map(|failure| failure.check), Some("null".into()));
+    }
+
+    #[test]
+    fn a_spent_budget_is_said() {
+        let (device, operator) = (CpuDevice::new(), operator());
+        let candidate =
+            Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| sums(s, x.slice(0), y.slice(0)));
+        let candidate = candidate.named("c");
+        let context = Context::new(&device, 1, Duration::ZERO);
+        let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+        assert!(outcome.notes.iter().any(|note| note.contains("not run")), "{:?}", outcome.notes);
+    }
+}

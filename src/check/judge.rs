@@ -1,0 +1,188 @@
+//! One case, judged whole: two runs under different poisons, their bits against each other, their values against the
+//! reference.
+
+use super::case::Case;
+use super::compare::{Comparison, Expected, Judge, compare, unflatten};
+use super::outcome::{Errors, Failure, Worst};
+use super::reference::expected;
+use super::{Context, Subject};
+use crate::core::tensor::Tensor;
+use crate::core::tolerance::Tolerance;
+use crate::device::fault::Fault;
+use crate::device::{Job, Poison, Problem};
+use std::sync::Arc;
+
+/// Why a case was not accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rejection {
+    /// The candidate is wrong.
+    Failed(Box<Failure>),
+    /// The device cannot run it.
+    Unsupported(String),
+    /// The candidate is wrong and took the device with it: nothing more can run in this process.
+    Lost(Box<Failure>),
+}
+
+/// Judges one case and returns its errors.
+///
+/// # Errors
+/// If the candidate, or the case itself, is found wanting.
+pub fn judge_case(context: &Context<'_>, subject: &Subject<'_>, case: &Case) -> Result<Errors, Rejection> {
+    let inputs = case.inputs(subject);
+    // The reference is computed while the device works.
+    let (expected, outputs) = std::thread::scope(|scope| {
+        let reference = scope.spawn(|| expected(subject.operator, &case.point, subject.dtype, &inputs));
+        let outputs = run_twice(context, subject, case, &inputs);
+        (reference.join(), outputs)
+    });
+    let (first, second) = outputs?;
+    let expected = expected.map_err(|_| failed("reference", subject, case, "the reference itself panicked"))?;
+    unwritten(subject, case, &first, &second)?;
+    let errors = values(subject, case, &first, &expected)?;
+    if subject.candidate.traits.deterministic {
+        same_bits(subject, case, &first, &second)?;
+        Ok(errors)
+    } else {
+        Ok(errors.max(values(subject, case, &second, &expected)?))
+    }
+}
+
+/// How output `i` of a subject is judged at a point.
+pub fn judge_of(subject: &Subject<'_>, point: &[usize], output: usize) -> Judge {
+    Judge {
+        dtype: subject.operator.outputs()[output].dtype(subject.dtype),
+        tolerance: tolerance(subject),
+        depth: subject.operator.depth(point),
+    }
+}
+
+/// The candidate's own tolerance, or that of the operator.
+pub fn tolerance(subject: &Subject<'_>) -> Tolerance {
+    let own = subject.candidate.traits.tolerance.as_ref();
+    own.map_or_else(|| subject.operator.tolerance(), |own| own.tolerance)
+}
+
+/// Prepares a case on the device of the context.
+pub(super) fn prepare<'d>(
+    context: &Context<'d>,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Result<Box<dyn Problem + 'd>, Rejection> {
+    let job = Job {
+        operator: subject.operator,
+        candidate: subject.candidate,
+        point: &case.point,
+        dtype: subject.dtype,
+        inputs,
+        offset_bytes: case.offset_bytes,
+    };
+    context.device.prepare(&job).map_err(|fault| reject(context, subject, case, fault))
+}
+
+fn run_twice(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Result<(Vec<Tensor>, Vec<Tensor>), Rejection> {
+    let mut problem = prepare(context, subject, case, inputs)?;
+    let mut run = |poison| problem.run(poison).map_err(|fault| reject(context, subject, case, fault));
+    Ok((run(Poison::Nan)?, run(Poison::Huge)?))
+}
+
+/// A fault as a rejection.
+pub(super) fn reject(context: &Context<'_>, subject: &Subject<'_>, case: &Case, fault: Fault) -> Rejection {
+    match fault {
+        Fault::Unsupported(why) => Rejection::Unsupported(why),
+        fault => {
+            let failure = Box::new(failure(fault.check(), subject, case, fault.to_string()));
+            if context.device.is_lost() { Rejection::Lost(failure) } else { Rejection::Failed(failure) }
+        }
+    }
+}
+
+/// A failure of a case without a worst element.
+pub(super) fn failure(check: &str, subject: &Subject<'_>, case: &Case, text: impl Into<String>) -> Failure {
+    Failure { check: check.into(), case: case.id(subject), text: text.into(), worst: None }
+}
+
+/// The same, as a rejection.
+pub(super) fn failed(check: &str, subject: &Subject<'_>, case: &Case, text: impl Into<String>) -> Rejection {
+    Rejection::Failed(Box::new(failure(check, subject, case, text)))
+}
+
+/// Elements that hold the poison after both runs were never written.
+fn unwritten(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Tensor]) -> Result<(), Rejection> {
+    for ((port, a), b) in subject.operator.outputs().iter().zip(first).zip(second) {
+        let size = a.dtype().size();
+        let poisoned = |bytes: &[u8], poison: Poison| bytes.iter().all(|&byte| byte == poison.byte());
+        let mut elements = a.bytes().chunks(size).zip(b.bytes().chunks(size)).enumerate();
+        let is_unwritten =
+            |(_, (a, b)): &(usize, (&[u8], &[u8]))| poisoned(a, Poison::Nan) && poisoned(b, Poison::Huge);
+        if let Some((at, _)) = elements.by_ref().find(is_unwritten) {
+            let more = elements.filter(is_unwritten).count();
+            let index = unflatten(at, a.dims());
+            let text =
+                format!("`{}` was not written at {index:?}, {} of {} elements in all", port.name, more + 1, a.len());
+            return Err(failed("poison", subject, case, text));
+        }
+    }
+    Ok(())
+}
+
+/// The values of all outputs against the reference.
+fn values(
+    subject: &Subject<'_>,
+    case: &Case,
+    got: &[Tensor],
+    expected: &Arc<Vec<Expected>>,
+) -> Result<Errors, Rejection> {
+    let mut errors = Errors::default();
+    for (i, (got, expected)) in got.iter().zip(expected.iter()).enumerate() {
+        let judge = judge_of(subject, &case.point, i);
+        let comparison = compare(got, expected, &judge);
+        errors = errors.max(comparison.errors);
+        let name = subject.operator.outputs()[i].name;
+        if let Some(worst) = comparison.describe(name, got, expected, &judge) {
+            return Err(Rejection::Failed(Box::new(wrong_values(subject, case, worst, &comparison))));
+        }
+    }
+    Ok(errors)
+}
+
+fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &Comparison) -> Failure {
+    let errors = comparison.errors;
+    let text = format!(
+        "`{}` is wrong in {} of {} elements; max abs {:.3e}, max rel {:.3e}, max {:.3} ulp, {:.3} of the allowed error",
+        worst.output,
+        worst.failing,
+        worst.elements,
+        errors.max_abs,
+        errors.max_rel,
+        errors.max_ulp,
+        errors.max_of_allowed
+    );
+    Failure { worst: Some(worst), ..failure("values", subject, case, text) }
+}
+
+/// Two runs that differ only in what unwritten memory held must agree bit for bit.
+fn same_bits(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Tensor]) -> Result<(), Rejection> {
+    for ((port, a), b) in subject.operator.outputs().iter().zip(first).zip(second) {
+        let size = a.dtype().size();
+        let differs = a.bytes().chunks(size).zip(b.bytes().chunks(size)).position(|(a, b)| a != b);
+        if let Some(at) = differs {
+            let index = unflatten(at, a.dims());
+            let text = format!(
+                "two runs on the same inputs differ: `{}` at {index:?} is {:e}, then {:e}. It depends on memory that \
+                 nobody wrote, on state kept between launches, or on the order of threads (then declare it \
+                 nondeterministic)",
+                port.name,
+                a.get(at),
+                b.get(at)
+            );
+            return Err(failed("determinism", subject, case, text));
+        }
+    }
+    Ok(())
+}

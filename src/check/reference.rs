@@ -1,0 +1,147 @@
+//! References: computed in parallel, kept by the content of the case, shared by all candidates of an operator.
+
+use super::compare::Expected;
+use super::slice::slice;
+use crate::core::dtype::DType;
+use crate::core::operator::Operator;
+use crate::core::tensor::Tensor;
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Kept references may hold this many values; past that the cache starts afresh.
+const MOST_VALUES: usize = 1 << 26;
+
+/// Below this many operations a reference is not worth splitting.
+const SPLIT_FLOPS: usize = 1 << 20;
+
+type Key = [u8; 32];
+
+#[derive(Default)]
+struct Cache {
+    values: usize,
+    entries: HashMap<Key, Arc<Vec<Expected>>>,
+}
+
+static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+
+/// The expected outputs of a case, from the cache if these very inputs were seen before.
+pub fn expected(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]) -> Arc<Vec<Expected>> {
+    let key = key(operator, point, dtype, inputs);
+    if let Some(found) = with_cache(|cache| cache.entries.get(&key).cloned()) {
+        return found;
+    }
+    let computed = Arc::new(compute(operator, point, inputs));
+    with_cache(|cache| {
+        let values = computed.iter().map(|e| e.values.len() * 2).sum::<usize>();
+        if cache.values + values > MOST_VALUES {
+            *cache = Cache::default();
+        }
+        if values <= MOST_VALUES && cache.entries.insert(key, Arc::clone(&computed)).is_none() {
+            cache.values += values;
+        }
+    });
+    computed
+}
+
+fn with_cache<R>(f: impl FnOnce(&mut Cache) -> R) -> R {
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    f(cache.get_or_insert_with(Cache::default))
+}
+
+fn key(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(operator.identity().to_le_bytes());
+    hash.update(dtype.name());
+    for extent in point {
+        hash.update((*extent as u64).to_le_bytes());
+    }
+    for input in inputs {
+        hash.update(input.bytes());
+    }
+    hash.finalize().into()
+}
+
+/// Computes without the cache: whole, or slice by slice where the operator allows it and it pays.
+pub fn compute(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> Vec<Expected> {
+    let threads = rayon::current_num_threads();
+    match operator.separable() {
+        Some(axis) if threads > 1 && point[axis] >= 2 && operator.cost(point, DType::F32).flops >= SPLIT_FLOPS => {
+            let rows: Vec<usize> = (0..point[axis]).collect();
+            let parts: Vec<Vec<Expected>> = rows
+                .par_chunks(rows.len().div_ceil(4 * threads))
+                .map(|rows| {
+                    let cut = slice(operator, axis, point, inputs, rows);
+                    whole(operator, &cut.point, &cut.inputs)
+                })
+                .collect();
+            concatenate(parts)
+        }
+        _ => whole(operator, point, inputs),
+    }
+}
+
+fn whole(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> Vec<Expected> {
+    let inputs: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+    let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut values: Vec<Vec<f64>> =
+        (0..operator.outputs().len()).map(|i| vec![0.0; operator.output_dims(i, point).iter().product()]).collect();
+    operator.reference(point, &inputs, &mut values);
+    let mut magnitudes = values.clone();
+    operator.magnitude(point, &inputs, &mut magnitudes);
+    values.into_iter().zip(magnitudes).map(|(values, magnitudes)| Expected { values, magnitudes }).collect()
+}
+
+fn concatenate(parts: Vec<Vec<Expected>>) -> Vec<Expected> {
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().unwrap_or_default();
+    for part in parts {
+        for (all, part) in all.iter_mut().zip(part) {
+            all.values.extend(part.values);
+            all.magnitudes.extend(part.magnitudes);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::cost::Cost;
+    use crate::core::operator::Op;
+
+    crate::shape! { struct Rows { rows: 1..=1 << 20, cols: 1..=64 } }
+
+    fn row_sums(flops: usize) -> Op<Rows> {
+        Op::<Rows>::new("row_sums")
+            .input("x", |s| [s.rows, s.cols])
+            .output("y", |s| [s.rows])
+            .separable("rows")
+            .cost(move |_, _| Cost { bytes: 0, flops })
+            .reference(|s, x, y| {
+                for (y, row) in y[0].iter_mut().zip(x[0].chunks(s.cols)) {
+                    *y = row.iter().sum();
+                }
+            })
+    }
+
+    #[test]
+    fn slices_make_the_whole() {
+        let point = [1001, 3];
+        let values: Vec<f64> = (0..3003).map(f64::from).collect();
+        let inputs = [Tensor::from_f64(DType::F32, &point, &values)];
+        let split = compute(&row_sums(SPLIT_FLOPS), &point, &inputs);
+        assert_eq!(split, compute(&row_sums(0), &point, &inputs));
+        assert_eq!(split[0].values[1000], 3000.0 + 3001.0 + 3002.0);
+    }
+
+    #[test]
+    fn another_definition_is_another_entry() {
+        let inputs = [Tensor::from_f64(DType::F32, &[1, 1], &[2.0])];
+        let one = row_sums(0);
+        let other = row_sums(0).reference(|_, x, y| y[0][0] = -x[0][0]);
+        assert_eq!(expected(&one, &[1, 1], DType::F32, &inputs)[0].values, [2.0]);
+        assert_eq!(expected(&other, &[1, 1], DType::F32, &inputs)[0].values, [-2.0]);
+    }
+}
