@@ -1,0 +1,433 @@
+// gemm: c[m,n] = a[m,k] * b[k,n], all row-major, sums in f32.
+//
+// Letters: m rows of a and c, n columns of b and c, k the summed extent. Base pointers are 16-byte aligned; a row of a
+// starts aligned only when k allows it, a row of b or c only when n does: every version tests that before a wide
+// access. Grids are one-dimensional: grid.y ends at 65535, which ceil(m / 16) can pass.
+#include "kernelgate.cuh"
+
+namespace {
+
+// Tile rows that are walked together, column after column, before the next band of tile rows starts: the blocks that
+// run at the same time then share rows of a and columns of b in L2.
+constexpr int BAND_TILES = 8;
+
+struct TileOrigin {
+    int row;
+    int col;
+};
+
+__device__ __forceinline__ int tiles(int extent, int tile) { return (extent - 1) / tile + 1; }
+
+__device__ __forceinline__ TileOrigin tile_origin(int m, int n, int tile_m, int tile_n) {
+    const int tiles_m = tiles(m, tile_m);
+    const int tiles_n = tiles(n, tile_n);
+    const int band = (int)blockIdx.x / (BAND_TILES * tiles_n);
+    const int within = (int)blockIdx.x - band * BAND_TILES * tiles_n;
+    const int band_rows = min(BAND_TILES, tiles_m - band * BAND_TILES);  // the last band may be lower
+    return {(band * BAND_TILES + within % band_rows) * tile_m, within / band_rows * tile_n};
+}
+
+// COUNT neighbouring elements of a row, moved by one access where the row starts allow it.
+template <int COUNT>
+struct alignas(COUNT * sizeof(scalar_t)) Run {
+    scalar_t value[COUNT];
+};
+
+// Elements outside the matrix read as zero. `aligned` promises that cols is a multiple of COUNT, as col always is:
+// a run then lies inside the row as a whole or not at all.
+template <int COUNT>
+__device__ __forceinline__ Run<COUNT> load_run(const scalar_t* __restrict__ matrix, int rows, int cols, int row,
+                                               int col, bool aligned) {
+    Run<COUNT> run;
+    const scalar_t* source = matrix + (long long)row * cols + col;
+    if (aligned && row < rows && col < cols) {
+        run = *reinterpret_cast<const Run<COUNT>*>(source);
+    } else {
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e) {
+            run.value[e] = row < rows && col + e < cols ? source[e] : from_float<scalar_t>(0.0f);
+        }
+    }
+    return run;
+}
+
+template <int COUNT>
+__device__ __forceinline__ void store_run(scalar_t* __restrict__ matrix, int rows, int cols, int row, int col,
+                                          const float (&sums)[COUNT], bool aligned) {
+    if (row >= rows || col >= cols) return;
+    Run<COUNT> run;
+#pragma unroll
+    for (int e = 0; e < COUNT; ++e) run.value[e] = from_float<scalar_t>(sums[e]);
+    scalar_t* target = matrix + (long long)row * cols + col;
+    if (aligned) {
+        *reinterpret_cast<Run<COUNT>*>(target) = run;
+    } else {
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e) {
+            if (col + e < cols) target[e] = run.value[e];
+        }
+    }
+}
+
+}  // namespace
+
+// v1, naive: a thread an output. Neighbouring threads read neighbouring columns of b, and one element of a together.
+// grid = ceil(m*n / 256), block = 256, no dynamic shared memory. Every shape.
+extern "C" __global__ void __launch_bounds__(256)
+    gemm_v1(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
+            int k) {
+    const long long output = (long long)blockIdx.x * 256 + threadIdx.x;
+    if (output >= (long long)m * n) return;
+    const long long row = output / n;
+    const long long col = output - row * n;
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) {
+        sum = fmaf(to_float(a[row * k + i]), to_float(b[(long long)i * n + col]), sum);
+    }
+    c[output] = from_float<scalar_t>(sum);
+}
+
+// v2, shared-memory tiles: a block reads each 16x16 tile of a and b once, so an element crosses L2 once for 16 outputs
+// instead of once for each.
+// grid = ceil(m/16) * ceil(n/16), block = 256, no dynamic shared memory. Every shape.
+extern "C" __global__ void __launch_bounds__(256)
+    gemm_v2(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
+            int k) {
+    constexpr int TILE = 16;
+    __shared__ float a_tile[TILE][TILE];
+    __shared__ float b_tile[TILE][TILE];
+    const TileOrigin origin = tile_origin(m, n, TILE, TILE);
+    const int tile_row = threadIdx.x / TILE;
+    const int tile_col = threadIdx.x % TILE;
+    const int row = origin.row + tile_row;
+    const int col = origin.col + tile_col;
+
+    float sum = 0.0f;
+    for (int k0 = 0; k0 < k; k0 += TILE) {
+        const bool a_inside = row < m && k0 + tile_col < k;
+        const bool b_inside = k0 + tile_row < k && col < n;
+        a_tile[tile_row][tile_col] = a_inside ? to_float(a[(long long)row * k + k0 + tile_col]) : 0.0f;
+        b_tile[tile_row][tile_col] = b_inside ? to_float(b[(long long)(k0 + tile_row) * n + col]) : 0.0f;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < TILE; ++i) sum = fmaf(a_tile[tile_row][i], b_tile[i][tile_col], sum);
+        __syncthreads();  // the next round overwrites the tiles
+    }
+    if (row < m && col < n) c[(long long)row * n + col] = from_float<scalar_t>(sum);
+}
+
+namespace simt {
+
+constexpr int TILE_M = 128;
+constexpr int TILE_N = 128;
+constexpr int TILE_K = 8;
+constexpr int THREADS = 256;
+constexpr int RUN_LEN = 4;
+// Four floats of padding keep the 16-byte alignment of the rows and spread the transposed stores over the banks.
+constexpr int PITCH_A = TILE_M + 4;
+constexpr int RUNS_A = TILE_M * TILE_K / (RUN_LEN * THREADS);
+constexpr int RUNS_B = TILE_K * TILE_N / (RUN_LEN * THREADS);
+
+// One k slice of both operands, as f32.
+struct Tiles {
+    float a[TILE_K][PITCH_A];  // transposed: a thread then reads its rows of one k side by side
+    float b[TILE_K][TILE_N];
+};
+
+// What a thread carries from global to shared memory while the block computes on the other buffer.
+struct InFlight {
+    Run<RUN_LEN> a[RUNS_A];
+    Run<RUN_LEN> b[RUNS_B];
+};
+
+struct RunSpot {
+    int row;
+    int col;
+};
+
+__device__ __forceinline__ RunSpot spot_a(int p) {
+    constexpr int PER_ROW = TILE_K / RUN_LEN;
+    const int index = p * THREADS + (int)threadIdx.x;
+    return {index / PER_ROW, index % PER_ROW * RUN_LEN};
+}
+
+__device__ __forceinline__ RunSpot spot_b(int p) {
+    constexpr int PER_ROW = TILE_N / RUN_LEN;
+    const int index = p * THREADS + (int)threadIdx.x;
+    return {index / PER_ROW, index % PER_ROW * RUN_LEN};
+}
+
+__device__ __forceinline__ void put(Tiles& slice, const InFlight& runs) {
+#pragma unroll
+    for (int p = 0; p < RUNS_A; ++p) {
+        const RunSpot spot = spot_a(p);
+#pragma unroll
+        for (int e = 0; e < RUN_LEN; ++e) slice.a[spot.col + e][spot.row] = to_float(runs.a[p].value[e]);
+    }
+#pragma unroll
+    for (int p = 0; p < RUNS_B; ++p) {
+        const RunSpot spot = spot_b(p);
+        const auto& value = runs.b[p].value;
+        *reinterpret_cast<float4*>(&slice.b[spot.row][spot.col]) =
+            make_float4(to_float(value[0]), to_float(value[1]), to_float(value[2]), to_float(value[3]));
+    }
+}
+
+}  // namespace simt
+
+// v3, register tiles: a thread owns 8x8 outputs, so a value read from shared memory feeds eight multiply-adds; two
+// buffers and loads held in registers let the next k slice arrive during the arithmetic on this one.
+// grid = ceil(m/128) * ceil(n/128), block = 256, no dynamic shared memory. Every shape; 4 elements an access where
+// k % 4 == 0 (a) or n % 4 == 0 (b, c), single ones otherwise.
+extern "C" __global__ void __launch_bounds__(simt::THREADS, 2)
+    gemm_v3(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
+            int k) {
+    using namespace simt;
+    __shared__ __align__(16) Tiles buffers[2];
+    const TileOrigin origin = tile_origin(m, n, TILE_M, TILE_N);
+    const bool a_aligned = k % RUN_LEN == 0;
+    const bool n_aligned = n % RUN_LEN == 0;
+
+    // A warp covers 32x64 outputs as 4x8 threads; a thread's rows and columns come in two runs of four, so that the
+    // warp reads 64 and 128 neighbouring bytes of shared memory in one go.
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    const int row = warp / 2 * 32 + lane / 8 * 4;
+    const int col = warp % 2 * 64 + lane % 8 * 4;
+    constexpr int ROW_STEP = 16;
+    constexpr int COL_STEP = 32;
+
+    InFlight next;
+    auto fetch = [&](int k0) {
+#pragma unroll
+        for (int p = 0; p < RUNS_A; ++p) {
+            const RunSpot spot = spot_a(p);
+            next.a[p] = load_run<RUN_LEN>(a, m, k, origin.row + spot.row, k0 + spot.col, a_aligned);
+        }
+#pragma unroll
+        for (int p = 0; p < RUNS_B; ++p) {
+            const RunSpot spot = spot_b(p);
+            next.b[p] = load_run<RUN_LEN>(b, k, n, k0 + spot.row, origin.col + spot.col, n_aligned);
+        }
+    };
+
+    float sums[8][2][4] = {};
+    fetch(0);
+    put(buffers[0], next);
+    __syncthreads();
+    for (int k0 = 0, current = 0; k0 < k; k0 += TILE_K, current ^= 1) {
+        const bool more = k0 + TILE_K < k;
+        if (more) fetch(k0 + TILE_K);
+        const Tiles& slice = buffers[current];
+#pragma unroll
+        for (int i = 0; i < TILE_K; ++i) {
+            float a_part[8];
+            float b_part[8];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                *reinterpret_cast<float4*>(&a_part[half * 4]) =
+                    *reinterpret_cast<const float4*>(&slice.a[i][row + half * ROW_STEP]);
+                *reinterpret_cast<float4*>(&b_part[half * 4]) =
+                    *reinterpret_cast<const float4*>(&slice.b[i][col + half * COL_STEP]);
+            }
+#pragma unroll
+            for (int r = 0; r < 8; ++r) {
+#pragma unroll
+                for (int q = 0; q < 8; ++q) sums[r][q / 4][q % 4] = fmaf(a_part[r], b_part[q], sums[r][q / 4][q % 4]);
+            }
+        }
+        // The other buffer was last read before the previous barrier, so one barrier a slice is enough.
+        if (more) {
+            put(buffers[current ^ 1], next);
+            __syncthreads();
+        }
+    }
+
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+        const int c_row = origin.row + row + r / 4 * ROW_STEP + r % 4;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            store_run<4>(c, m, n, c_row, origin.col + col + half * COL_STEP, sums[r][half], n_aligned);
+        }
+    }
+}
+
+#if !defined(KERNELGATE_F32)
+
+namespace tensor {
+
+constexpr int TILE_M = 128;
+constexpr int TILE_N = 128;
+constexpr int TILE_K = 32;
+// Three stages of 16 KiB fill the 48 KiB that a block may have without opting in, and two blocks fit every sm_80+.
+constexpr int STAGES = 3;
+constexpr int THREADS = 128;
+constexpr int CHUNK = 8;  // elements of 16 bytes: what one cp.async moves and one row of an ldmatrix holds
+constexpr int CHUNKS_A = TILE_M * TILE_K / (CHUNK * THREADS);
+constexpr int CHUNKS_B = TILE_K * TILE_N / (CHUNK * THREADS);
+constexpr int WARP_M = 64;
+constexpr int WARP_N = 64;
+
+// Where chunk `chunk` of a tile row stands. ldmatrix reads the same chunk of eight neighbouring rows at once; the XOR
+// puts those into eight different groups of four banks. Rows of a are 64 bytes (two a bank line), rows of b 256.
+__device__ __forceinline__ int element_a(int row, int chunk) { return row * TILE_K + (chunk ^ (row >> 1 & 3)) * CHUNK; }
+__device__ __forceinline__ int element_b(int row, int chunk) { return row * TILE_N + (chunk ^ (row & 7)) * CHUNK; }
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+    return (unsigned)__cvta_generic_to_shared(pointer);
+}
+
+// Starts a 16-byte copy of which `bytes` come from the source: 0 reads nothing and fills the target with zeros.
+__device__ __forceinline__ void copy_async(void* target, const void* source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)),
+                 "l"(__cvta_generic_to_global(source)), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most PENDING of this thread's groups are still on their way.
+template <int PENDING>
+__device__ __forceinline__ void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+__device__ __forceinline__ void load_matrices(unsigned (&part)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&part)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+#if defined(KERNELGATE_F16)
+#define KERNELGATE_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define KERNELGATE_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+
+__device__ __forceinline__ void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b_low, unsigned b_high) {
+    asm volatile(KERNELGATE_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
+}
+
+// Moves one chunk into shared memory: asynchronously where the rows are 16-byte aligned, through registers otherwise.
+__device__ __forceinline__ void fetch_chunk(scalar_t* target, const scalar_t* __restrict__ matrix, int rows, int cols,
+                                            int row, int col, bool aligned) {
+    if (aligned) {
+        const bool inside = row < rows && col < cols;
+        copy_async(target, inside ? matrix + (long long)row * cols + col : matrix, inside ? 16 : 0);
+    } else {
+        *reinterpret_cast<Run<CHUNK>*>(target) = load_run<CHUNK>(matrix, rows, cols, row, col, false);
+    }
+}
+
+}  // namespace tensor
+
+// v4, tensor cores (f16 and bf16 only): four warps of 64x64 outputs each multiply 16x8x16 pieces by mma.sync; cp.async
+// keeps two k slices on their way past the registers, and an XOR swizzle keeps ldmatrix free of bank conflicts.
+// grid = ceil(m/128) * ceil(n/128), block = 128, no dynamic shared memory (48 KiB static). Every shape; asynchronous
+// copies where k % 8 == 0 (a) or n % 8 == 0 (b), copies through registers otherwise.
+extern "C" __global__ void __launch_bounds__(tensor::THREADS, 2)
+    gemm_v4(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
+            int k) {
+    using namespace tensor;
+    __shared__ __align__(128) scalar_t a_tiles[STAGES][TILE_M * TILE_K];
+    __shared__ __align__(128) scalar_t b_tiles[STAGES][TILE_K * TILE_N];
+    const TileOrigin origin = tile_origin(m, n, TILE_M, TILE_N);
+    const bool a_aligned = k % CHUNK == 0;
+    const bool b_aligned = n % CHUNK == 0;
+    const int slices = tiles(k, TILE_K);
+
+    auto fetch = [&](int slice) {
+        const int k0 = slice * TILE_K;
+        const int stage = slice % STAGES;
+#pragma unroll
+        for (int p = 0; p < CHUNKS_A; ++p) {
+            constexpr int PER_ROW = TILE_K / CHUNK;
+            const int index = p * THREADS + threadIdx.x;
+            const int row = index / PER_ROW;
+            const int chunk = index % PER_ROW;
+            fetch_chunk(&a_tiles[stage][element_a(row, chunk)], a, m, k, origin.row + row, k0 + chunk * CHUNK,
+                        a_aligned);
+        }
+#pragma unroll
+        for (int p = 0; p < CHUNKS_B; ++p) {
+            constexpr int PER_ROW = TILE_N / CHUNK;
+            const int index = p * THREADS + threadIdx.x;
+            const int row = index / PER_ROW;
+            const int chunk = index % PER_ROW;
+            fetch_chunk(&b_tiles[stage][element_b(row, chunk)], b, k, n, k0 + row, origin.col + chunk * CHUNK,
+                        b_aligned);
+        }
+    };
+
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    const int warp_row = warp / 2 * WARP_M;
+    const int warp_col = warp % 2 * WARP_N;
+
+    float sums[WARP_M / 16][WARP_N / 8][4] = {};
+    for (int slice = 0; slice < STAGES - 1; ++slice) {
+        if (slice < slices) fetch(slice);
+        copy_async_commit();
+    }
+    for (int slice = 0; slice < slices; ++slice) {
+        // A round commits one group, empty or not, so that a count of pending groups always means the same slice.
+        copy_async_wait<STAGES - 2>();
+        // Everyone's copies of this slice are in now, and everyone is done with the stage that is filled next.
+        __syncthreads();
+        if (slice + STAGES - 1 < slices) fetch(slice + STAGES - 1);
+        copy_async_commit();
+
+        const scalar_t* a_tile = a_tiles[slice % STAGES];
+        const scalar_t* b_tile = b_tiles[slice % STAGES];
+#pragma unroll
+        for (int step = 0; step < TILE_K / 16; ++step) {
+            unsigned a_parts[WARP_M / 16][4];
+            unsigned b_parts[WARP_N / 16][4];
+#pragma unroll
+            for (int i = 0; i < WARP_M / 16; ++i) {
+                load_matrices(a_parts[i], &a_tile[element_a(warp_row + i * 16 + lane % 16, step * 2 + lane / 16)]);
+            }
+#pragma unroll
+            for (int j = 0; j < WARP_N / 16; ++j) {
+                load_matrices_transposed(
+                    b_parts[j], &b_tile[element_b(step * 16 + lane % 16, warp_col / CHUNK + j * 2 + lane / 16)]);
+            }
+#pragma unroll
+            for (int i = 0; i < WARP_M / 16; ++i) {
+#pragma unroll
+                for (int j = 0; j < WARP_N / 8; ++j) {
+                    multiply_add(sums[i][j], a_parts[i], b_parts[j / 2][j % 2 * 2], b_parts[j / 2][j % 2 * 2 + 1]);
+                }
+            }
+        }
+    }
+    copy_async_wait<0>();
+
+    // A lane holds two neighbouring columns in each of two rows, eight apart, of every 16x8 piece.
+    const bool c_aligned = n % 2 == 0;
+#pragma unroll
+    for (int i = 0; i < WARP_M / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WARP_N / 8; ++j) {
+            const int row = origin.row + warp_row + i * 16 + lane / 4;
+            const int col = origin.col + warp_col + j * 8 + lane % 4 * 2;
+            const float upper[2] = {sums[i][j][0], sums[i][j][1]};
+            const float lower[2] = {sums[i][j][2], sums[i][j][3]};
+            store_run<2>(c, m, n, row, col, upper, c_aligned);
+            store_run<2>(c, m, n, row + 8, col, lower, c_aligned);
+        }
+    }
+}
+
+#endif  // !defined(KERNELGATE_F32)
