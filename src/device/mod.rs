@@ -1,6 +1,8 @@
 //! Devices: where candidates run. One interface for the CPU, a GPU and the simulator.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod fault;
 pub mod fingerprint;
 pub mod image;

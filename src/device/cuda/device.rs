@@ -1,0 +1,136 @@
+//! A GPU as a device of the gate.
+
+use super::driver::{Context, driver_version};
+use super::problem::CudaProblem;
+use super::program::Programs;
+use super::{nvrtc, probe};
+use crate::core::candidate::{Body, Language, Program};
+use crate::core::dtype::DType;
+use crate::device::fault::Fault;
+use crate::device::fingerprint::Fingerprint;
+use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One GPU, opened.
+pub struct CudaDevice {
+    pub(super) context: Context,
+    pub(super) programs: Programs,
+    fingerprint: Fingerprint,
+    capability: (i32, i32),
+    shared_bytes: usize,
+    lost: AtomicBool,
+}
+
+impl CudaDevice {
+    /// Opens GPU `ordinal`.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    pub fn open(ordinal: usize) -> Result<Self, String> {
+        probe::driver()?;
+        // An old driver lacks functions that the bindings then panic over.
+        std::panic::catch_unwind(|| Self::open_unguarded(ordinal))
+            .unwrap_or_else(|_| Err("the CUDA driver is too old for this build: update it".into()))
+    }
+
+    fn open_unguarded(ordinal: usize) -> Result<Self, String> {
+        let context = Context::open(ordinal).map_err(|e| format!("GPU {ordinal} does not open: {e}"))?;
+        let attribute = |which| context.attribute(which);
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        );
+        let name = context.name().map_err(|e| format!("GPU {ordinal} does not tell its name: {e}"))?;
+        let driver = driver_version().map_or_else(|_| String::new(), |v| format!("{}.{}", v / 1000, v % 1000 / 10));
+        let fingerprint = Fingerprint {
+            kind: DeviceKind::Cuda,
+            name,
+            arch: format!("sm_{}{}", capability.0, capability.1),
+            units: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) as usize,
+            cache_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) as usize,
+            memory_bytes: context.memory_bytes().unwrap_or(0),
+            clock_mhz: f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)) / 1e3,
+            driver: format!("CUDA {driver}"),
+            compiler: nvrtc::version().map(|v| format!("NVRTC {v}")).unwrap_or_default(),
+        };
+        Ok(CudaDevice {
+            shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) as usize,
+            context,
+            programs: Programs::default(),
+            fingerprint,
+            capability,
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    /// The architecture to compile for: with the features of this very one where it has any.
+    pub fn arch(&self) -> String {
+        let suffix = if self.capability.0 >= 9 { "a" } else { "" };
+        format!("{}{suffix}", self.fingerprint.arch)
+    }
+
+    /// Whether blocks can form clusters.
+    pub(super) fn has_clusters(&self) -> bool {
+        self.capability.0 >= 9
+    }
+
+    /// Dynamic shared memory that a block can have.
+    pub(super) fn shared_bytes(&self) -> usize {
+        self.shared_bytes
+    }
+
+    /// Marks the device as gone for this process.
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// The gate's own kernels.
+    pub(super) fn support(&self) -> Result<std::sync::Arc<super::program::Loaded>, Fault> {
+        self.programs.get(&self.context, &self.arch(), &support(), DType::F32)
+    }
+}
+
+/// The program of the gate's own kernels; a bundle carries it too.
+pub fn support() -> Program {
+    Program {
+        text: include_str!("support.cu").into(),
+        language: Language::Cuda,
+        file: "support.cu".into(),
+        headers: Vec::new(),
+        options: Vec::new(),
+    }
+}
+
+impl Device for CudaDevice {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cuda
+    }
+
+    fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    fn runs(&self, body: &Body) -> bool {
+        matches!(body, Body::Cuda(_))
+    }
+
+    fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
+        let Body::Cuda(kernel) = &job.candidate.body else {
+            return Err(Fault::Unsupported("a host function does not run on a GPU".into()));
+        };
+        if self.is_lost() {
+            return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
+        }
+        Ok(Box::new(CudaProblem::new(self, job, kernel.clone())?))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn capacity(&self) -> Capacity {
+        let memory = self.fingerprint.memory_bytes;
+        Capacity { elements: 1 << 23, flops: 1 << 32, timed: true, timed_bytes: memory / 4 }
+    }
+}

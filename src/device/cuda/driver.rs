@@ -1,0 +1,418 @@
+//! Owning types over the driver API: context, memory, modules, launches, events, graphs. Each frees what it owns.
+#![expect(unsafe_code, reason = "the C interface of the CUDA driver")]
+
+use crate::core::launch::Launch;
+use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a driver call answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error(pub CUresult);
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Error(error.0)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // cudarc's own Display asks the driver, which panics where there is none.
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl Error {
+    /// Whether the context is unusable from now on.
+    pub fn is_sticky(self) -> bool {
+        use CUresult as R;
+        matches!(
+            self.0,
+            R::CUDA_ERROR_ILLEGAL_ADDRESS
+                | R::CUDA_ERROR_MISALIGNED_ADDRESS
+                | R::CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | R::CUDA_ERROR_INVALID_PC
+                | R::CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | R::CUDA_ERROR_HARDWARE_STACK_ERROR
+                | R::CUDA_ERROR_LAUNCH_FAILED
+                | R::CUDA_ERROR_LAUNCH_TIMEOUT
+                | R::CUDA_ERROR_ASSERT
+                | R::CUDA_ERROR_ECC_UNCORRECTABLE
+                | R::CUDA_ERROR_CONTEXT_IS_DESTROYED
+                | R::CUDA_ERROR_UNKNOWN
+        )
+    }
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+fn check(result: CUresult) -> Result<()> {
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(Error(result)) }
+}
+
+/// Whether the driver library is there at all.
+pub fn is_present() -> bool {
+    // SAFETY: only tries to open the library.
+    unsafe { sys::is_culib_present() }
+}
+
+/// Whether the driver has a function of that name: newer ones are missing from older drivers.
+fn has(symbol: &str) -> bool {
+    // SAFETY: the library is present (a context exists); the symbol is looked up, not called.
+    unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok()
+}
+
+/// The CUDA version that the driver supports: 13000 for 13.0.
+pub fn driver_version() -> Result<i32> {
+    let mut version = 0;
+    // SAFETY: the pointer is valid for the call.
+    check(unsafe { sys::cuDriverGetVersion(&mut version) })?;
+    Ok(version)
+}
+
+/// The number of GPUs.
+pub fn device_count() -> Result<usize> {
+    result::init()?;
+    Ok(result::device::get_count()? as usize)
+}
+
+/// A primary context with one non-blocking stream: work that a candidate puts on another stream is not waited for.
+#[derive(Clone)]
+pub struct Context {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+}
+
+impl Context {
+    /// Opens GPU `ordinal`.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let context = CudaContext::new(ordinal)?;
+        // SAFETY: no CudaSlice is ever made here, so nothing relies on its events.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream()?;
+        Ok(Context { context, stream })
+    }
+
+    /// Makes the context current on this thread: trials run on threads of the harness.
+    pub fn bind(&self) -> Result<()> {
+        Ok(self.context.bind_to_thread()?)
+    }
+
+    /// The vendor's name.
+    pub fn name(&self) -> Result<String> {
+        Ok(self.context.name()?)
+    }
+
+    /// Memory in bytes.
+    pub fn memory_bytes(&self) -> Result<usize> {
+        Ok(self.context.total_mem()?)
+    }
+
+    /// An attribute, 0 if the driver does not know it.
+    pub fn attribute(&self, attribute: sys::CUdevice_attribute) -> i32 {
+        self.context.attribute(attribute).unwrap_or(0)
+    }
+
+    /// Allocates.
+    pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        // SAFETY: freed once, on drop.
+        let pointer = unsafe { result::malloc_sync(bytes.max(1)) }?;
+        Ok(Buffer { pointer, bytes, context: self.clone() })
+    }
+
+    /// Waits until all work is done, or gives up after `limit`.
+    ///
+    /// # Errors
+    /// What the work did wrong; `CUDA_ERROR_LAUNCH_TIMEOUT` when it did not end.
+    pub fn wait(&self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            // SAFETY: the stream is alive.
+            match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
+                CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > limit => {
+                    return Err(Error(CUresult::CUDA_ERROR_LAUNCH_TIMEOUT));
+                }
+                // Short work is polled for, long work is slept on.
+                CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > Duration::from_millis(2) => {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
+                other => return check(other),
+            }
+        }
+    }
+
+    /// Loads machine code or PTX; PTX is compiled by the driver.
+    pub fn load(&self, code: &[u8]) -> Result<Module> {
+        // PTX must end in NUL; a cubin is not hurt by one.
+        let mut image = code.to_vec();
+        image.push(0);
+        // SAFETY: the image outlives the call, which copies what it needs.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }?;
+        Ok(Module { module, context: self.clone() })
+    }
+
+    /// Launches `function`; the arguments are the bytes of each parameter.
+    pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
+        let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
+        let extent = |n: usize| u32::try_from(n).map_err(|_| Error(CUresult::CUDA_ERROR_INVALID_VALUE));
+        let [gx, gy, gz] = launch.grid.map(extent);
+        let [bx, by, bz] = launch.block.map(extent);
+        let mut attributes = Vec::new();
+        if launch.cluster > 1 {
+            // SAFETY: the union is plain data; the member that goes with the id is set.
+            let mut value: sys::CUlaunchAttributeValue = unsafe { std::mem::zeroed() };
+            value.clusterDim =
+                sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: extent(launch.cluster)?, y: 1, z: 1 };
+            // SAFETY: plain data.
+            let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+            attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+            attribute.value = value;
+            attributes.push(attribute);
+        }
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx?,
+            gridDimY: gy?,
+            gridDimZ: gz?,
+            blockDimX: bx?,
+            blockDimY: by?,
+            blockDimZ: bz?,
+            sharedMemBytes: extent(launch.shared_bytes)?,
+            hStream: self.stream.cu_stream(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        // SAFETY: the number and sizes of the arguments were held against the kernel's signature when it was looked
+        // up (where the driver can tell), and they live until the call has copied them.
+        check(unsafe { sys::cuLaunchKernelEx(&config, function.function, pointers.as_mut_ptr(), std::ptr::null_mut()) })
+    }
+
+    /// Records what `work` enqueues into a graph instead of running it.
+    pub fn record(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive and not being captured.
+        unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }?;
+        let done = work();
+        // SAFETY: capture was begun above; it is ended whatever `work` said.
+        let graph = unsafe { result::stream::end_capture(self.stream.cu_stream()) };
+        done?;
+        let graph = graph?;
+        let mut executable = std::ptr::null_mut();
+        // SAFETY: the graph is alive; it is destroyed once the executable is made.
+        let made = check(unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0) });
+        // SAFETY: destroyed once.
+        let _ = unsafe { sys::cuGraphDestroy(graph) };
+        made?;
+        let graph = Graph { executable, context: self.clone() };
+        // SAFETY: both are alive.
+        check(unsafe { sys::cuGraphUpload(graph.executable, self.stream.cu_stream()) })?;
+        Ok(graph)
+    }
+
+    /// Enqueues a graph.
+    pub fn replay(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: both are alive.
+        check(unsafe { sys::cuGraphLaunch(graph.executable, self.stream.cu_stream()) })
+    }
+
+    /// A pair of events to time with.
+    pub fn event(&self) -> Result<Event> {
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
+        Ok(Event { event, context: self.clone() })
+    }
+}
+
+/// Device memory.
+pub struct Buffer {
+    pointer: sys::CUdeviceptr,
+    bytes: usize,
+    context: Context,
+}
+
+impl Buffer {
+    /// Its address.
+    pub fn address(&self) -> u64 {
+        self.pointer
+    }
+
+    /// Copies from the host to `offset`, in stream order, and returns when `data` may be reused.
+    pub fn upload(&self, offset: usize, data: &[u8]) -> Result<()> {
+        assert!(offset + data.len() <= self.bytes, "an upload inside the buffer");
+        if data.is_empty() {
+            return Ok(());
+        }
+        let to = self.pointer + offset as u64;
+        // SAFETY: the range was checked; pageable memory has been read when the call returns.
+        Ok(unsafe { result::memcpy_htod_async(to, data, self.context.stream.cu_stream()) }?)
+    }
+
+    /// Copies to the host from `offset`, after all work on the stream.
+    pub fn download(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        assert!(offset + data.len() <= self.bytes, "a download inside the buffer");
+        if data.is_empty() {
+            return Ok(());
+        }
+        let from = self.pointer + offset as u64;
+        let stream = self.context.stream.cu_stream();
+        // SAFETY: the range was checked; the stream is waited for before `data` is used.
+        unsafe { result::memcpy_dtoh_async(data, from, stream) }?;
+        // SAFETY: the stream is alive.
+        Ok(unsafe { result::stream::synchronize(stream) }?)
+    }
+
+    /// Fills a range with one byte, in stream order.
+    pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<()> {
+        assert!(offset + bytes <= self.bytes, "a fill inside the buffer");
+        let to = self.pointer + offset as u64;
+        // SAFETY: the range was checked.
+        Ok(unsafe { result::memset_d8_async(to, value, bytes, self.context.stream.cu_stream()) }?)
+    }
+
+    /// Copies `bytes` from `from` to `to` within the buffer, in stream order; the ranges do not overlap.
+    pub fn copy_within(&self, from: usize, to: usize, bytes: usize) -> Result<()> {
+        assert!(from.max(to) + bytes <= self.bytes && from.abs_diff(to) >= bytes, "disjoint ranges of the buffer");
+        let (from, to) = (self.pointer + from as u64, self.pointer + to as u64);
+        // SAFETY: the ranges were checked.
+        Ok(unsafe { result::memcpy_dtod_async(to, from, bytes, self.context.stream.cu_stream()) }?)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: allocated once, freed once. After a sticky error this fails and the process ends soon.
+        let _ = unsafe { result::free_sync(self.pointer) };
+    }
+}
+
+/// Loaded machine code.
+pub struct Module {
+    module: sys::CUmodule,
+    context: Context,
+}
+
+// SAFETY: module handles may be used from any thread that has the context current.
+unsafe impl Send for Module {}
+// SAFETY: as above; the driver locks internally.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Looks up an entry.
+    pub fn function(&self, entry: &str) -> Result<Function> {
+        let name = CString::new(entry).map_err(|_| Error(CUresult::CUDA_ERROR_NOT_FOUND))?;
+        // SAFETY: the module is alive.
+        let function = unsafe { result::module::get_function(self.module, name) }?;
+        Ok(Function { function })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: loaded once, unloaded once; its functions are used only while it is borrowed.
+        let _ = unsafe { result::module::unload(self.module) };
+    }
+}
+
+/// An entry of a module, valid while the module is.
+#[derive(Clone, Copy)]
+pub struct Function {
+    function: sys::CUfunction,
+}
+
+// SAFETY: function handles may be used from any thread that has the context current.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// The size of each parameter in bytes, or `None` where the driver cannot tell (before 12.4).
+    pub fn parameter_sizes(&self) -> Option<Vec<usize>> {
+        if !has("cuFuncGetParamInfo") {
+            return None;
+        }
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function is alive; past the last parameter the call answers an error.
+            let result = unsafe { sys::cuFuncGetParamInfo(self.function, sizes.len(), &mut offset, &mut size) };
+            if result != CUresult::CUDA_SUCCESS {
+                return Some(sizes);
+            }
+            sizes.push(size);
+        }
+    }
+
+    /// The largest block that its registers allow.
+    pub fn max_threads(&self) -> Result<usize> {
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        // SAFETY: the function is alive.
+        Ok(unsafe { result::function::get_function_attribute(self.function, attribute) }? as usize)
+    }
+
+    /// Allows `bytes` of dynamic shared memory and clusters of any size.
+    pub fn allow(&self, bytes: usize, cluster: usize) -> Result<()> {
+        let set = |attribute, value: usize| {
+            // SAFETY: the function is alive.
+            unsafe { result::function::set_function_attribute(self.function, attribute, value as i32) }
+        };
+        set(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)?;
+        if cluster > 8 {
+            set(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// A recorded batch of work.
+pub struct Graph {
+    executable: sys::CUgraphExec,
+    context: Context,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: made once, destroyed once.
+        let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+    }
+}
+
+/// A point in the stream.
+pub struct Event {
+    event: sys::CUevent,
+    context: Context,
+}
+
+impl Event {
+    /// Marks the end of what is on the stream now.
+    pub fn record(&self) -> Result<()> {
+        // SAFETY: both are alive.
+        Ok(unsafe { result::event::record(self.event, self.context.stream.cu_stream()) }?)
+    }
+
+    /// Microseconds from `self` to `end`; both have passed.
+    pub fn until_us(&self, end: &Event) -> Result<f64> {
+        type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> CUresult;
+        // The versioned name came with 12.8; the binding for it panics on older drivers.
+        let name: &[u8] = if has("cuEventElapsedTime_v2") { b"cuEventElapsedTime_v2" } else { b"cuEventElapsedTime" };
+        // SAFETY: both names have this signature since CUDA 2.0.
+        let elapsed = unsafe { sys::culib().get::<Elapsed>(name) };
+        let elapsed = elapsed.map_err(|_| Error(CUresult::CUDA_ERROR_NOT_SUPPORTED))?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive and the pointer valid.
+        check(unsafe { elapsed(&mut milliseconds, self.event, end.event) })?;
+        Ok(f64::from(milliseconds) * 1e3)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = self.context.bind();
+        // SAFETY: made once, destroyed once.
+        let _ = unsafe { result::event::destroy(self.event) };
+    }
+}

@@ -1,0 +1,19 @@
+//! NVIDIA GPUs, through the driver API loaded at run time.
+//!
+//! `driver` and `nvrtc` are the only files with `unsafe`; everything else builds on their owning types.
+
+mod cache;
+mod compile;
+mod device;
+mod driver;
+mod nvrtc;
+mod probe;
+mod problem;
+mod program;
+mod timing;
+mod toolkit;
+
+pub use compile::{Artifact, Target, compile};
+pub use device::CudaDevice;
+pub use probe::{Finding, probe};
+pub use program::cubin;

@@ -1,0 +1,194 @@
+//! A case on the GPU: its image in device memory, its launches, what they left behind.
+
+use super::device::CudaDevice;
+use super::driver::{Buffer, Error, Function};
+use super::program::Loaded;
+use super::timing::Timed;
+use crate::core::candidate::Kernel;
+use crate::core::dtype::DType;
+use crate::core::launch::Launch;
+use crate::core::tensor::Tensor;
+use crate::device::fault::Fault;
+use crate::device::image::Image;
+use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A launch that takes longer than this does not end.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// One launch of the plan, ready to go but for the addresses.
+struct Step {
+    function: Function,
+    launch: Launch,
+}
+
+/// A case on the GPU.
+pub struct CudaProblem<'d> {
+    pub(super) device: &'d CudaDevice,
+    pub(super) image: Image,
+    /// Holds the image once, or once for every rotated set.
+    pub(super) memory: Buffer,
+    steps: Vec<Step>,
+    /// Keeps the functions of the steps valid.
+    _program: Arc<Loaded>,
+    pub(super) last: Vec<Tensor>,
+    pub(super) timed: Option<Timed>,
+}
+
+impl<'d> CudaProblem<'d> {
+    /// Compiles, checks the launches against the signatures, allocates.
+    pub fn new(device: &'d CudaDevice, job: &Job<'_>, kernel: Kernel) -> Result<Self, Fault> {
+        let image = Image::of(job);
+        let plan = kernel.plan(job.point);
+        device.context.bind().map_err(|e| fault(device, e))?;
+        let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
+        let steps = steps(device, &program, &kernel, &image, job.dtype, plan.0)?;
+        let memory = device.context.allocate(image.len()).map_err(|e| memory_fault(&image, e))?;
+        Ok(CudaProblem { device, image, memory, steps, _program: program, last: Vec::new(), timed: None })
+    }
+
+    /// Enqueues the plan on set `set`.
+    pub(super) fn enqueue(&self, set: usize) -> Result<(), Error> {
+        let base = self.memory.address() + (set * self.image.len()) as u64;
+        let pointers = addresses(&self.image, base);
+        for step in &self.steps {
+            let scalars = step.launch.scalars.iter().map(|scalar| scalar.bytes());
+            let arguments: Vec<Vec<u8>> = pointers.iter().cloned().chain(scalars).collect();
+            self.device.context.launch(&step.function, &step.launch, &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what was enqueued.
+    pub(super) fn finish(&self) -> Result<(), Fault> {
+        self.device.context.wait(LIMIT).map_err(|e| fault(self.device, e))
+    }
+
+    /// Puts what a run must not depend on into shared memory.
+    fn dirty(&self, poison: Poison) -> Result<(), Fault> {
+        let word = u32::from_le_bytes([poison.byte(); 4]);
+        let bytes = self.device.shared_bytes();
+        let blocks = self.device.fingerprint().units;
+        let launch = Launch::blocks(blocks, 1024).shared(bytes).scalar(word).scalar((bytes / 4) as i32);
+        run_support(self.device, "kernelgate_dirty", &launch)
+    }
+
+    fn download(&self, set: usize) -> Result<Vec<u8>, Fault> {
+        let mut memory = vec![0; self.image.len()];
+        let copied = self.memory.download(set * self.image.len(), &mut memory);
+        copied.map(|()| memory).map_err(|e| fault(self.device, e))
+    }
+}
+
+/// Launches one of the gate's own kernels; its arguments are the scalars alone.
+pub(super) fn run_support(device: &CudaDevice, entry: &str, launch: &Launch) -> Result<(), Fault> {
+    let support = device.support()?;
+    let arguments: Vec<Vec<u8>> = launch.scalars.iter().map(|scalar| scalar.bytes()).collect();
+    let function = support.entry(entry, launch, &arguments)?;
+    device.context.launch(&function, launch, &arguments).map_err(|e| fault(device, e))
+}
+
+/// The addresses of all buffers, in argument order, when the image lies at `base`.
+fn addresses(image: &Image, base: u64) -> Vec<Vec<u8>> {
+    image.ranges().map(|range| (base + range.start as u64).to_le_bytes().to_vec()).collect()
+}
+
+/// Looks up the entries of a plan; launches without blocks are left out.
+fn steps(
+    device: &CudaDevice,
+    program: &Loaded,
+    kernel: &Kernel,
+    image: &Image,
+    dtype: DType,
+    launches: Vec<Launch>,
+) -> Result<Vec<Step>, Fault> {
+    let pointers = addresses(image, 0);
+    let launches = launches.into_iter().filter(|launch| !launch.is_empty());
+    launches
+        .map(|launch| {
+            if launch.cluster > 1 && !device.has_clusters() {
+                return Err(Fault::Unsupported(format!("clusters need compute capability 9.0, not {}", device.arch())));
+            }
+            let scalars = launch.scalars.iter().map(|scalar| scalar.bytes());
+            let arguments: Vec<Vec<u8>> = pointers.iter().cloned().chain(scalars).collect();
+            let entry = kernel.entry_of(&launch, dtype);
+            Ok(Step { function: program.entry(&entry, &launch, &arguments)?, launch })
+        })
+        .collect()
+}
+
+/// A driver error as a fault; a sticky one loses the device.
+pub(super) fn fault(device: &CudaDevice, error: Error) -> Fault {
+    use cudarc::driver::sys::CUresult;
+    if error.0 == CUresult::CUDA_ERROR_LAUNCH_TIMEOUT {
+        device.lose();
+        return Fault::Timeout { seconds: LIMIT.as_secs_f64() };
+    }
+    if error.is_sticky() {
+        device.lose();
+        return Fault::Crash(error.to_string());
+    }
+    Fault::Launch(error.to_string())
+}
+
+pub(super) fn memory_fault(image: &Image, error: Error) -> Fault {
+    Fault::Unsupported(format!("{} bytes of device memory cannot be had: {error}", image.len()))
+}
+
+impl Problem for CudaProblem<'_> {
+    fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        let device = self.device;
+        device.context.bind().map_err(|e| fault(device, e))?;
+        let mut memory = vec![0; self.image.len()];
+        self.image.fill(&mut memory, poison);
+        self.memory.upload(0, &memory).map_err(|e| fault(device, e))?;
+        self.dirty(poison)?;
+        self.enqueue(0).map_err(|e| fault(device, e))?;
+        self.finish()?;
+        self.last = self.image.collect(&self.download(0)?, poison)?;
+        Ok(self.last.clone())
+    }
+
+    fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
+        let device = self.device;
+        device.context.bind().map_err(|e| fault(device, e))?;
+        let mut different = 0;
+        for _ in 0..times {
+            self.enqueue(0).map_err(|e| fault(device, e))?;
+            self.finish()?;
+            different += usize::from(!self.set_agrees_with_last(0)?);
+        }
+        Ok(different)
+    }
+
+    fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
+        self.device.context.bind().map_err(|e| fault(self.device, e))?;
+        self.arm_timing(plan)
+    }
+
+    fn sample(&mut self, instance: usize) -> Result<Sample, Fault> {
+        self.device.context.bind().map_err(|e| fault(self.device, e))?;
+        self.sample_timing(instance)
+    }
+
+    fn timed_outputs_agree(&mut self) -> Result<bool, Fault> {
+        self.device.context.bind().map_err(|e| fault(self.device, e))?;
+        self.timed_sets_agree()
+    }
+}
+
+impl CudaProblem<'_> {
+    /// Whether the outputs of a set have the bits of the last run.
+    pub(super) fn set_agrees_with_last(&self, set: usize) -> Result<bool, Fault> {
+        let offset = set * self.image.len();
+        for (range, tensor) in self.image.output_ranges().zip(&self.last) {
+            let mut bytes = vec![0; range.len()];
+            self.memory.download(offset + range.start, &mut bytes).map_err(|e| fault(self.device, e))?;
+            if bytes != tensor.bytes() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

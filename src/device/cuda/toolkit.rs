@@ -1,0 +1,62 @@
+//! Where NVRTC and the CUDA headers are: neither is needed to build, and a GPU machine may have neither.
+
+use std::path::{Path, PathBuf};
+
+/// A folder that holds NVRTC and the headers of CUDA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolkit {
+    /// The shared library.
+    pub nvrtc: PathBuf,
+    /// Folders for `--include-path`.
+    pub includes: Vec<PathBuf>,
+}
+
+/// What to do when none is found.
+pub const HOW_TO_GET: &str = "run ci/setup-cuda.sh (it installs NVRTC and the CUDA headers for this user), or set \
+                              KERNELGATE_CUDA_HOME to a CUDA toolkit";
+
+/// Looks in `KERNELGATE_CUDA_HOME`, `CUDA_HOME`, `CUDA_PATH`, what `ci/setup-cuda.sh` installs, and `/usr/local/cuda`.
+pub fn find() -> Option<Toolkit> {
+    candidates().iter().find_map(|root| look_in(root))
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let named = ["KERNELGATE_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"];
+    let mut roots: Vec<PathBuf> = named.iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
+    roots.extend(super::cache::user_folder().map(|cache| cache.join("cuda-13.0/nvidia/cu13")));
+    roots.push("/usr/local/cuda".into());
+    roots
+}
+
+fn look_in(root: &Path) -> Option<Toolkit> {
+    let platform = "targets/x86_64-linux";
+    let libraries = [root.join("lib"), root.join("lib64"), root.join(platform).join("lib")];
+    let nvrtc = libraries.iter().find_map(|folder| {
+        ["libnvrtc.so.13", "libnvrtc.so.12"].iter().map(|name| folder.join(name)).find(|file| file.is_file())
+    })?;
+    let includes: Vec<PathBuf> = [root.join("include"), root.join(platform).join("include")]
+        .into_iter()
+        .filter(|folder| folder.join("cuda_fp16.h").is_file())
+        .flat_map(|folder| [folder.join("cccl"), folder])
+        .filter(|folder| folder.is_dir())
+        .collect();
+    Some(Toolkit { nvrtc, includes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_the_wheels_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        let (lib, include) = (root.path().join("lib"), root.path().join("include"));
+        std::fs::create_dir_all(&lib).unwrap();
+        std::fs::create_dir_all(&include).unwrap();
+        assert_eq!(look_in(root.path()), None);
+        std::fs::write(lib.join("libnvrtc.so.13"), "").unwrap();
+        std::fs::write(include.join("cuda_fp16.h"), "").unwrap();
+        let found = look_in(root.path()).unwrap();
+        assert_eq!(found, Toolkit { nvrtc: lib.join("libnvrtc.so.13"), includes: vec![include] });
+    }
+}
