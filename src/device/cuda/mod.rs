@@ -7,13 +7,14 @@ mod compile;
 mod device;
 mod driver;
 mod nvrtc;
+mod precompile;
 mod probe;
 mod problem;
 mod program;
 mod timing;
 mod toolkit;
 
-pub use compile::{Artifact, Target, compile};
+pub use compile::{Artifact, Target, compile, compile_afresh};
 pub use device::CudaDevice;
+pub use precompile::{precompile, programs};
 pub use probe::{Finding, probe};
-pub use program::cubin;

@@ -9,11 +9,8 @@ use crate::device::fault::Fault;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Machine code of a program for one architecture, through the cache: what a bundle carries.
-///
-/// # Errors
-/// As [`compile`].
-pub fn cubin(program: &Program, dtype: DType, arch: &str) -> Result<Vec<u8>, Fault> {
+/// Machine code of a program for one architecture, through the cache; PTX as it is.
+fn cubin(program: &Program, dtype: DType, arch: &str) -> Result<Vec<u8>, Fault> {
     match program.language {
         Language::Cuda => Ok(compile(program, dtype, &Target::Cubin(arch.into()))?.code),
         Language::Ptx => Ok(program.text.clone().into_bytes()),

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Everything a change must pass, on any machine: a Rust toolchain, a C compiler and Python 3 are enough.
+# Uses cargo-nextest where it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "CUDA compilers"
+bash ci/setup-cuda.sh
+
+step "format"
+cargo fmt --all --check
+
+step "lints: everything, the gate alone, the gate without CUDA"
+cargo clippy --quiet --all-targets -- -D warnings
+cargo clippy --quiet --lib --no-default-features --features cuda-13 -- -D warnings
+cargo clippy --quiet --lib --no-default-features -- -D warnings
+
+step "tests"
+cargo test --release --quiet
+
+if cargo nextest --version >/dev/null 2>&1; then
+    step "the gate under nextest: a process a trial, one summary"
+    cargo nextest run --release --test gate
+fi
+
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+
+step "a downstream project"
+CARGO_TARGET_DIR="$PWD/target" cargo test --release --quiet --manifest-path fixtures/user/Cargo.toml
+
+step "all good"

@@ -1,0 +1,41 @@
+//! Fills the kernel cache for machines that have no compiler.
+
+use super::compile::{Target, compile, key};
+use super::device::support;
+use crate::core::candidate::{Body, Language, Program};
+use crate::core::dtype::DType;
+use crate::core::suite::Suite;
+use crate::device::fault::Fault;
+use std::collections::HashSet;
+
+/// Every CUDA program of the suites in every dtype it runs in, and the gate's own, once each.
+pub fn programs(suites: &[Suite]) -> Vec<(Program, DType)> {
+    let mut seen = HashSet::new();
+    let mut all = vec![(support(), DType::F32)];
+    for suite in suites {
+        for candidate in &suite.candidates {
+            let Body::Cuda(kernel) = &candidate.body else { continue };
+            let dtypes = suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype));
+            all.extend(dtypes.map(|&dtype| (kernel.program.clone(), dtype)));
+        }
+    }
+    all.retain(|(program, dtype)| {
+        program.language == Language::Cuda && seen.insert(key(program, *dtype, &Target::Cubin(String::new())))
+    });
+    all
+}
+
+/// Compiles them all for each architecture (`sm_90a`) into the cache, and returns how many there are.
+///
+/// # Errors
+/// The first program that does not compile, by its file.
+pub fn precompile(suites: &[Suite], archs: &[&str]) -> Result<usize, String> {
+    let programs = programs(suites);
+    for arch in archs {
+        for (program, dtype) in &programs {
+            let failed = |fault: Fault| format!("{} for {dtype} on {arch}: {fault}", program.file);
+            compile(program, *dtype, &Target::Cubin((*arch).into())).map_err(failed)?;
+        }
+    }
+    Ok(programs.len() * archs.len())
+}
