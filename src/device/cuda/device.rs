@@ -10,7 +10,6 @@ use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One GPU, opened.
 pub struct CudaDevice {
@@ -19,7 +18,6 @@ pub struct CudaDevice {
     fingerprint: Fingerprint,
     capability: (i32, i32),
     shared_bytes: usize,
-    lost: AtomicBool,
 }
 
 impl CudaDevice {
@@ -60,7 +58,6 @@ impl CudaDevice {
             programs: Programs::default(),
             fingerprint,
             capability,
-            lost: AtomicBool::new(false),
         })
     }
 
@@ -82,7 +79,7 @@ impl CudaDevice {
 
     /// Marks the device as gone for this process.
     pub(super) fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
+        self.context.abandon();
     }
 
     /// The gate's own kernels.
@@ -126,7 +123,7 @@ impl Device for CudaDevice {
     }
 
     fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        self.context.is_abandoned()
     }
 
     fn capacity(&self) -> Capacity {

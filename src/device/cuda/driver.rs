@@ -6,6 +6,7 @@ use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a driver call answered.
@@ -84,6 +85,7 @@ pub fn device_count() -> Result<usize> {
 pub struct Context {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
+    abandoned: Arc<AtomicBool>,
 }
 
 impl Context {
@@ -93,7 +95,22 @@ impl Context {
         // SAFETY: no CudaSlice is ever made here, so nothing relies on its events.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        Ok(Context { context, stream })
+        Ok(Context { context, stream, abandoned: Arc::default() })
+    }
+
+    /// Gives the context up: nothing is freed from now on, since freeing waits for a kernel that may never end.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the context was given up.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Whether an owned thing is to be freed now; the context is then current.
+    fn frees(&self) -> bool {
+        !self.is_abandoned() && self.bind().is_ok()
     }
 
     /// Makes the context current on this thread: trials run on threads of the harness.
@@ -282,9 +299,10 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let _ = self.context.bind();
-        // SAFETY: allocated once, freed once. After a sticky error this fails and the process ends soon.
-        let _ = unsafe { result::free_sync(self.pointer) };
+        if self.context.frees() {
+            // SAFETY: allocated once, freed once.
+            let _ = unsafe { result::free_sync(self.pointer) };
+        }
     }
 }
 
@@ -311,9 +329,10 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _ = self.context.bind();
-        // SAFETY: loaded once, unloaded once; its functions are used only while it is borrowed.
-        let _ = unsafe { result::module::unload(self.module) };
+        if self.context.frees() {
+            // SAFETY: loaded once, unloaded once; its functions are used only while it is borrowed.
+            let _ = unsafe { result::module::unload(self.module) };
+        }
     }
 }
 
@@ -375,9 +394,10 @@ pub struct Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _ = self.context.bind();
-        // SAFETY: made once, destroyed once.
-        let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+        if self.context.frees() {
+            // SAFETY: made once, destroyed once.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+        }
     }
 }
 
@@ -411,8 +431,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let _ = self.context.bind();
-        // SAFETY: made once, destroyed once.
-        let _ = unsafe { result::event::destroy(self.event) };
+        if self.context.frees() {
+            // SAFETY: made once, destroyed once.
+            let _ = unsafe { result::event::destroy(self.event) };
+        }
     }
 }
