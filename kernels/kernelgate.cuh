@@ -26,15 +26,23 @@ constexpr int PACK_LEN = PACK_BYTES / int(sizeof(scalar_t));
 __device__ __forceinline__ float to_float(float x) { return x; }
 
 // Rounds to nearest even.
-template <typename T> __device__ __forceinline__ T from_float(float x);
-template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <typename T>
+__device__ __forceinline__ T from_float(float x);
+template <>
+__device__ __forceinline__ float from_float<float>(float x) {
+    return x;
+}
 
 #if defined(KERNELGATE_F16)
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
-template <> __device__ __forceinline__ __half from_float<__half>(float x) { return __float2half_rn(x); }
+template <>
+__device__ __forceinline__ __half from_float<__half>(float x) {
+    return __float2half_rn(x);
+}
 #elif defined(KERNELGATE_BF16)
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
 }
 #endif
@@ -46,9 +54,7 @@ struct Pack {
 };
 
 // The address must be a multiple of 16 bytes; the whole pack must lie inside the buffer.
-__device__ __forceinline__ Pack load_pack(const scalar_t* from) {
-    return Pack{*reinterpret_cast<const uint4*>(from)};
-}
+__device__ __forceinline__ Pack load_pack(const scalar_t* from) { return Pack{*reinterpret_cast<const uint4*>(from)}; }
 __device__ __forceinline__ void store_pack(scalar_t* to, Pack pack) { *reinterpret_cast<uint4*>(to) = pack.words; }
 
 // Streaming: first to be evicted from the caches, for data that is touched once.

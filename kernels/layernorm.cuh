@@ -1,0 +1,126 @@
+// LayerNorm of one row, y = f((x - mean) / sqrt(variance + eps) * weight + bias), for the operators that end in it.
+//
+// The variance is the mean square of what is left after the mean, so that a large mean costs no digits.
+#pragma once
+#include "rows.cuh"
+
+struct Identity {
+    static __device__ __forceinline__ float apply(float x) { return x; }
+};
+
+struct LayerNorm {
+    const scalar_t* x;
+    const scalar_t* weight;
+    const scalar_t* bias;
+    scalar_t* y;
+    int cols;
+    float eps;
+};
+
+// Three passes over the row, two of them from the caches: for rows of any length, by the whole block.
+template <typename Function, int WIDTH>
+__device__ __forceinline__ void layernorm_looped(const LayerNorm& a) {
+    const scalar_t* const x = a.x + BlockTeam::row() * a.cols;
+    scalar_t* const y = a.y + BlockTeam::row() * a.cols;
+    const int first = int(threadIdx.x) * WIDTH;
+    const int stride = int(blockDim.x) * WIDTH;
+    float value[WIDTH];
+
+    FourSums sum;
+    for (int column = first; column < a.cols; column += stride) {
+        Access<WIDTH>::load(x + column).get(value);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            sum.add(j, value[j]);
+        }
+    }
+    const float mean = mean_of(block_reduce<Sum, 0>(sum.total()), a.cols);
+
+    FourSums squares;
+    for (int column = first; column < a.cols; column += stride) {
+        Access<WIDTH>::load(x + column).get(value);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            squares.add_square(j, value[j] - mean);
+        }
+    }
+    const float scale = inverse_root_mean(block_reduce<Sum, 1>(squares.total()), a.cols, a.eps);
+
+    for (int column = first; column < a.cols; column += stride) {
+        float weight[WIDTH], bias[WIDTH];
+        Access<WIDTH>::load_once(x + column).get(value);
+        Access<WIDTH>::load(a.weight + column).get(weight);
+        Access<WIDTH>::load(a.bias + column).get(bias);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            value[j] = Function::apply((value[j] - mean) * scale * weight[j] + bias[j]);
+        }
+        Access<WIDTH>::store_once(y + column, value);
+    }
+}
+
+// One pass over memory: the row stays in the registers of its team, VALUES a thread.
+template <typename Function, int WIDTH, int VALUES, typename Team>
+__device__ __forceinline__ void layernorm_in_registers(const Team& team, const LayerNorm& a) {
+    using Share = RowShare<WIDTH, VALUES>;
+    using Weights = WeightShare<Team::EARLY && WIDTH == PACK_LEN, WIDTH, VALUES>;
+    Share share(team, a.cols);
+    share.load(a.x + team.row() * a.cols, Absent::ZERO);
+    const Weights weights(a.weight, share);
+    const Weights biases(a.bias, share);
+
+    FourSums sum;
+#pragma unroll
+    for (int k = 0; k < Share::ACCESSES; ++k) {
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            sum.add(k * WIDTH + j, share.value[k][j]);
+        }
+    }
+    const float mean = mean_of(team.template reduce<Sum, 0>(sum.total()), a.cols);
+
+    FourSums squares;
+#pragma unroll
+    for (int k = 0; k < Share::ACCESSES; ++k) {
+        const float shift = share.has(k) ? mean : 0.0f;  // an absent element is 0 and stays 0
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            share.value[k][j] -= shift;
+            squares.add_square(k * WIDTH + j, share.value[k][j]);
+        }
+    }
+    const float scale = inverse_root_mean(team.template reduce<Sum, 1>(squares.total()), a.cols, a.eps);
+
+    scalar_t* const mine = a.y + team.row() * a.cols + share.first;
+#pragma unroll
+    for (int k = 0; k < Share::ACCESSES; ++k) {
+        if (share.has(k)) {
+            float weight[WIDTH], bias[WIDTH], result[WIDTH];
+            weights.get(k, share, weight);
+            biases.get(k, share, bias);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                result[j] = Function::apply(share.value[k][j] * scale * weight[j] + bias[j]);
+            }
+            Access<WIDTH>::store_once(mine + k * share.stride, result);
+        }
+    }
+}
+
+// The widest access that every row allows.
+template <typename Function>
+__device__ __forceinline__ void layernorm_looped(const LayerNorm& a) {
+    if (a.cols % PACK_LEN == 0) {
+        layernorm_looped<Function, PACK_LEN>(a);
+    } else {
+        layernorm_looped<Function, 1>(a);
+    }
+}
+template <typename Function, int VALUES, typename Team>
+__device__ __forceinline__ void layernorm_in_registers(const Team& team, const LayerNorm& a) {
+    if (a.cols % PACK_LEN == 0) {
+        layernorm_in_registers<Function, PACK_LEN, VALUES>(team, a);
+    } else {
+        layernorm_in_registers<Function, 1, VALUES>(team, a);
+    }
+}

@@ -1,0 +1,145 @@
+// RMSNorm over the last axis: y = x / sqrt(mean(x * x) + eps) * weight. x, y [rows, cols]; weight [cols]; all of one
+// dtype; the arithmetic is f32.
+//
+// Launch of each entry (no dynamic shared memory); for a shape that a version does not serve, the version before:
+//   v1  any cols               grid rows                  block 256
+//   v2  any cols               grid rows                  block 32 * clamp(ceil(cols / 1024), 1, 32)
+//   v3  cols <= 256    _lanes  grid ceil(rows * L / 128)  block (L, 128 / L), L = 1, 2, 4 .. 32, the least >= cols / 8
+//       cols <= 1024   _warp   grid ceil(rows / 4)        block (32, 4)
+//       cols <= 32768  _block  grid rows                  block 32 * ceil(cols / 1024)
+//   v4  cols > 16384 _cluster  grid rows * C, cluster C = 2, 4, 8: the least with C * 16384 >= cols, at most 8
+//                              block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
+//                              sm_90 and later, cols <= 262144
+// Rows that start on 16 bytes (cols * element size is a multiple of 16) move in 16-byte packs, others by elements.
+#include "rows.cuh"
+
+#define PARAMETERS                                                                                                     \
+    const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight, scalar_t *__restrict__ y, int rows, int cols, \
+        float eps
+
+// v1: the formula. One block a row, two passes over memory, a tree in shared memory.
+extern "C" __global__ void rmsnorm_v1(PARAMETERS) {
+    x += (long long)blockIdx.x * cols;
+    y += (long long)blockIdx.x * cols;
+    float squares = 0.0f;
+    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
+        squares += to_float(x[i]) * to_float(x[i]);
+    }
+    const float root = sqrtf(tree_reduce<Sum>(squares) / float(cols) + eps);
+    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
+        y[i] = from_float<scalar_t>(to_float(x[i]) / root * to_float(weight[i]));
+    }
+}
+
+struct RmsNorm {
+    const scalar_t* x;
+    const scalar_t* weight;
+    scalar_t* y;
+    int cols;
+    float eps;
+};
+
+// Two passes over the row, the second from the caches: for rows of any length, by the whole block.
+template <int WIDTH>
+__device__ __forceinline__ void rmsnorm_looped(const RmsNorm& a) {
+    const scalar_t* const x = a.x + BlockTeam::row() * a.cols;
+    scalar_t* const y = a.y + BlockTeam::row() * a.cols;
+    const int first = int(threadIdx.x) * WIDTH;
+    const int stride = int(blockDim.x) * WIDTH;
+    float value[WIDTH];
+
+    FourSums squares;
+    for (int column = first; column < a.cols; column += stride) {
+        Access<WIDTH>::load(x + column).get(value);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            squares.add_square(j, value[j]);
+        }
+    }
+    const float scale = inverse_root_mean(block_reduce<Sum, 0>(squares.total()), a.cols, a.eps);
+
+    for (int column = first; column < a.cols; column += stride) {
+        float weight[WIDTH];
+        Access<WIDTH>::load_once(x + column).get(value);
+        Access<WIDTH>::load(a.weight + column).get(weight);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            value[j] = value[j] * scale * weight[j];
+        }
+        Access<WIDTH>::store_once(y + column, value);
+    }
+}
+
+// One pass over memory: the row stays in the registers of its team, VALUES a thread.
+template <int WIDTH, int VALUES, typename Team>
+__device__ __forceinline__ void rmsnorm_in_registers(const Team& team, const RmsNorm& a) {
+    using Share = RowShare<WIDTH, VALUES>;
+    Share share(team, a.cols);
+    share.load(a.x + team.row() * a.cols, Absent::ZERO);
+    const WeightShare<Team::EARLY && WIDTH == PACK_LEN, WIDTH, VALUES> weights(a.weight, share);
+
+    FourSums squares;
+#pragma unroll
+    for (int k = 0; k < Share::ACCESSES; ++k) {
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            squares.add_square(k * WIDTH + j, share.value[k][j]);
+        }
+    }
+    const float scale = inverse_root_mean(team.template reduce<Sum, 0>(squares.total()), a.cols, a.eps);
+
+    scalar_t* const mine = a.y + team.row() * a.cols + share.first;
+#pragma unroll
+    for (int k = 0; k < Share::ACCESSES; ++k) {
+        if (share.has(k)) {
+            float weight[WIDTH], result[WIDTH];
+            weights.get(k, share, weight);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                result[j] = share.value[k][j] * scale * weight[j];
+            }
+            Access<WIDTH>::store_once(mine + k * share.stride, result);
+        }
+    }
+}
+
+// The widest access that every row allows.
+__device__ __forceinline__ void rmsnorm_looped(const RmsNorm& a) {
+    if (a.cols % PACK_LEN == 0) {
+        rmsnorm_looped<PACK_LEN>(a);
+    } else {
+        rmsnorm_looped<1>(a);
+    }
+}
+template <int VALUES, typename Team>
+__device__ __forceinline__ void rmsnorm_in_registers(const Team& team, const RmsNorm& a) {
+    if (a.cols % PACK_LEN == 0) {
+        rmsnorm_in_registers<PACK_LEN, VALUES>(team, a);
+    } else {
+        rmsnorm_in_registers<1, VALUES>(team, a);
+    }
+}
+
+// v2: 16-byte packs and shuffles. A quarter to an eighth of the load instructions, and one barrier a reduction where
+// the tree has ten. The row is still read twice.
+extern "C" __global__ void __launch_bounds__(1024) rmsnorm_v2(PARAMETERS) { rmsnorm_looped({x, weight, y, cols, eps}); }
+
+// v3: the row is read once and stays in registers, 8 or 32 values a thread, all its loads in flight together. The team
+// that owns it fits its length: some lanes of a warp (8 values each), a warp, a block.
+extern "C" __global__ void __launch_bounds__(128) rmsnorm_v3_lanes(PARAMETERS) {
+    rmsnorm_in_registers<8>(LaneTeam(int(blockDim.x), rows), {x, weight, y, cols, eps});
+}
+extern "C" __global__ void __launch_bounds__(128) rmsnorm_v3_warp(PARAMETERS) {
+    rmsnorm_in_registers<32>(LaneTeam(WARP, rows), {x, weight, y, cols, eps});
+}
+extern "C" __global__ void __launch_bounds__(1024) rmsnorm_v3_block(PARAMETERS) {
+    rmsnorm_in_registers<32>(BlockTeam(), {x, weight, y, cols, eps});
+}
+
+#if __CUDA_ARCH__ >= 900
+// v4: a row that outgrows a block, or leaves no room for a second one beside it, is cut over the blocks of a cluster,
+// which reduce through distributed shared memory. Up to 262,144 columns are read once.
+extern "C" __global__ void __launch_bounds__(1024) rmsnorm_v4_cluster(PARAMETERS) {
+    rmsnorm_in_registers<32>(ClusterTeam(), {x, weight, y, cols, eps});
+}
+#endif

@@ -1,0 +1,204 @@
+// Rows on chip: the threads that own one row together, and the row in their registers.
+#pragma once
+#include "common.cuh"
+
+constexpr int MAX_CLUSTER = 8;  // blocks; the portable limit
+
+// == Teams: the threads that own one row together =================================================================
+//
+// `row` is the row they own. `first_column` and `columns` cut the part of it that the threads of this block hold. Of
+// that part a thread holds accesses number first_access + k * stride; `accesses` is how many k there are at most.
+// `reduce` gives every member the same bits.
+
+// 1, 2, 4 .. 32 lanes of one warp. A team without a row (past the last one) holds no columns and still takes part in
+// the shuffles. Such teams are short of work between a load and its use, so they fetch the weights EARLY.
+struct LaneTeam {
+    static constexpr bool EARLY = true;
+    int rank, size;
+    bool has_row;
+
+    // threadIdx.x is the lane in the team, threadIdx.y the team in the block.
+    __device__ __forceinline__ LaneTeam(int lanes, int rows)
+        : rank(int(threadIdx.x)), size(lanes), has_row(row() < rows) {}
+    static __device__ __forceinline__ long long row() { return (long long)blockIdx.x * blockDim.y + threadIdx.y; }
+
+    __device__ __forceinline__ int first_access(int) const { return rank; }
+    __device__ __forceinline__ int stride() const { return size; }
+    template <int WIDTH>
+    __device__ __forceinline__ int first_column(int) const {
+        return 0;
+    }
+    template <int WIDTH>
+    __device__ __forceinline__ int columns(int cols) const {
+        return has_row ? cols : 0;
+    }
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float reduce(float value) const {
+        return warp_reduce<Reduction>(value, size);
+    }
+};
+
+// The warps of a block. Each warp holds one contiguous piece, so that the accesses of a thread lie at constant
+// distances and share one address register.
+struct WarpsOfBlock {
+    __device__ __forceinline__ int first_access(int accesses) const {
+        return int(threadIdx.x) / WARP * accesses * WARP + int(threadIdx.x) % WARP;
+    }
+    __device__ __forceinline__ int stride() const { return WARP; }
+};
+
+// A block. Other blocks of the SM cover the latency of its weights: fetching them late saves a third of the registers.
+struct BlockTeam : WarpsOfBlock {
+    static constexpr bool EARLY = false;
+
+    static __device__ __forceinline__ long long row() { return blockIdx.x; }
+    template <int WIDTH>
+    __device__ __forceinline__ int first_column(int) const {
+        return 0;
+    }
+    template <int WIDTH>
+    __device__ __forceinline__ int columns(int cols) const {
+        return cols;
+    }
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float reduce(float value) const {
+        return block_reduce<Reduction, SLOT>(value);
+    }
+};
+
+#if __CUDA_ARCH__ >= 900
+// A cluster: each block holds a contiguous slice of the row. A reduction pushes the partial of every warp into the
+// shared memory of every block and then costs one cluster barrier. Nothing is pushed after the last barrier, so a
+// block may leave without waiting for the others.
+struct ClusterTeam : WarpsOfBlock {
+    static constexpr bool EARLY = false;
+    // Arrives at the barrier that the first reduction waits on: by then every block has started, and its shared
+    // memory exists. The loads in between hide the wait.
+    __device__ __forceinline__ ClusterTeam() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
+    static __device__ __forceinline__ long long row() {
+        unsigned int cluster;
+        asm("mov.u32 %0, %%clusterid.x;" : "=r"(cluster));
+        return cluster;
+    }
+    static __device__ __forceinline__ int block() {
+        int rank;
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        return rank;
+    }
+    static __device__ __forceinline__ int blocks() {
+        int count;
+        asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+        return count;
+    }
+
+    // Whole accesses, spread evenly; the last slices may be shorter or empty. The blocks are a power of two.
+    template <int WIDTH>
+    __device__ __forceinline__ int slice(int cols) const {
+        const int log2_blocks = 31 - __clz(blocks());
+        return ((cols / WIDTH + blocks() - 1) >> log2_blocks) * WIDTH;
+    }
+    template <int WIDTH>
+    __device__ __forceinline__ int first_column(int cols) const {
+        return block() * slice<WIDTH>(cols);
+    }
+    template <int WIDTH>
+    __device__ __forceinline__ int columns(int cols) const {
+        return min(slice<WIDTH>(cols), cols - first_column<WIDTH>(cols));
+    }
+
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float reduce(float value) const {
+        __shared__ float partials[MAX_CLUSTER * MAX_WARPS];
+        const int lane = int(threadIdx.x) % WARP;
+        const int warp = int(threadIdx.x) / WARP;
+        const int warps = int(blockDim.x) / WARP;
+        value = warp_reduce<Reduction>(value);
+        if (SLOT == 0) {
+            asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        }
+        if (lane < blocks()) {
+            const unsigned int mine = unsigned(__cvta_generic_to_shared(&partials[block() * warps + warp]));
+            unsigned int theirs;
+            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(theirs) : "r"(mine), "r"(lane));
+            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(theirs), "f"(value) : "memory");
+        }
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        const int count = blocks() * warps;
+        float total = Reduction::identity();
+#pragma unroll 1
+        for (int i = lane; i < count; i += WARP) {
+            total = Reduction::combine(total, partials[i]);
+        }
+        return warp_reduce<Reduction>(total);
+    }
+};
+#endif
+
+// == A row in registers ===========================================================================================
+
+// One thread's share of a row (or slice): up to VALUES elements as f32 in accesses of WIDTH. Neighbouring threads
+// hold neighbouring accesses. Access k lies k * stride behind the first: one pointer and constant distances.
+template <int WIDTH, int VALUES>
+struct RowShare {
+    static constexpr int ACCESSES = VALUES / WIDTH;
+    int first;   // column in the row; not negative, and widened as such: sign extensions cost registers
+    int stride;  // columns
+    int left;    // columns of this block from `first` on; none or less: nothing is held
+    float value[ACCESSES][WIDTH];
+
+    template <typename Team>
+    __device__ __forceinline__ RowShare(const Team& team, int cols) {
+        const int in_block = team.first_access(ACCESSES) * WIDTH;
+        first = team.template first_column<WIDTH>(cols) + in_block;
+        stride = team.stride() * WIDTH;
+        left = team.template columns<WIDTH>(cols) - in_block;
+    }
+
+    __device__ __forceinline__ bool has(int k) const { return k * stride < left; }
+
+    // Every load is issued before the first value is used.
+    __device__ __forceinline__ void load(const scalar_t* row, Absent absent) {
+        const scalar_t* const mine = row + unsigned(first);
+        Access<WIDTH> access[ACCESSES];
+#pragma unroll
+        for (int k = 0; k < ACCESSES; ++k) {
+            access[k] = Access<WIDTH>::filled(absent);
+            if (has(k)) {
+                access[k] = Access<WIDTH>::load_once(mine + k * stride);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < ACCESSES; ++k) {
+            access[k].get(value[k]);
+        }
+    }
+};
+
+// The elements of a weight vector that belong to a share: fetched EARLY, while the row is on its way, or at their use.
+template <bool EARLY, int WIDTH, int VALUES>
+struct WeightShare {
+    using Share = RowShare<WIDTH, VALUES>;
+    const scalar_t* weights;
+    Access<WIDTH> access[EARLY ? Share::ACCESSES : 1];
+
+    __device__ __forceinline__ WeightShare(const scalar_t* weights, const Share& share) : weights(weights) {
+        if constexpr (EARLY) {
+#pragma unroll
+            for (int k = 0; k < Share::ACCESSES; ++k) {
+                if (share.has(k)) {
+                    access[k] = Access<WIDTH>::load(weights + unsigned(share.first) + k * share.stride);
+                }
+            }
+        }
+    }
+    // Only where share.has(k).
+    __device__ __forceinline__ void get(int k, const Share& share, float (&weight)[WIDTH]) const {
+        if constexpr (EARLY) {
+            access[k].get(weight);
+        } else {
+            Access<WIDTH>::load(weights + unsigned(share.first) + k * share.stride).get(weight);
+        }
+    }
+};
