@@ -96,11 +96,17 @@ impl Image {
     /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.
     pub fn fill(&self, memory: &mut [u8], poison: Poison) {
         memory.fill(poison.byte());
-        for slot in &self.slots {
-            if let Use::Input(tensor) = &slot.purpose {
-                memory[slot.range.clone()].copy_from_slice(tensor.bytes());
-            }
+        for (range, bytes) in self.inputs() {
+            memory[range].copy_from_slice(bytes);
         }
+    }
+
+    /// Where each input lies, and its bytes.
+    pub fn inputs(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
+        self.slots.iter().filter_map(|slot| match &slot.purpose {
+            Use::Input(tensor) => Some((slot.range.clone(), tensor.bytes())),
+            _ => None,
+        })
     }
 
     /// Splits `memory` into the inputs (shared) and the outputs (exclusive), in argument order.

@@ -101,6 +101,7 @@ impl Context {
     /// Gives the context up: nothing is freed from now on, since freeing waits for a kernel that may never end.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
+        std::mem::forget((Arc::clone(&self.context), Arc::clone(&self.stream)));
     }
 
     /// Whether the context was given up.

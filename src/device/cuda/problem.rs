@@ -89,6 +89,12 @@ pub(super) fn run_support(device: &CudaDevice, entry: &str, launch: &Launch) -> 
     device.context.launch(&function, launch, &arguments).map_err(|e| fault(device, e))
 }
 
+/// Poisons the image at the start of `memory` and puts the inputs in place.
+pub(super) fn fill(image: &Image, memory: &Buffer, poison: Poison) -> Result<(), Error> {
+    memory.fill(0, image.len(), poison.byte())?;
+    image.inputs().try_for_each(|(range, bytes)| memory.upload(range.start, bytes))
+}
+
 /// The addresses of all buffers, in argument order, when the image lies at `base`.
 fn addresses(image: &Image, base: u64) -> Vec<Vec<u8>> {
     image.ranges().map(|range| (base + range.start as u64).to_le_bytes().to_vec()).collect()
@@ -140,9 +146,7 @@ impl Problem for CudaProblem<'_> {
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
         let device = self.device;
         device.context.bind().map_err(|e| fault(device, e))?;
-        let mut memory = vec![0; self.image.len()];
-        self.image.fill(&mut memory, poison);
-        self.memory.upload(0, &memory).map_err(|e| fault(device, e))?;
+        fill(&self.image, &self.memory, poison).map_err(|e| fault(device, e))?;
         self.dirty(poison)?;
         self.enqueue(0).map_err(|e| fault(device, e))?;
         self.finish()?;

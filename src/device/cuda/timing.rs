@@ -6,10 +6,10 @@
 //! host time to enqueue graph and events, so that no host jitter is inside, and reads the core clock.
 
 use super::driver::{Buffer, Error, Event, Graph};
-use super::problem::{CudaProblem, fault, memory_fault, run_support};
+use super::problem::{CudaProblem, fault, fill, memory_fault, run_support};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
-use crate::device::{Device, Heat, Sample, TimingPlan};
+use crate::device::{Device, Heat, Poison, Sample, TimingPlan};
 
 /// The buffers of all sets together are this many times the L2.
 const L2_TIMES: usize = 3;
@@ -79,9 +79,7 @@ impl CudaProblem<'_> {
         let cuda = |e: Error| fault(device, e);
         let len = self.image.len();
         let memory = device.context.allocate(sets * len).map_err(|e| memory_fault(&self.image, e))?;
-        let mut image = vec![0; len];
-        self.image.fill(&mut image, crate::device::Poison::Nan);
-        memory.upload(0, &image).map_err(cuda)?;
+        fill(&self.image, &memory, Poison::Nan).map_err(cuda)?;
         for set in 1..sets {
             memory.copy_within(0, set * len, len).map_err(cuda)?;
         }
