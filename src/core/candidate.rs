@@ -34,7 +34,7 @@ impl Default for Traits {
     }
 }
 
-/// Declarations shared by [`Cpu`] and [`Cuda`].
+/// Declarations shared by [`Cpu`], [`Cuda`] and [`CudaHost`].
 pub trait Declare: Sized {
     /// The declarations so far.
     fn traits_mut(&mut self) -> &mut Traits;
@@ -241,11 +241,6 @@ impl Kernel {
         (self.plan)(point)
     }
 
-    /// Scratch bytes at a point.
-    pub fn workspace_bytes(&self, point: &[usize]) -> usize {
-        (self.workspace_bytes)(point)
-    }
-
     /// The entry that `launch` runs in a case of `dtype`.
     pub fn entry_of(&self, launch: &super::launch::Launch, dtype: DType) -> String {
         launch.entry.as_ref().unwrap_or(&self.entry).replace("{dtype}", dtype.name())
@@ -259,6 +254,88 @@ pub enum Body {
     Cpu(CpuBody),
     /// A CUDA kernel, for a GPU or the simulator.
     Cuda(Kernel),
+    /// Host code that enqueues GPU work: a library. For a GPU only.
+    Enqueue(EnqueueBody),
+}
+
+/// What host code that enqueues GPU work is given: everything must go on `stream`, and nothing may wait.
+#[derive(Clone, Debug)]
+pub struct Enqueue {
+    /// The `CUstream`; the context is current.
+    pub stream: u64,
+    /// Device addresses of the inputs.
+    pub inputs: Vec<u64>,
+    /// Device addresses of the outputs.
+    pub outputs: Vec<u64>,
+    /// Device address of the workspace, 0 for none.
+    pub workspace: u64,
+    /// The dtype of the case.
+    pub dtype: DType,
+}
+
+type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
+
+/// Host code that enqueues GPU work, with its scratch space.
+#[derive(Clone)]
+pub struct EnqueueBody {
+    function: EnqueueFn,
+    workspace_bytes: BytesFn,
+}
+
+impl EnqueueBody {
+    /// Enqueues the work of a case.
+    ///
+    /// # Errors
+    /// What the library said.
+    pub fn call(&self, point: &[usize], call: &Enqueue) -> Result<(), String> {
+        (self.function)(point, call)
+    }
+}
+
+impl Body {
+    /// Scratch bytes that the candidate asks for at a point.
+    pub fn workspace_bytes(&self, point: &[usize]) -> usize {
+        match self {
+            Body::Cpu(_) => 0,
+            Body::Cuda(kernel) => (kernel.workspace_bytes)(point),
+            Body::Enqueue(body) => (body.workspace_bytes)(point),
+        }
+    }
+}
+
+/// A candidate whose host code enqueues GPU work: a vendor library, or a launcher of your own.
+#[derive(Clone)]
+pub struct CudaHost<S> {
+    body: EnqueueBody,
+    traits: Traits,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> CudaHost<S> {
+    /// Host code that enqueues the work of a case on the given stream.
+    pub fn new(function: impl Fn(&S, &Enqueue) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        let function: EnqueueFn = Arc::new(move |point, call| function(&S::from_point(point), call));
+        let body = EnqueueBody { function, workspace_bytes: Arc::new(|_| 0) };
+        CudaHost { body, traits: Traits::default(), shape: std::marker::PhantomData }
+    }
+
+    /// Asks for a scratch buffer; it holds garbage.
+    pub fn workspace(mut self, bytes: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
+        self.body.workspace_bytes = Arc::new(move |point| bytes(&S::from_point(point)));
+        self
+    }
+}
+
+impl<S> Declare for CudaHost<S> {
+    fn traits_mut(&mut self) -> &mut Traits {
+        &mut self.traits
+    }
+}
+
+impl<S: Shape> IntoCandidate<S> for CudaHost<S> {
+    fn named(self, name: &str) -> Candidate {
+        Candidate { name: name.into(), body: Body::Enqueue(self.body), traits: self.traits }
+    }
 }
 
 /// The host functions of a CPU candidate.

@@ -65,7 +65,7 @@ impl Device for CpuDevice {
 
     fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
         let Body::Cpu(body) = &job.candidate.body else {
-            return Err(Fault::Unsupported("a CUDA kernel does not run on the cpu device".into()));
+            return Err(Fault::Unsupported("a CUDA candidate does not run on the cpu device".into()));
         };
         let image = Image::of(job);
         Ok(Box::new(CpuProblem {

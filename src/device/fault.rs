@@ -32,6 +32,11 @@ pub enum Fault {
     Panic(String),
     /// The device reported an error that it recovers from.
     Launch(String),
+    /// Work went on after the stream that it was to be on had finished.
+    Escaped {
+        /// The output that changed.
+        output: String,
+    },
     /// The device is gone for this process: an illegal access, a trap.
     Crash(String),
     /// It did not end in time; the device is gone for this process.
@@ -54,6 +59,7 @@ impl Fault {
             Fault::InputModified { .. } => "input",
             Fault::Panic(_) => "panic",
             Fault::Launch(_) => "launch",
+            Fault::Escaped { .. } => "escape",
             Fault::Crash(_) => "crash",
             Fault::Timeout { .. } => "timeout",
             Fault::Findings(_) => "finding",
@@ -78,6 +84,11 @@ impl fmt::Display for Fault {
             }
             Fault::Panic(message) => write!(f, "the candidate panicked: {message}"),
             Fault::Launch(message) => write!(f, "the launch failed: {message}"),
+            Fault::Escaped { output } => write!(
+                f,
+                "`{output}` still changed after the stream had finished: work was put on another stream, where it is \
+                 neither waited for nor timed"
+            ),
             Fault::Crash(message) => write!(f, "the device crashed: {message}"),
             Fault::Timeout { seconds } => {
                 write!(f, "still running after {seconds} s; an endless loop or a deadlock")

@@ -3,7 +3,6 @@
 
 use super::fault::Fault;
 use super::{Job, Poison};
-use crate::core::candidate::Body;
 use crate::core::tensor::Tensor;
 use std::ops::Range;
 
@@ -49,12 +48,10 @@ impl Image {
             let zero = Tensor::zeros(port.dtype(job.dtype), &operator.output_dims(i, job.point));
             image.push(port.name, Use::Output, &zero, zero.bytes().len(), job.offset_bytes);
         }
-        if let Body::Cuda(kernel) = &job.candidate.body {
-            let bytes = kernel.workspace_bytes(job.point);
-            if bytes > 0 {
-                let none = Tensor::zeros(job.dtype, &[0]);
-                image.push("workspace", Use::Workspace, &none, bytes, 0);
-            }
+        let workspace_bytes = job.candidate.body.workspace_bytes(job.point);
+        if workspace_bytes > 0 {
+            let none = Tensor::zeros(job.dtype, &[0]);
+            image.push("workspace", Use::Workspace, &none, workspace_bytes, 0);
         }
         image.bytes = (image.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT);
         image
@@ -88,9 +85,20 @@ impl Image {
         self.slots.iter().map(|slot| slot.range.clone())
     }
 
+    /// Where the workspace lies, if there is one.
+    pub fn workspace_range(&self) -> Option<Range<usize>> {
+        self.slots.iter().find(|slot| slot.purpose == Use::Workspace).map(|slot| slot.range.clone())
+    }
+
     /// Where each output lies.
     pub fn output_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.slots.iter().filter(|slot| slot.purpose == Use::Output).map(|slot| slot.range.clone())
+    }
+
+    /// The name of output `i`.
+    pub fn output_name(&self, i: usize) -> String {
+        let mut outputs = self.slots.iter().filter(|slot| slot.purpose == Use::Output);
+        outputs.nth(i).map(|slot| slot.name.clone()).unwrap_or_default()
     }
 
     /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.

@@ -109,17 +109,14 @@ impl Device for CudaDevice {
     }
 
     fn runs(&self, body: &Body) -> bool {
-        matches!(body, Body::Cuda(_))
+        matches!(body, Body::Cuda(_) | Body::Enqueue(_))
     }
 
     fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-        let Body::Cuda(kernel) = &job.candidate.body else {
-            return Err(Fault::Unsupported("a host function does not run on a GPU".into()));
-        };
         if self.is_lost() {
             return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
         }
-        Ok(Box::new(CudaProblem::new(self, job, kernel.clone())?))
+        Ok(Box::new(CudaProblem::new(self, job)?))
     }
 
     fn is_lost(&self) -> bool {

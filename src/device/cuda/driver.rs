@@ -173,6 +173,16 @@ impl Context {
         Ok(Module { module, context: self.clone() })
     }
 
+    /// The stream's handle, for host code that enqueues work itself.
+    pub fn stream_handle(&self) -> u64 {
+        self.stream.cu_stream() as u64
+    }
+
+    /// Waits for all streams of the context.
+    pub fn wait_for_all(&self) -> Result<()> {
+        Ok(self.context.synchronize()?)
+    }
+
     /// Launches `function`; the arguments are the bytes of each parameter.
     pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
@@ -208,16 +218,24 @@ impl Context {
         check(unsafe { sys::cuLaunchKernelEx(&config, function.function, pointers.as_mut_ptr(), std::ptr::null_mut()) })
     }
 
-    /// Records what `work` enqueues into a graph instead of running it.
-    pub fn record(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+    /// Records what `work` enqueues into a graph instead of running it; `wrap` turns a driver error into one of `work`.
+    pub fn record<E>(
+        &self,
+        work: impl FnOnce() -> std::result::Result<(), E>,
+        wrap: impl Fn(Error) -> E,
+    ) -> std::result::Result<Graph, E> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive and not being captured.
-        unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }?;
+        unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }.map_err(|e| wrap(e.into()))?;
         let done = work();
         // SAFETY: capture was begun above; it is ended whatever `work` said.
         let graph = unsafe { result::stream::end_capture(self.stream.cu_stream()) };
         done?;
-        let graph = graph?;
+        graph.map_err(Error::from).and_then(|graph| self.instantiate(graph)).map_err(wrap)
+    }
+
+    /// Makes a recorded graph executable and brings it to the GPU.
+    fn instantiate(&self, graph: sys::CUgraph) -> Result<Graph> {
         let mut executable = std::ptr::null_mut();
         // SAFETY: the graph is alive; it is destroyed once the executable is made.
         let made = check(unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0) });

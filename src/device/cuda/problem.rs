@@ -1,27 +1,18 @@
 //! A case on the GPU: its image in device memory, its launches, what they left behind.
 
 use super::device::CudaDevice;
-use super::driver::{Buffer, Error, Function};
-use super::program::Loaded;
+use super::driver::{Buffer, Error};
 use super::timing::Timed;
-use crate::core::candidate::Kernel;
-use crate::core::dtype::DType;
+use super::work::Work;
 use crate::core::launch::Launch;
 use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A launch that takes longer than this does not end.
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// One launch of the plan, ready to go but for the addresses.
-struct Step {
-    function: Function,
-    launch: Launch,
-}
 
 /// A case on the GPU.
 pub struct CudaProblem<'d> {
@@ -29,35 +20,25 @@ pub struct CudaProblem<'d> {
     pub(super) image: Image,
     /// Holds the image once, or once for every rotated set.
     pub(super) memory: Buffer,
-    steps: Vec<Step>,
-    /// Keeps the functions of the steps valid.
-    _program: Arc<Loaded>,
+    work: Work,
     pub(super) last: Vec<Tensor>,
     pub(super) timed: Option<Timed>,
 }
 
 impl<'d> CudaProblem<'d> {
     /// Compiles, checks the launches against the signatures, allocates.
-    pub fn new(device: &'d CudaDevice, job: &Job<'_>, kernel: Kernel) -> Result<Self, Fault> {
+    pub fn new(device: &'d CudaDevice, job: &Job<'_>) -> Result<Self, Fault> {
         let image = Image::of(job);
-        let plan = kernel.plan(job.point);
         device.context.bind().map_err(|e| fault(device, e))?;
-        let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
-        let steps = steps(device, &program, &kernel, &image, job.dtype, plan.0)?;
+        let work = Work::of(device, job, &image)?;
         let memory = device.context.allocate(image.len()).map_err(|e| memory_fault(&image, e))?;
-        Ok(CudaProblem { device, image, memory, steps, _program: program, last: Vec::new(), timed: None })
+        Ok(CudaProblem { device, image, memory, work, last: Vec::new(), timed: None })
     }
 
-    /// Enqueues the plan on set `set`.
-    pub(super) fn enqueue(&self, set: usize) -> Result<(), Error> {
+    /// Enqueues one launch on set `set`.
+    pub(super) fn enqueue(&self, set: usize) -> Result<(), Fault> {
         let base = self.memory.address() + (set * self.image.len()) as u64;
-        let pointers = addresses(&self.image, base);
-        for step in &self.steps {
-            let scalars = step.launch.scalars.iter().map(|scalar| scalar.bytes());
-            let arguments: Vec<Vec<u8>> = pointers.iter().cloned().chain(scalars).collect();
-            self.device.context.launch(&step.function, &step.launch, &arguments)?;
-        }
-        Ok(())
+        self.work.enqueue(self.device, &self.image, base)
     }
 
     /// Waits for what was enqueued.
@@ -95,35 +76,6 @@ pub(super) fn fill(image: &Image, memory: &Buffer, poison: Poison) -> Result<(),
     image.inputs().try_for_each(|(range, bytes)| memory.upload(range.start, bytes))
 }
 
-/// The addresses of all buffers, in argument order, when the image lies at `base`.
-fn addresses(image: &Image, base: u64) -> Vec<Vec<u8>> {
-    image.ranges().map(|range| (base + range.start as u64).to_le_bytes().to_vec()).collect()
-}
-
-/// Looks up the entries of a plan; launches without blocks are left out.
-fn steps(
-    device: &CudaDevice,
-    program: &Loaded,
-    kernel: &Kernel,
-    image: &Image,
-    dtype: DType,
-    launches: Vec<Launch>,
-) -> Result<Vec<Step>, Fault> {
-    let pointers = addresses(image, 0);
-    let launches = launches.into_iter().filter(|launch| !launch.is_empty());
-    launches
-        .map(|launch| {
-            if launch.cluster > 1 && !device.has_clusters() {
-                return Err(Fault::Unsupported(format!("clusters need compute capability 9.0, not {}", device.arch())));
-            }
-            let scalars = launch.scalars.iter().map(|scalar| scalar.bytes());
-            let arguments: Vec<Vec<u8>> = pointers.iter().cloned().chain(scalars).collect();
-            let entry = kernel.entry_of(&launch, dtype);
-            Ok(Step { function: program.entry(&entry, &launch, &arguments)?, launch })
-        })
-        .collect()
-}
-
 /// A driver error as a fault; a sticky one loses the device.
 pub(super) fn fault(device: &CudaDevice, error: Error) -> Fault {
     use cudarc::driver::sys::CUresult;
@@ -148,9 +100,17 @@ impl Problem for CudaProblem<'_> {
         device.context.bind().map_err(|e| fault(device, e))?;
         fill(&self.image, &self.memory, poison).map_err(|e| fault(device, e))?;
         self.dirty(poison)?;
-        self.enqueue(0).map_err(|e| fault(device, e))?;
+        self.enqueue(0)?;
         self.finish()?;
         self.last = self.image.collect(&self.download(0)?, poison)?;
+        if self.work.may_escape() {
+            device.context.wait_for_all().map_err(|e| fault(device, e))?;
+            let later = self.image.outputs(&self.download(0)?);
+            let changed = self.last.iter().zip(&later).position(|(now, later)| now.bytes() != later.bytes());
+            if let Some(output) = changed {
+                return Err(Fault::Escaped { output: self.image.output_name(output) });
+            }
+        }
         Ok(self.last.clone())
     }
 
@@ -159,7 +119,7 @@ impl Problem for CudaProblem<'_> {
         device.context.bind().map_err(|e| fault(device, e))?;
         let mut different = 0;
         for _ in 0..times {
-            self.enqueue(0).map_err(|e| fault(device, e))?;
+            self.enqueue(0)?;
             self.finish()?;
             different += usize::from(!self.set_agrees_with_last(0)?);
         }

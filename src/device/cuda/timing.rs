@@ -91,18 +91,13 @@ impl CudaProblem<'_> {
     /// Records `launches` launches that rotate through the sets from `first` on, and a delay of `planted_us`.
     fn record(&self, first: usize, launches: usize, planted_us: f64) -> Result<Graph, Fault> {
         let sets = self.timed.as_ref().map_or(1, |timed| timed.sets);
-        let mut delayed = Ok(());
-        let graph = self.device.context.record(|| {
-            for i in 0..launches {
-                self.enqueue((first + i) % sets)?;
-            }
-            if planted_us > 0.0 {
-                delayed = self.delay((planted_us * 1e3) as u64);
-            }
-            Ok(())
-        });
-        delayed?;
-        graph.map_err(|e| fault(self.device, e))
+        self.device.context.record(
+            || {
+                (0..launches).try_for_each(|i| self.enqueue((first + i) % sets))?;
+                if planted_us > 0.0 { self.delay((planted_us * 1e3) as u64) } else { Ok(()) }
+            },
+            |e| fault(self.device, e),
+        )
     }
 
     /// A kernel that does nothing for some time; its own launch costs about a microsecond, which counts.

@@ -1,0 +1,126 @@
+//! What a candidate enqueues for one launch: kernels that were looked up beforehand, or its own host code.
+
+use super::device::CudaDevice;
+use super::driver::{Error, Function};
+use super::problem::fault;
+use super::program::Loaded;
+use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
+use crate::core::dtype::DType;
+use crate::core::launch::Launch;
+use crate::device::fault::Fault;
+use crate::device::image::Image;
+use crate::device::{Device, Job};
+use std::sync::Arc;
+
+/// The work of one launch.
+pub enum Work {
+    /// Kernels in stream order.
+    Kernels {
+        /// Ready to go but for the addresses.
+        steps: Vec<Step>,
+        /// Keeps the functions of the steps valid.
+        _program: Arc<Loaded>,
+    },
+    /// Host code.
+    Host {
+        /// The code.
+        body: EnqueueBody,
+        /// The shape it is called with.
+        point: Vec<usize>,
+        /// The dtype it is called with.
+        dtype: DType,
+        /// How many of the image's buffers are inputs.
+        inputs: usize,
+    },
+}
+
+/// One kernel of a plan.
+pub struct Step {
+    function: Function,
+    launch: Launch,
+}
+
+impl Work {
+    /// Compiles and loads what the job needs, and holds the launches against the signatures.
+    ///
+    /// # Errors
+    /// When the source does not compile or a launch does not fit.
+    pub fn of(device: &CudaDevice, job: &Job<'_>, image: &Image) -> Result<Self, Fault> {
+        match &job.candidate.body {
+            Body::Cuda(kernel) => {
+                let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
+                let steps = steps(device, &program, kernel, image, job)?;
+                Ok(Work::Kernels { steps, _program: program })
+            }
+            Body::Enqueue(body) => Ok(Work::Host {
+                body: body.clone(),
+                point: job.point.to_vec(),
+                dtype: job.dtype,
+                inputs: job.inputs.len(),
+            }),
+            Body::Cpu(_) => Err(Fault::Unsupported("a host function does not run on a GPU".into())),
+        }
+    }
+
+    /// Whether the work could end up on another stream than the device's.
+    pub fn may_escape(&self) -> bool {
+        matches!(self, Work::Host { .. })
+    }
+
+    /// Enqueues the work on the image at address `base`.
+    ///
+    /// # Errors
+    /// What the driver or the library said.
+    pub fn enqueue(&self, device: &CudaDevice, image: &Image, base: u64) -> Result<(), Fault> {
+        match self {
+            Work::Kernels { steps, .. } => {
+                let pointers = addresses(image, base);
+                steps.iter().try_for_each(|step| {
+                    let arguments = arguments(&pointers, &step.launch);
+                    device.context.launch(&step.function, &step.launch, &arguments)
+                })
+            }
+            .map_err(|e: Error| fault(device, e)),
+            Work::Host { body, point, dtype, inputs } => {
+                let mut ranges: Vec<u64> = image.ranges().map(|range| base + range.start as u64).collect();
+                let mut outputs = ranges.split_off(*inputs);
+                let workspace = image.workspace_range().and_then(|_| outputs.pop()).unwrap_or(0);
+                let stream = device.context.stream_handle();
+                let call = Enqueue { stream, inputs: ranges, outputs, workspace, dtype: *dtype };
+                body.call(point, &call).map_err(Fault::Launch)
+            }
+        }
+    }
+}
+
+/// The addresses of all buffers, in argument order, when the image lies at `base`.
+fn addresses(image: &Image, base: u64) -> Vec<Vec<u8>> {
+    image.ranges().map(|range| (base + range.start as u64).to_le_bytes().to_vec()).collect()
+}
+
+fn arguments(pointers: &[Vec<u8>], launch: &Launch) -> Vec<Vec<u8>> {
+    pointers.iter().cloned().chain(launch.scalars.iter().map(|scalar| scalar.bytes())).collect()
+}
+
+/// Looks up the entries of a plan; launches without blocks are left out.
+fn steps(
+    device: &CudaDevice,
+    program: &Loaded,
+    kernel: &Kernel,
+    image: &Image,
+    job: &Job<'_>,
+) -> Result<Vec<Step>, Fault> {
+    let pointers = addresses(image, 0);
+    let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());
+    launches
+        .map(|launch| {
+            if launch.cluster > 1 && !device.has_clusters() {
+                let arch = &device.fingerprint().arch;
+                return Err(Fault::Unsupported(format!("clusters need compute capability 9.0, not {arch}")));
+            }
+            let entry = kernel.entry_of(&launch, job.dtype);
+            let function = program.entry(&entry, &launch, &arguments(&pointers, &launch))?;
+            Ok(Step { function, launch })
+        })
+        .collect()
+}
