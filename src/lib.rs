@@ -6,4 +6,6 @@
 pub mod check;
 pub mod core;
 pub mod device;
+#[cfg(feature = "catalogue")]
+pub mod ops;
 pub mod prelude;

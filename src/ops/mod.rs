@@ -1,0 +1,3 @@
+//! The catalogue: one operator a file, with its reference, cost, cases and candidates.
+
+pub mod simd;

@@ -1,0 +1,99 @@
+//! Products with few rows of A, which cost what reading B costs.
+
+use std::slice;
+
+use rayon::prelude::*;
+
+use super::super::lane::{Lane, load_ragged};
+use super::super::level::{Kernel, Level};
+use super::super::scratch::with_scratch;
+use super::super::vector::{MAX_LANES, Simd};
+use super::{Convert, SERIAL_BELOW, Target};
+
+/// Columns a task at most: the sums of all rows stay in the first-level cache.
+const WIDTH: usize = 1024;
+/// Columns a task at least: shorter stretches of B's rows defeat the prefetcher.
+const LEAST_WIDTH: usize = 128;
+/// Rows of B at a time: that many streams, and one load and store of the sums for all.
+const STEPS: usize = 8;
+
+pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: &[T], c: &mut [T]) {
+    let threads = rayon::current_num_threads();
+    let width = n.div_ceil(threads).clamp(LEAST_WIDTH, WIDTH).next_multiple_of(MAX_LANES);
+    let target = Target(c.as_mut_ptr());
+    let job = |task: usize| {
+        let target = &target;
+        let first = task * width;
+        let cols = width.min(n - first);
+        with_scratch(m * (width + k), |scratch| {
+            let (sums, wide) = scratch.split_at_mut(m * width);
+            sums.fill(0.0);
+            level.run(Convert { from: a, to: wide });
+            level.run(Columns { extents: (n, k), a: wide, b: &b[first..], cols, sums, stride: width });
+            for (i, sums) in sums.chunks_exact(width).enumerate() {
+                let from = &sums[..cols];
+                // SAFETY: a row of this task's columns, which nobody else reaches.
+                let to = unsafe { slice::from_raw_parts_mut(target.0.add(i * n + first), cols) };
+                level.run(Convert { from, to });
+            }
+        });
+    };
+    if m * n * k < SERIAL_BELOW {
+        (0..n.div_ceil(width)).for_each(job);
+    } else {
+        (0..n.div_ceil(width)).into_par_iter().for_each(job);
+    }
+}
+
+/// Some columns of C: rows of `sums`, `stride` apart.
+struct Columns<'a, T> {
+    /// n and k: the row lengths of B and A.
+    extents: (usize, usize),
+    a: &'a [f32],
+    b: &'a [T],
+    cols: usize,
+    sums: &'a mut [f32],
+    stride: usize,
+}
+
+impl<T: Lane> Kernel for Columns<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let k = self.extents.1;
+        let whole = k - k % STEPS;
+        for p in (0..whole).step_by(STEPS) {
+            self.steps::<S, STEPS>(simd, p);
+        }
+        for p in whole..k {
+            self.steps::<S, 1>(simd, p);
+        }
+    }
+}
+
+impl<T: Lane> Columns<'_, T> {
+    /// Adds the products of `N` rows of B.
+    #[inline(always)]
+    fn steps<S: Simd, const N: usize>(&mut self, simd: S, p: usize) {
+        let (n, k) = self.extents;
+        let rows: [&[T]; N] = std::array::from_fn(|s| &self.b[(p + s) * n..][..self.cols]);
+        for j in (0..self.cols).step_by(S::LANES) {
+            let b = rows.map(|row| match row[j..].get(..S::LANES) {
+                // SAFETY: the slice holds LANES elements.
+                Some(whole) => unsafe { T::load(simd, whole.as_ptr()) },
+                None => load_ragged(simd, &row[j..]),
+            });
+            for (a, sums) in self.a.chunks_exact(k).zip(self.sums.chunks_exact_mut(self.stride)) {
+                let sums = &mut sums[j..][..S::LANES];
+                // SAFETY: the slice holds LANES floats.
+                let mut sum = unsafe { simd.load(sums.as_ptr()) };
+                for (&a, b) in a[p..p + N].iter().zip(b) {
+                    sum = simd.mul_add(simd.splat(a), b, sum);
+                }
+                // SAFETY: the same slice.
+                unsafe { simd.store(sums.as_mut_ptr(), sum) };
+            }
+        }
+    }
+}

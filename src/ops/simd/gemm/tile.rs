@@ -1,0 +1,99 @@
+//! The register tile: a few rows of A times one panel of B, all sums in registers.
+
+use super::super::lane::{load_ragged, store_ragged};
+use super::super::level::Kernel;
+use super::super::vector::Simd;
+
+/// One tile of C and what it is made from.
+#[derive(Clone, Copy)]
+pub(super) struct Tile<'a> {
+    /// Steps of k.
+    pub(super) depth: usize,
+    /// The first row, from the first step on; the next rows follow every `a_stride`.
+    pub(super) a: &'a [f32],
+    pub(super) a_stride: usize,
+    /// A packed panel, `depth` rows of whole vectors.
+    pub(super) b: &'a [f32],
+    pub(super) c: *mut f32,
+    pub(super) c_stride: usize,
+    /// Columns that are real.
+    pub(super) cols: usize,
+    /// Whether C holds the sum of earlier steps.
+    pub(super) accumulate: bool,
+}
+
+impl Tile<'_> {
+    /// Computes `rows` rows of the tile.
+    ///
+    /// # Safety
+    /// `c` reaches `rows` rows of `cols` floats that nobody else accesses.
+    #[inline(always)]
+    pub(super) unsafe fn multiply<S: Simd>(self, simd: S, rows: usize) {
+        let vectors = self.cols.div_ceil(S::LANES);
+        assert!(self.b.len() >= self.depth * vectors * S::LANES);
+        assert!(self.a.len() >= (rows - 1) * self.a_stride + self.depth);
+        // Each size is a function of its own: with the sizes constant, the sums are registers.
+        macro_rules! sizes {
+            ($(($rows:literal, $vectors:literal))+) => {
+                match (rows, vectors) {
+                    $(($rows, $vectors) if $rows <= S::TILE_ROWS && $vectors <= S::TILE_VECTORS => {
+                        simd.vectorize(Sized::<$rows, $vectors>(self));
+                    })+
+                    _ => unreachable!("no tile is larger than TILE_ROWS by TILE_VECTORS"),
+                }
+            };
+        }
+        sizes! {
+            (8, 3) (8, 2) (8, 1) (7, 3) (7, 2) (7, 1) (6, 3) (6, 2) (6, 1) (5, 3) (5, 2) (5, 1)
+            (4, 3) (4, 2) (4, 1) (3, 3) (3, 2) (3, 1) (2, 3) (2, 2) (2, 1) (1, 3) (1, 2) (1, 1)
+        }
+    }
+}
+
+/// A tile of `R` rows and `V` vectors. Made only by [`Tile::multiply`], which checks the operands.
+struct Sized<'a, const R: usize, const V: usize>(Tile<'a>);
+
+impl<const R: usize, const V: usize> Kernel for Sized<'_, R, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let tile = self.0;
+        // The rows of C are wanted only at the end: by then they have arrived.
+        for r in 0..R {
+            for v in 0..V {
+                simd.prefetch(tile.c.wrapping_add(r * tile.c_stride + v * S::LANES));
+            }
+        }
+        let mut sums = [[simd.splat(0.0); V]; R];
+        for p in 0..tile.depth {
+            // SAFETY: p < depth, and `multiply` has checked that a and b hold depth steps.
+            unsafe {
+                let b: [S::V; V] = std::array::from_fn(|v| simd.load(tile.b.as_ptr().add((p * V + v) * S::LANES)));
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let a = simd.splat(*tile.a.as_ptr().add(r * tile.a_stride + p));
+                    for (sum, &b) in sums.iter_mut().zip(&b) {
+                        *sum = simd.mul_add(a, b, *sum);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (v, &sum) in sums.iter().enumerate() {
+                let cols = S::LANES.min(tile.cols - v * S::LANES);
+                // SAFETY: the caller of `multiply` vouches for rows x cols floats from c.
+                unsafe {
+                    let c = tile.c.add(r * tile.c_stride + v * S::LANES);
+                    if cols == S::LANES {
+                        let sum = if tile.accumulate { simd.add(simd.load(c), sum) } else { sum };
+                        simd.store(c, sum);
+                    } else {
+                        let c = std::slice::from_raw_parts_mut(c, cols);
+                        let sum = if tile.accumulate { simd.add(load_ragged(simd, c), sum) } else { sum };
+                        store_ragged(simd, c, sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The CPU tiers of the catalogue: operators on slices, vectorised and on all threads.
+//!
+//! Each function takes `f32`, `f16` or `bf16` ([`Lane`]), computes in f32, rounds to nearest even and
+//! lets NaN and infinity through as the formula does. Small work stays on the calling thread; larger
+//! work is shared out in rayon's pool. The result depends neither on the threads nor on the alignment.
+//!
+//! Kernels are written once over a vector ([`vector`]) and compiled for each instruction set: AVX-512,
+//! AVX2 with FMA, and plain Rust for every other processor. The widest that the processor has is chosen
+//! at the first call ([`level`]).
+//!
+//! | file | owns |
+//! |---|---|
+//! | `vector`, `level` | the abstraction, the choice at run time |
+//! | `avx512`, `avx2`, `portable` | its implementations |
+//! | `lane` | element types, widening and rounding |
+//! | `math` | exp, erf, tanh and the activations on vectors |
+//! | `run`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `gemm` | the operators |
+
+#![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod elementwise;
+mod embedding;
+mod gemm;
+mod lane;
+mod level;
+mod math;
+mod norm;
+mod portable;
+mod run;
+mod scratch;
+mod softmax;
+#[cfg(test)]
+mod sweep;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod vector;
+
+pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
+pub use embedding::{NoSuchRow, embedding};
+pub use gemm::gemm;
+pub use lane::Lane;
+pub use norm::{layernorm, layernorm_gelu, rmsnorm};
+pub use softmax::softmax;

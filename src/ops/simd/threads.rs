@@ -1,0 +1,18 @@
+//! How an output is shared out among the threads of rayon's pool.
+
+use rayon::prelude::*;
+
+/// Below this many elements waking a thread costs more than it computes.
+const SERIAL_BELOW: usize = 32 << 10;
+/// A piece is long against the cost of handing it over, short against the whole.
+const PIECE: usize = 64 << 10;
+
+/// Runs `job(first_row, piece)` over pieces of whole rows of `y`, on one thread if `y` is small.
+pub(super) fn for_each_piece<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usize, &mut [T]) + Sync) {
+    if y.len() < SERIAL_BELOW {
+        job(0, y);
+        return;
+    }
+    let rows = (PIECE / cols).max(1);
+    y.par_chunks_mut(rows * cols).enumerate().for_each(|(i, piece)| job(i * rows, piece));
+}
