@@ -1,7 +1,7 @@
 //! What a candidate enqueues for one launch: kernels that were looked up beforehand, or its own host code.
 
 use super::device::CudaDevice;
-use super::driver::{Error, Function};
+use super::driver::Function;
 use super::problem::fault;
 use super::program::Loaded;
 use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
@@ -75,12 +75,11 @@ impl Work {
         match self {
             Work::Kernels { steps, .. } => {
                 let pointers = addresses(image, base);
-                steps.iter().try_for_each(|step| {
-                    let arguments = arguments(&pointers, &step.launch);
-                    device.context.launch(&step.function, &step.launch, &arguments)
-                })
+                let launch = |step: &Step| {
+                    device.context.launch(&step.function, &step.launch, &arguments(&pointers, &step.launch))
+                };
+                steps.iter().try_for_each(launch).map_err(|e| fault(device, e))
             }
-            .map_err(|e: Error| fault(device, e)),
             Work::Host { body, point, dtype, inputs } => {
                 let mut ranges: Vec<u64> = image.ranges().map(|range| base + range.start as u64).collect();
                 let mut outputs = ranges.split_off(*inputs);

@@ -1,0 +1,141 @@
+//! Every shipped kernel compiles for every architecture it is shipped for, and uses the registers, the shared memory
+//! and the spills that were reviewed: a snapshot an operator and architecture, `snapshots/resources/<arch>/<op>.snap`.
+//! Without NVRTC every trial is ignored, with the reason; `KERNELGATE_REQUIRE=nvrtc` makes that a failure.
+
+use kernelgate::core::candidate::{Language, Program};
+use kernelgate::device::cuda::{Target, compile_afresh};
+use kernelgate::device::fault::Fault;
+use kernelgate::prelude::*;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What ptxas says of one entry.
+#[derive(Debug, Default, PartialEq)]
+struct Resources {
+    entry: String,
+    registers: usize,
+    stack_bytes: usize,
+    spill_bytes: usize,
+    shared_bytes: usize,
+    barriers: usize,
+}
+
+/// The number before `unit` in a line such as `Used 32 registers, used 1 barriers, 1024 bytes smem`.
+fn number_before(line: &str, unit: &str) -> usize {
+    let head = line.split(unit).next().filter(|head| head.len() < line.len()).unwrap_or_default();
+    head.split_whitespace().next_back().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn parse(log: &str) -> Vec<Resources> {
+    let mut all: Vec<Resources> = Vec::new();
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            let entry = rest.split('\'').next().unwrap_or_default().to_owned();
+            all.push(Resources { entry, ..Resources::default() });
+        }
+        let Some(last) = all.last_mut() else { continue };
+        if line.contains("bytes stack frame") {
+            last.stack_bytes = number_before(line, " bytes stack frame");
+            last.spill_bytes = number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+        }
+        if line.contains("Used ") {
+            last.registers = number_before(line, " registers");
+            last.shared_bytes = number_before(line, " bytes smem");
+            last.barriers = number_before(line, " barriers");
+        }
+    }
+    all.sort_by(|a, b| a.entry.cmp(&b.entry));
+    all
+}
+
+fn program(file: &Path) -> Result<Program, Failed> {
+    let common = std::fs::read_to_string(root().join("kernels/common.cuh"))?;
+    Ok(Program {
+        text: std::fs::read_to_string(file)?,
+        language: Language::Cuda,
+        file: format!("kernels/{}", file.file_name().unwrap_or_default().to_string_lossy()),
+        headers: vec![("common.cuh".into(), common)],
+        options: Vec::new(),
+    })
+}
+
+/// The table of one file for one architecture.
+fn table(file: &Path, arch: &str) -> Result<String, Fault> {
+    use std::fmt::Write as _;
+    let program = program(file).map_err(|e| Fault::Compile { log: format!("{e:?}") })?;
+    let mut text = String::new();
+    let mut compiler = String::new();
+    for dtype in DType::FLOATS {
+        let made = compile_afresh(&program, dtype, &Target::Cubin(arch.into()), &["--ptxas-options=-v"])?;
+        for r in parse(&made.log) {
+            let _ = writeln!(
+                text,
+                "{:<28} {:<4} {:>9} {:>6} {:>6} {:>7} {:>8}",
+                r.entry, dtype, r.registers, r.stack_bytes, r.spill_bytes, r.shared_bytes, r.barriers
+            );
+        }
+        compiler = made.compiler;
+    }
+    let head = format!(
+        "NVRTC {compiler}, bytes but for registers and barriers\n{:<28} {:<4} {:>9} {:>6} {:>6} {:>7} {:>8}\n",
+        "entry", "", "registers", "stack", "spills", "shared", "barriers"
+    );
+    Ok(head + &text)
+}
+
+fn hold(file: &Path, name: &str, arch: &str) -> Result<Completion, Failed> {
+    let required = std::env::var("KERNELGATE_REQUIRE").is_ok_and(|list| list.split(',').any(|word| word == "nvrtc"));
+    let text = match table(file, arch) {
+        Ok(text) => text,
+        Err(Fault::Unsupported(why)) if !required => return Ok(Completion::ignored_with(why)),
+        Err(fault) => return Err(fault.to_string().into()),
+    };
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(root().join("snapshots/resources").join(arch));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+    Ok(Completion::Completed)
+}
+
+fn the_parser_reads_ptxas() -> Result<(), Failed> {
+    let log = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+               ptxas info    : Function properties for k\n\
+               \x20   16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n\
+               ptxas info    : Used 40 registers, used 1 barriers, 1024 bytes smem, 400 bytes cmem[0]\n";
+    let expected = Resources {
+        entry: "k".into(),
+        registers: 40,
+        stack_bytes: 16,
+        spill_bytes: 12,
+        shared_bytes: 1024,
+        barriers: 1,
+    };
+    let found = parse(log);
+    if found == [expected] { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("kernels"))
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "cu"));
+    files.sort();
+    let mut trials = vec![Trial::test("the_parser_reads_ptxas", the_parser_reads_ptxas)];
+    for file in files {
+        for arch in ARCHS {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let file = file.clone();
+            trials.push(Trial::ignorable_test(format!("{name}::{arch}"), move || hold(&file, &name, arch)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
