@@ -98,6 +98,11 @@ impl Context {
         Ok(Context { context, stream, abandoned: Arc::default() })
     }
 
+    /// The same context with a stream of its own: for load beside the work that is judged.
+    pub fn beside(&self) -> Result<Self> {
+        Ok(Context { stream: self.context.new_stream()?, ..self.clone() })
+    }
+
     /// Gives the context up: nothing is freed from now on, since freeing waits for a kernel that may never end.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A case on the GPU: its image in device memory, its launches, what they left behind.
 
 use super::device::CudaDevice;
-use super::driver::{Buffer, Error};
+use super::driver::{Buffer, Context, Error};
 use super::timing::Timed;
 use super::work::Work;
 use crate::core::launch::Launch;
@@ -13,6 +13,10 @@ use std::time::Duration;
 
 /// A launch that takes longer than this does not end.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Repeated launches meet fresh load this often, for this long.
+const LOAD_EVERY: usize = 5;
+const LOAD_NS: u64 = 300_000;
 
 /// A case on the GPU.
 pub struct CudaProblem<'d> {
@@ -64,10 +68,15 @@ impl<'d> CudaProblem<'d> {
 
 /// Launches one of the gate's own kernels; its arguments are the scalars alone.
 pub(super) fn run_support(device: &CudaDevice, entry: &str, launch: &Launch) -> Result<(), Fault> {
+    run_support_on(&device.context, device, entry, launch)
+}
+
+/// The same on the stream of `context`.
+fn run_support_on(context: &Context, device: &CudaDevice, entry: &str, launch: &Launch) -> Result<(), Fault> {
     let support = device.support()?;
     let arguments: Vec<Vec<u8>> = launch.scalars.iter().map(|scalar| scalar.bytes()).collect();
     let function = support.entry(entry, launch, &arguments)?;
-    device.context.launch(&function, launch, &arguments).map_err(|e| fault(device, e))
+    context.launch(&function, launch, &arguments).map_err(|e| fault(device, e))
 }
 
 /// Poisons the image at the start of `memory` and puts the inputs in place.
@@ -117,8 +126,16 @@ impl Problem for CudaProblem<'_> {
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
         let device = self.device;
         device.context.bind().map_err(|e| fault(device, e))?;
+        let beside = device.context.beside().map_err(|e| fault(device, e))?;
         let mut different = 0;
-        for _ in 0..times {
+        for i in 0..times {
+            // Some multiprocessors are kept busy, never the same number twice in a row: blocks then run in other
+            // orders and on other neighbours than on an idle GPU.
+            if i % LOAD_EVERY == 0 {
+                let busy = (1 + i / LOAD_EVERY % 7) * device.fingerprint().units / 8;
+                let load = Launch::blocks(busy.max(1), 32).shared(device.shared_bytes());
+                run_support_on(&beside, device, "kernelgate_gate", &load.scalar(LOAD_NS).scalar(0u64))?;
+            }
             self.enqueue(0)?;
             self.finish()?;
             different += usize::from(!self.set_agrees_with_last(0)?);
