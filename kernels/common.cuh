@@ -140,41 +140,46 @@ __device__ __forceinline__ void map_elements(const scalar_t* x, scalar_t* y, lon
     }
 }
 
-// The same in packs, ELEMENTS a thread, all loaded before the first is used. Block of any size; the grid covers n.
-// The thread after the last whole pack does the tail.
+// The same in packs by blocks of MAP_THREADS threads, ELEMENTS a thread, all loaded before the first is used; the grid
+// covers n. Threads of the last block do the tail, an element each.
+constexpr int MAP_THREADS = 256;
 template <typename Function, int ELEMENTS, bool STREAMING>
 __device__ __forceinline__ void map_packs(const scalar_t* x, scalar_t* y, long long n) {
     constexpr int PACKS = ELEMENTS / PACK_LEN;
     const long long whole = n / PACK_LEN;
-    const long long first = (long long)blockIdx.x * (PACKS * blockDim.x) + threadIdx.x;
+    const long long first = (long long)blockIdx.x * (PACKS * MAP_THREADS) + threadIdx.x;
+    const scalar_t* const from = x + first * PACK_LEN;
+    scalar_t* const to = y + first * PACK_LEN;
+    const int left = int(min(whole - first, (long long)PACKS * MAP_THREADS));
+
     Pack in[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        const long long i = first + k * (long long)blockDim.x;
-        if (i < whole) {
-            in[k] = STREAMING ? load_pack_streaming(x + i * PACK_LEN) : load_pack(x + i * PACK_LEN);
+        if (k * MAP_THREADS < left) {
+            const scalar_t* const at = from + k * MAP_THREADS * PACK_LEN;
+            in[k] = STREAMING ? load_pack_streaming(at) : load_pack(at);
         }
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        const long long i = first + k * (long long)blockDim.x;
-        if (i < whole) {
+        if (k * MAP_THREADS < left) {
             float value[PACK_LEN];
             unpack(in[k], value);
 #pragma unroll
             for (int j = 0; j < PACK_LEN; ++j) {
                 value[j] = Function::apply(value[j]);
             }
+            scalar_t* const at = to + k * MAP_THREADS * PACK_LEN;
             if (STREAMING) {
-                store_pack_streaming(y + i * PACK_LEN, pack(value));
+                store_pack_streaming(at, pack(value));
             } else {
-                store_pack(y + i * PACK_LEN, pack(value));
-            }
-        } else if (i == whole) {
-            for (long long j = whole * PACK_LEN; j < n; ++j) {
-                y[j] = from_float<scalar_t>(Function::apply(to_float(x[j])));
+                store_pack(at, pack(value));
             }
         }
+    }
+    const long long tail = whole * PACK_LEN + threadIdx.x;
+    if (blockIdx.x == gridDim.x - 1 && tail < n) {
+        y[tail] = from_float<scalar_t>(Function::apply(to_float(x[tail])));
     }
 }
 

@@ -39,16 +39,22 @@ extern "C" __global__ void gelu_tanh_v1(PARAMETERS) { map_elements<GeluTanhFormu
 
 // v2: 8 elements a thread in 16-byte accesses: a quarter to an eighth of the memory instructions, and independent
 // elements to overlap.
-extern "C" __global__ void __launch_bounds__(256) gelu_v2(PARAMETERS) { map_packs<GeluFormula, 8, false>(x, y, n); }
-extern "C" __global__ void __launch_bounds__(256) gelu_tanh_v2(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_v2(PARAMETERS) {
+    map_packs<GeluFormula, 8, false>(x, y, n);
+}
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_tanh_v2(PARAMETERS) {
     map_packs<GeluTanhFormula, 8, false>(x, y, n);
 }
 
 // v3: arithmetic that hides behind the memory at half width, where twice the elements arrive in the same time.
-extern "C" __global__ void __launch_bounds__(256) gelu_v3(PARAMETERS) { map_packs<Gelu, 8, false>(x, y, n); }
-extern "C" __global__ void __launch_bounds__(256) gelu_tanh_v3(PARAMETERS) { map_packs<GeluTanh, 8, false>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_v3(PARAMETERS) { map_packs<Gelu, 8, false>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_tanh_v3(PARAMETERS) {
+    map_packs<GeluTanh, 8, false>(x, y, n);
+}
 
 // v4: 16 elements a thread, so that some are on their way while others are worked on; streaming, because no byte is
 // touched twice.
-extern "C" __global__ void __launch_bounds__(256) gelu_v4(PARAMETERS) { map_packs<Gelu, 16, true>(x, y, n); }
-extern "C" __global__ void __launch_bounds__(256) gelu_tanh_v4(PARAMETERS) { map_packs<GeluTanh, 16, true>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_v4(PARAMETERS) { map_packs<Gelu, 16, true>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) gelu_tanh_v4(PARAMETERS) {
+    map_packs<GeluTanh, 16, true>(x, y, n);
+}

@@ -22,11 +22,13 @@ extern "C" __global__ void silu_v1(PARAMETERS) { map_elements<SiluFormula>(x, y,
 
 // v2: 8 elements a thread in 16-byte accesses: a quarter to an eighth of the memory instructions, and independent
 // elements to overlap.
-extern "C" __global__ void __launch_bounds__(256) silu_v2(PARAMETERS) { map_packs<SiluFormula, 8, false>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) silu_v2(PARAMETERS) {
+    map_packs<SiluFormula, 8, false>(x, y, n);
+}
 
 // v3: the reciprocal and, at half width, the exponential in one instruction each: a division is about ten.
-extern "C" __global__ void __launch_bounds__(256) silu_v3(PARAMETERS) { map_packs<Silu, 8, false>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) silu_v3(PARAMETERS) { map_packs<Silu, 8, false>(x, y, n); }
 
 // v4: 16 elements a thread, so that some are on their way while others are worked on; streaming, because no byte is
 // touched twice.
-extern "C" __global__ void __launch_bounds__(256) silu_v4(PARAMETERS) { map_packs<Silu, 16, true>(x, y, n); }
+extern "C" __global__ void __launch_bounds__(MAP_THREADS) silu_v4(PARAMETERS) { map_packs<Silu, 16, true>(x, y, n); }
