@@ -7,6 +7,7 @@ pub mod correctness;
 pub mod judge;
 pub mod null;
 pub mod outcome;
+pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
