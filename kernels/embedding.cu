@@ -1,10 +1,11 @@
 // Embedding: y[i] = table[ids[i]]. table [vocab, dim], ids [ids] of int, y [ids, dim]; a copy of bytes.
 // An id outside 0 .. vocab - 1 reads nothing and gives a row of NaN, so that it is seen.
 //
-// Launch (every version serves every shape; no dynamic shared memory):
-//   v1  grid ids                            block 256
-//   v2  grid ceil(ids * X / 256)            block (X, 256 / X), X = 1, 2, 4 .. 256: the least >= dim / 8, at most 256
-//   v3  grid ceil(ids / (4 * (256 / X)))    block as v2
+// Launch (every version serves every shape; no dynamic shared memory). X threads share a row, Y = 256 / X rows a block:
+// X = 1, 2, 4 .. 32, the least >= dim / 8; for dim > 256 X = 32 * ceil(dim / 256), at most 256.
+//   v1  grid ids                  block 256
+//   v2  grid ceil(ids / Y)        block (X, Y)
+//   v3  grid ceil(ids / (4 * Y))  block (X, Y)
 // Rows that start on 16 bytes (dim * element size is a multiple of 16) move in 16-byte packs, others by elements.
 #include "common.cuh"
 
