@@ -6,6 +6,7 @@
 pub mod check;
 pub mod core;
 pub mod device;
+pub mod measure;
 #[cfg(feature = "catalogue")]
 pub mod ops;
 pub mod prelude;

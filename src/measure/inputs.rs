@@ -1,0 +1,89 @@
+//! Inputs for timing: random, and cheap to make at hundreds of megabytes.
+
+use crate::core::distribution::{self, Distribution};
+use crate::core::dtype::DType;
+use crate::core::operator::Operator;
+use crate::core::port::Role;
+use crate::core::seed::{derive, rng};
+use crate::core::tensor::Tensor;
+
+/// Elements that are drawn; a larger tensor repeats them. A prime, so that neighbouring rows differ whatever the width.
+const DRAWN: usize = 65_537;
+
+/// Draws the inputs of a timed case: normal values and full-range indices. Timing does not depend on which values they
+/// are, only on their not being constant (a GPU's power does depend on how many bits toggle).
+pub fn draw(operator: &dyn Operator, point: &[usize], dtype: DType, seed: u64) -> Vec<Tensor> {
+    let ports = operator.inputs().iter().enumerate();
+    ports
+        .map(|(i, port)| {
+            let dims = operator.input_dims(i, point);
+            let n: usize = dims.iter().product();
+            let mut rng = rng(derive(seed, &["timing", operator.name(), port.name]));
+            let dtype = port.dtype(dtype);
+            let drawn = n.min(DRAWN);
+            let values = match port.role {
+                Role::Data => Distribution::Normal.draw(&mut rng, 1, drawn, dtype, operator.range()),
+                Role::Parameter { mean } => distribution::parameters(&mut rng, drawn, mean, dtype),
+                // All of them: repeated indices would be served from the cache.
+                Role::Index => Distribution::Normal.draw_indices(&mut rng, n, operator.index_bound(i, point)),
+            };
+            repeat(&Tensor::from_f64(dtype, &[values.len()], &values), &dims)
+        })
+        .collect()
+}
+
+/// A tensor of `dims` that repeats the elements of `block`.
+fn repeat(block: &Tensor, dims: &[usize]) -> Tensor {
+    let mut tensor = Tensor::zeros(block.dtype(), dims);
+    for part in tensor.bytes_mut().chunks_mut(block.bytes().len().max(1)) {
+        part.copy_from_slice(&block.bytes()[..part.len()]);
+    }
+    tensor
+}
+
+/// Bytes of all inputs and outputs of a case.
+pub fn footprint_bytes(operator: &dyn Operator, point: &[usize], dtype: DType) -> usize {
+    let size = |dims: Vec<usize>, dtype: DType| dims.iter().product::<usize>() * dtype.size();
+    let inputs = operator.inputs().iter().enumerate();
+    let outputs = operator.outputs().iter().enumerate();
+    inputs.map(|(i, port)| size(operator.input_dims(i, point), port.dtype(dtype))).sum::<usize>()
+        + outputs.map(|(i, port)| size(operator.output_dims(i, point), port.dtype(dtype))).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::operator::Op;
+
+    crate::shape! { struct Lookup { rows: 1..=1 << 20, ids: 1..=1 << 20 } }
+
+    fn lookup() -> Op<Lookup> {
+        Op::<Lookup>::new("lookup")
+            .input("table", |s| [s.rows, 8])
+            .index("ids", |s| [s.ids], |s| s.rows)
+            .output("y", |s| [s.ids, 8])
+    }
+
+    #[test]
+    fn large_inputs_repeat_a_random_block() {
+        let inputs = draw(&lookup(), &[100_000, 70_000], DType::BF16, 1);
+        let table = &inputs[0];
+        assert_eq!(table.dims(), [100_000, 8]);
+        assert_eq!(table.get(3), table.get(DRAWN + 3));
+        assert_ne!(table.get(0), table.get(8), "rows must differ");
+        let sum: f64 = (0..DRAWN).map(|i| table.get(i).powi(2)).sum();
+        approx::assert_abs_diff_eq!(sum / DRAWN as f64, 1.0, epsilon = 0.05);
+    }
+
+    #[test]
+    fn indices_are_drawn_in_full() {
+        let inputs = draw(&lookup(), &[100_000, 70_000], DType::F32, 1);
+        let ids = inputs[1].to_f64();
+        assert!(ids.contains(&99_999.0) && ids[DRAWN..] != ids[..70_000 - DRAWN]);
+    }
+
+    #[test]
+    fn the_footprint_counts_every_tensor_in_its_own_dtype() {
+        assert_eq!(footprint_bytes(&lookup(), &[10, 3], DType::F16), 2 * 80 + 4 * 3 + 2 * 24);
+    }
+}

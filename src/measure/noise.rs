@@ -1,0 +1,380 @@
+//! What this device's noise is: one kernel against itself, many times, with and without a planted slowdown.
+
+use super::change::{Change, paired};
+use super::inputs::draw;
+use super::session::{Contestant, SessionSettings, measure};
+use super::threshold::{Distance, NoiseTable, SelfRatios, deviation};
+use crate::core::candidate::Candidate;
+use crate::core::dtype::DType;
+use crate::core::operator::Operator;
+use crate::core::seed::derive;
+use crate::core::shape::describe;
+use crate::core::stats::{median, quantile_sorted, sorted};
+use crate::device::fault::Fault;
+use crate::device::{Device, Heat, Job, Poison, TimingPlan};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// How to look at the noise of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoiseSettings {
+    /// How each trial is timed; planted slowdowns are added to one side.
+    pub plan: TimingPlan,
+    /// Order, precision, budget of each trial.
+    pub session: SessionSettings,
+    /// Comparisons of the kernel with itself.
+    pub trials: usize,
+    /// Comparisons with the slowdown that must be found planted.
+    pub planted_trials: usize,
+    /// Comparisons at each step of the search for the smallest slowdown that is found; 0 leaves the search out.
+    pub search_trials: usize,
+}
+
+impl Default for NoiseSettings {
+    fn default() -> Self {
+        NoiseSettings {
+            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 8, planted_us: 0.0 },
+            session: SessionSettings::default(),
+            trials: 20,
+            planted_trials: 20,
+            search_trials: 20,
+        }
+    }
+}
+
+/// The case to look at.
+#[derive(Clone, Copy)]
+pub struct NoiseCase<'a> {
+    /// What is computed.
+    pub operator: &'a dyn Operator,
+    /// By whom.
+    pub candidate: &'a Candidate,
+    /// In which dtype.
+    pub dtype: DType,
+    /// At which shape.
+    pub point: &'a [usize],
+}
+
+/// What was found; a record of the summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NoiseReport {
+    /// The operator.
+    pub operator: String,
+    /// The candidate.
+    pub candidate: String,
+    /// The dtype.
+    pub dtype: DType,
+    /// The shape.
+    pub shape: String,
+    /// Median time of a launch, µs.
+    pub launch_us: f64,
+    /// The threshold of paired comparisons that was applied.
+    pub threshold: f64,
+    /// Comparisons of the kernel with itself.
+    pub trials: usize,
+    /// How many called it slower.
+    pub false_slower: usize,
+    /// How many called it faster.
+    pub false_faster: usize,
+    /// How many could not tell.
+    pub unclear: usize,
+    /// Deviation of the ratios of one session.
+    pub paired_sd: f64,
+    /// Deviation of the ratios between sessions.
+    pub stored_sd: f64,
+    /// 1st and 99th percentile of the ratios of one session.
+    pub paired_p1_p99: [f64; 2],
+    /// Detection of planted slowdowns.
+    pub planted: Vec<Detection>,
+    /// The smallest slowdown of the search that was found at least 95 times in 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_found: Option<f64>,
+    /// The ratios themselves, for the table of the device.
+    #[serde(skip)]
+    pub ratios: Vec<[f64; 2]>,
+    /// How long it all took, s.
+    pub seconds: f64,
+}
+
+/// How often one slowdown was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Detection {
+    /// The slowdown, as a share of the launch time.
+    pub planted: f64,
+    /// Comparisons.
+    pub trials: usize,
+    /// How many called it slower.
+    pub found: usize,
+}
+
+impl Detection {
+    /// Whether it was found often enough to rely on.
+    pub fn is_reliable(&self) -> bool {
+        self.found * 100 >= self.trials * 95
+    }
+}
+
+/// The slowdown that a gate must find: 2 %, and 5 % of launches so short that most of their time is the launch itself.
+pub fn slowdown_to_find(launch_us: f64) -> f64 {
+    if launch_us < 3.0 { 0.05 } else { 0.02 }
+}
+
+/// The slowdowns among which the smallest detectable is searched.
+const LADDER: [f64; 8] = [0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1];
+
+/// Compares the case with itself. Each trial records fresh instances on both sides.
+///
+/// # Errors
+/// The fault of the candidate.
+pub fn analyse(
+    device: &dyn Device,
+    case: &NoiseCase<'_>,
+    table: &NoiseTable,
+    settings: &NoiseSettings,
+    seed: u64,
+) -> Result<NoiseReport, Fault> {
+    let begun = Instant::now();
+    let shape = describe(case.operator.axes(), case.point);
+    let seed = derive(seed, &["noise", case.operator.name(), &case.candidate.name, case.dtype.name(), &shape]);
+    let mut pair = Pair::prepare(device, case, settings, seed)?;
+
+    let mut launches_us = Vec::new();
+    let mut paired_ratios = Vec::new();
+    let mut changes = Vec::new();
+    let first = pair.trial(0.0)?;
+    let threshold = table.threshold(median(&first.base.concat()), Distance::Paired);
+    let rest: Result<Vec<Sides>, Fault> = (1..settings.trials.max(1)).map(|_| pair.trial(0.0)).collect();
+    for sides in std::iter::once(first).chain(rest?) {
+        let comparison = paired(&sides.base, &sides.head, threshold);
+        launches_us.push((median(&sides.base.concat()), median(&sides.head.concat())));
+        paired_ratios.push(comparison.ratio);
+        changes.push(comparison.change);
+    }
+    let stored_ratios = between_sessions(&launches_us);
+    let launch_us = median(&launches_us.iter().map(|&(base_us, _)| base_us).collect::<Vec<_>>());
+
+    let mut detect = |planted: f64, trials: usize| -> Result<Detection, Fault> {
+        let mut found = 0;
+        for _ in 0..trials {
+            let sides = pair.trial(planted * launch_us)?;
+            found += usize::from(paired(&sides.base, &sides.head, threshold).change == Change::Slower);
+        }
+        Ok(Detection { planted, trials, found })
+    };
+    let must = slowdown_to_find(launch_us);
+    let planted = if settings.planted_trials > 0 { vec![detect(must, settings.planted_trials)?] } else { Vec::new() };
+    let smallest_found = smallest_found(settings.search_trials, &mut detect)?;
+
+    let count = |change: Change| changes.iter().filter(|&&c| c == change).count();
+    let ordered = sorted(&paired_ratios);
+    Ok(NoiseReport {
+        operator: case.operator.name().into(),
+        candidate: case.candidate.name.clone(),
+        dtype: case.dtype,
+        shape,
+        launch_us,
+        threshold,
+        trials: changes.len(),
+        false_slower: count(Change::Slower),
+        false_faster: count(Change::Faster),
+        unclear: count(Change::Unclear),
+        paired_sd: deviation(&paired_ratios),
+        stored_sd: deviation(&stored_ratios),
+        paired_p1_p99: [quantile_sorted(&ordered, 0.01), quantile_sorted(&ordered, 0.99)],
+        planted,
+        smallest_found,
+        ratios: paired_ratios.iter().zip(&stored_ratios).map(|(&paired, &stored)| [paired, stored]).collect(),
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// Halves the ladder until one step is left; detection grows with the slowdown.
+fn smallest_found(
+    trials: usize,
+    detect: &mut impl FnMut(f64, usize) -> Result<Detection, Fault>,
+) -> Result<Option<f64>, Fault> {
+    if trials == 0 {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, LADDER.len());
+    while low < high {
+        let middle = (low + high) / 2;
+        if detect(LADDER[middle], trials)?.is_reliable() {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(LADDER.get(low).copied())
+}
+
+/// The head of a session over the base of one half the run away.
+fn between_sessions(launches_us: &[(f64, f64)]) -> Vec<f64> {
+    let n = launches_us.len();
+    (0..n).map(|i| launches_us[(i + n.div_ceil(2)) % n].1 / launches_us[i].0).collect()
+}
+
+/// The times of one trial that count, by instance.
+struct Sides {
+    base: Vec<Vec<f64>>,
+    head: Vec<Vec<f64>>,
+}
+
+/// The same case prepared twice.
+struct Pair<'d, 's> {
+    contestants: [Contestant<'d>; 2],
+    settings: &'s NoiseSettings,
+    seed: u64,
+    trials: u64,
+}
+
+impl<'d, 's> Pair<'d, 's> {
+    fn prepare(
+        device: &'d dyn Device,
+        case: &NoiseCase<'_>,
+        settings: &'s NoiseSettings,
+        seed: u64,
+    ) -> Result<Self, Fault> {
+        let inputs = draw(case.operator, case.point, case.dtype, seed);
+        let side = || {
+            let mut problem = device.prepare(&Job {
+                operator: case.operator,
+                candidate: case.candidate,
+                point: case.point,
+                dtype: case.dtype,
+                inputs: &inputs,
+                offset_bytes: 0,
+            })?;
+            problem.run(Poison::Nan)?;
+            Contestant::arm(problem, &settings.plan)
+        };
+        Ok(Pair { contestants: [side()?, side()?], settings, seed, trials: 0 })
+    }
+
+    fn trial(&mut self, planted_us: f64) -> Result<Sides, Fault> {
+        let plan = self.settings.plan;
+        self.contestants[0].arm_again(&plan)?;
+        self.contestants[1].arm_again(&TimingPlan { planted_us, ..plan })?;
+        self.trials += 1;
+        let measurement = measure(&mut self.contestants, &self.settings.session, self.seed.wrapping_add(self.trials))?;
+        Ok(Sides { base: measurement.kept_us(0), head: measurement.kept_us(1) })
+    }
+}
+
+/// The noise table of a device from what was found on it.
+pub fn table_of(source: String, reports: &[NoiseReport]) -> NoiseTable {
+    let kernels: Vec<SelfRatios> = reports
+        .iter()
+        .map(|report| SelfRatios {
+            launch_us: report.launch_us,
+            paired: report.ratios.iter().map(|&[paired, _]| paired).collect(),
+            stored: report.ratios.iter().map(|&[_, stored]| stored).collect(),
+        })
+        .collect();
+    NoiseTable::measured(source, &kernels)
+}
+
+/// The reports as a table for a person, with the totals.
+pub fn describe_reports(reports: &[NoiseReport]) -> String {
+    let mut text = String::new();
+    let percent = |share: f64| format!("{:.2}", share * 100.0);
+    let _ = writeln!(
+        text,
+        "{:<44} {:>9} {:>6} {:>6} {:>7} {:>7} {:>11} {:>14} {:>8}",
+        "case", "launch µs", "thr %", "A/A", "slower", "unclear", "paired sd %", "found planted", "least %"
+    );
+    for report in reports {
+        let case = format!("{}::{}::{} {}", report.operator, report.candidate, report.dtype, report.shape);
+        let found: Vec<String> =
+            report.planted.iter().map(|d| format!("{}% {}/{}", d.planted * 100.0, d.found, d.trials)).collect();
+        let _ = writeln!(
+            text,
+            "{case:<44} {:>9.2} {:>6} {:>6} {:>7} {:>7} {:>11} {:>14} {:>8}",
+            report.launch_us,
+            percent(report.threshold),
+            report.trials,
+            report.false_slower,
+            report.unclear,
+            percent(report.paired_sd),
+            found.join(" "),
+            report.smallest_found.map_or("-".into(), percent)
+        );
+    }
+    let total = |count: fn(&NoiseReport) -> usize| reports.iter().map(count).sum::<usize>();
+    let planted = reports.iter().flat_map(|report| &report.planted);
+    let (tries, found) = planted.fold((0, 0), |(tries, found), d| (tries + d.trials, found + d.found));
+    let _ = writeln!(
+        text,
+        "{} comparisons of a kernel with itself: {} slower, {} faster, {} unclear; {found} of {tries} planted slowdowns found",
+        total(|r| r.trials),
+        total(|r| r.false_slower),
+        total(|r| r.false_faster),
+        total(|r| r.unclear),
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Cpu, IntoCandidate};
+    use crate::core::operator::Op;
+    use crate::device::DeviceKind;
+    use crate::measure::simulated::{Noise, SimulatedDevice};
+    use crate::measure::stopping::StoppingRule;
+    use std::time::Duration;
+
+    crate::shape! { struct Vector { n: 1..=64 } }
+
+    fn report(launch_us: f64, noise: Noise, trials: usize) -> NoiseReport {
+        let operator = Op::<Vector>::new("f").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let case = NoiseCase { operator: &operator, candidate: &candidate, dtype: DType::F32, point: &[8] };
+        let stopping =
+            StoppingRule { half_width: 0.005, min_rounds: 5, max_rounds: 10, budget: Duration::from_secs(3600) };
+        let settings = NoiseSettings {
+            session: SessionSettings { warm_up: Duration::ZERO, stopping },
+            trials,
+            planted_trials: 200,
+            search_trials: 50,
+            ..NoiseSettings::default()
+        };
+        let device = SimulatedDevice::new(launch_us, noise);
+        analyse(&device, &case, &NoiseTable::initial(DeviceKind::Cuda), &settings, 1).unwrap()
+    }
+
+    #[test]
+    fn a_quiet_device_finds_what_it_must_and_raises_no_alarm() {
+        let report = report(4.0, Noise { instance_sd: 0.002, sample_sd: 0.004, ..Noise::default() }, 1000);
+        assert_eq!((report.trials, report.false_slower), (1000, 0));
+        assert!(report.planted[0].is_reliable(), "{:?}", report.planted);
+        assert!(report.smallest_found.is_some_and(|least| (0.01..=0.02).contains(&least)), "{report:?}");
+        assert!((0.0005..0.002).contains(&report.paired_sd), "{}", report.paired_sd);
+    }
+
+    #[test]
+    fn a_noisy_device_says_so() {
+        let report = report(4.0, Noise { instance_sd: 0.05, sample_sd: 0.05, ..Noise::default() }, 50);
+        assert!(report.unclear > 25 && report.false_slower <= 2, "{report:?}");
+        assert!(!report.planted[0].is_reliable());
+        assert!(report.smallest_found.is_none_or(|least| least >= 0.05), "{:?}", report.smallest_found);
+    }
+
+    #[test]
+    fn the_table_of_a_device_follows_from_its_reports() {
+        let quiet = report(4.0, Noise::default(), 40);
+        let text = describe_reports(std::slice::from_ref(&quiet));
+        assert!(text.contains("f::c::f32 n=8") && text.contains("40 comparisons"), "{text}");
+        let table = table_of("test".into(), &[quiet]);
+        assert_eq!(table.classes.len(), 1);
+        assert!(table.classes[0].paired_sd > 0.0 && table.classes[0].from_us == 3.0, "{table:?}");
+    }
+
+    #[test]
+    fn a_report_is_a_record() {
+        let report = NoiseReport { ratios: Vec::new(), ..report(4.0, Noise::default(), 2) };
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<NoiseReport>(&text).unwrap(), report);
+    }
+}

@@ -1,0 +1,214 @@
+//! Thresholds: the relative change that counts, from the noise of the device by length of launch.
+
+use crate::device::DeviceKind;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The version of the file format.
+pub const NOISE_VERSION: u32 = 1;
+
+/// No change below this counts, however quiet a device is: relinking alone moves a kernel by some tenths of a per cent.
+pub const LEAST_THRESHOLD: f64 = 0.01;
+
+/// How many standard deviations of an A/A ratio a change must exceed: one comparison in thirty thousand does so by
+/// chance, and a gate makes hundreds.
+pub const DEVIATIONS: f64 = 4.0;
+
+/// How one kernel differs from itself, by length of launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NoiseTable {
+    /// [`NOISE_VERSION`].
+    pub version: u32,
+    /// What it was measured on, and when to measure again.
+    pub source: String,
+    /// Classes in ascending order of launch time.
+    pub classes: Vec<NoiseClass>,
+}
+
+/// The noise of launches of some length.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NoiseClass {
+    /// Launches at least this long, µs, up to the next class.
+    pub from_us: f64,
+    /// Standard deviation of the ratio of two medians of one session.
+    pub paired_sd: f64,
+    /// The same for medians of two sessions, as when a time is held against a stored one.
+    pub stored_sd: f64,
+}
+
+/// What a ratio compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// Two contestants of one session.
+    Paired,
+    /// A session and a stored time.
+    Stored,
+}
+
+impl NoiseTable {
+    /// The table before a device has one of its own.
+    pub fn initial(kind: DeviceKind) -> Self {
+        let class = |from_us, paired_sd, stored_sd| NoiseClass { from_us, paired_sd, stored_sd };
+        match kind {
+            // Graphs of 100 launches over rotated buffers, 20 a side in random order, on one H200: 0.20 % at 2.3 µs,
+            // 0.11 % at 3.9 µs, 0.08 % at 17.5 µs. Sessions apart were not measured: twice that.
+            DeviceKind::Cuda => NoiseTable {
+                version: NOISE_VERSION,
+                source: "one H200, graph batches in random order".into(),
+                classes: vec![class(0.0, 0.0020, 0.0040), class(3.0, 0.0011, 0.0022), class(10.0, 0.0008, 0.0016)],
+            },
+            // A host with other work on it; a quiet one gets its own table.
+            DeviceKind::Cpu | DeviceKind::Sim => NoiseTable {
+                version: NOISE_VERSION,
+                source: "an assumption, wide on purpose".into(),
+                classes: vec![class(0.0, 0.02, 0.05)],
+            },
+        }
+    }
+
+    /// The table of a device from `<folder>/<key>.json`, or the initial one where there is none.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be used; the text says what to do.
+    pub fn load(folder: &Path, key: &str, kind: DeviceKind) -> Result<Self, String> {
+        let path = folder.join(format!("{key}.json"));
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(NoiseTable::initial(kind)),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        let unusable = |what: String| {
+            let path = path.display();
+            format!("{path}: {what}; measure it again with `kernelgate noise` or remove it to use the initial table")
+        };
+        let table: NoiseTable = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        table.check().map_err(unusable)?;
+        Ok(table)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.version != NOISE_VERSION {
+            return Err(format!("version {} instead of {NOISE_VERSION}", self.version));
+        }
+        let is_noise = |sd: f64| (0.0..1.0).contains(&sd);
+        let classes = &self.classes;
+        if classes.is_empty() || !classes.is_sorted_by(|a, b| a.from_us < b.from_us) {
+            return Err("the classes are not in ascending order".into());
+        }
+        match classes.iter().find(|class| !is_noise(class.paired_sd) || !is_noise(class.stored_sd)) {
+            Some(class) => Err(format!("the class from {} µs has no sensible deviation", class.from_us)),
+            None => Ok(()),
+        }
+    }
+
+    /// The relative change that counts for launches of `launch_us`.
+    pub fn threshold(&self, launch_us: f64, distance: Distance) -> f64 {
+        let class = self.classes.iter().rev().find(|class| launch_us >= class.from_us).or(self.classes.first());
+        let sd = class.map_or(0.0, |class| match distance {
+            Distance::Paired => class.paired_sd,
+            Distance::Stored => class.stored_sd,
+        });
+        LEAST_THRESHOLD.max(DEVIATIONS * sd)
+    }
+}
+
+/// Launch times at which the classes of a measured table begin, µs.
+const CLASS_STARTS_US: [f64; 5] = [0.0, 3.0, 10.0, 30.0, 100.0];
+
+/// One kernel against itself, many times over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelfRatios {
+    /// Its launch time, µs.
+    pub launch_us: f64,
+    /// Ratios within a session.
+    pub paired: Vec<f64>,
+    /// Ratios between sessions.
+    pub stored: Vec<f64>,
+}
+
+impl NoiseTable {
+    /// The table from A/A ratios of several kernels; classes in which nothing was measured are left out.
+    pub fn measured(source: String, kernels: &[SelfRatios]) -> Self {
+        let ends = CLASS_STARTS_US.iter().skip(1).copied().chain([f64::INFINITY]);
+        let class = |(&from_us, to_us): (&f64, f64)| {
+            let members: Vec<&SelfRatios> =
+                kernels.iter().filter(|kernel| (from_us..to_us).contains(&kernel.launch_us)).collect();
+            // The noisiest kernel of a class decides: a threshold must hold for every one.
+            let largest = |ratios: fn(&SelfRatios) -> &Vec<f64>| {
+                members.iter().map(|kernel| deviation(ratios(kernel))).fold(0.0, f64::max)
+            };
+            (!members.is_empty()).then(|| NoiseClass {
+                from_us,
+                paired_sd: largest(|kernel| &kernel.paired),
+                stored_sd: largest(|kernel| &kernel.stored),
+            })
+        };
+        let classes = CLASS_STARTS_US.iter().zip(ends).filter_map(class).collect();
+        NoiseTable { version: NOISE_VERSION, source, classes }
+    }
+}
+
+/// The standard deviation of ratios around 1, which is what they would be without noise. A lasting difference between
+/// two sides of one kernel counts as noise too.
+pub fn deviation(ratios: &[f64]) -> f64 {
+    let squares: f64 = ratios.iter().map(|ratio| ratio.ln().powi(2)).sum();
+    (squares / ratios.len().max(1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(DeviceKind::Cuda, 2.0, Distance::Paired, 0.01)] // 4 × 0.2 % is below the least
+    #[case(DeviceKind::Cuda, 2.0, Distance::Stored, 0.016)]
+    #[case(DeviceKind::Cuda, 3.0, Distance::Stored, 0.01)]
+    #[case(DeviceKind::Cuda, 500.0, Distance::Paired, 0.01)]
+    #[case(DeviceKind::Cpu, 500.0, Distance::Stored, 0.2)]
+    fn initial_thresholds(
+        #[case] kind: DeviceKind,
+        #[case] us: f64,
+        #[case] distance: Distance,
+        #[case] expected: f64,
+    ) {
+        approx::assert_relative_eq!(NoiseTable::initial(kind).threshold(us, distance), expected);
+    }
+
+    #[test]
+    fn a_measured_table_round_trips_and_sets_thresholds() {
+        let kernel = |launch_us: f64, swing: f64| SelfRatios {
+            launch_us,
+            paired: vec![1.0 + swing, 1.0 - swing],
+            stored: vec![1.0 + 2.0 * swing, 1.0 - 2.0 * swing],
+        };
+        let table = NoiseTable::measured("test".into(), &[kernel(2.0, 0.01), kernel(2.5, 0.02), kernel(50.0, 0.001)]);
+        assert_eq!(table.classes.iter().map(|class| class.from_us).collect::<Vec<_>>(), [0.0, 30.0]);
+        approx::assert_relative_eq!(table.threshold(2.2, Distance::Paired), 0.08, max_relative = 0.01);
+        approx::assert_relative_eq!(table.threshold(20.0, Distance::Stored), 0.16, max_relative = 0.01);
+        assert_eq!(table.threshold(60.0, Distance::Stored), LEAST_THRESHOLD);
+
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gpu-1.json"), serde_json::to_string_pretty(&table).unwrap()).unwrap();
+        assert_eq!(NoiseTable::load(folder.path(), "gpu-1", DeviceKind::Cuda), Ok(table));
+        assert_eq!(
+            NoiseTable::load(folder.path(), "gpu-2", DeviceKind::Cuda),
+            Ok(NoiseTable::initial(DeviceKind::Cuda))
+        );
+    }
+
+    #[rstest]
+    #[case::not_json("{", "EOF")]
+    #[case::later_version(r#"{"version": 9, "source": "", "classes": []}"#, "version 9")]
+    #[case::nothing_in_it(r#"{"version": 1, "source": "", "classes": []}"#, "ascending")]
+    #[case::absurd(
+        r#"{"version": 1, "source": "", "classes": [{"from_us": 0, "paired_sd": 0.1, "stored_sd": 7}]}"#,
+        "deviation"
+    )]
+    fn a_file_that_cannot_be_used_says_what_to_do(#[case] text: &str, #[case] part: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gpu.json"), text).unwrap();
+        let error = NoiseTable::load(folder.path(), "gpu", DeviceKind::Cuda).unwrap_err();
+        assert!(error.contains(part) && error.contains("kernelgate noise"), "{error}");
+    }
+}
