@@ -39,7 +39,8 @@ pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
     outcome
 }
 
-fn blame(outcome: &mut Outcome, failure: Failure) {
+/// Turns an outcome into a failure for this reason.
+pub(super) fn blame(outcome: &mut Outcome, failure: Failure) {
     outcome.verdict = Verdict::Fail;
     outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
     outcome.failure = Some(failure);

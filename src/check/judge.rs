@@ -132,7 +132,7 @@ fn unwritten(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Ten
 }
 
 /// The values of all outputs against the reference.
-fn values(
+pub(super) fn values(
     subject: &Subject<'_>,
     case: &Case,
     got: &[Tensor],
@@ -167,7 +167,12 @@ fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &C
 }
 
 /// Two runs that differ only in what unwritten memory held must agree bit for bit.
-fn same_bits(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Tensor]) -> Result<(), Rejection> {
+pub(super) fn same_bits(
+    subject: &Subject<'_>,
+    case: &Case,
+    first: &[Tensor],
+    second: &[Tensor],
+) -> Result<(), Rejection> {
     for ((port, a), b) in subject.operator.outputs().iter().zip(first).zip(second) {
         let size = a.dtype().size();
         let differs = a.bytes().chunks(size).zip(b.bytes().chunks(size)).position(|(a, b)| a != b);

@@ -7,10 +7,12 @@ pub mod correctness;
 pub mod judge;
 pub mod null;
 pub mod outcome;
+pub mod perf;
 pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
+mod verify;
 
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;

@@ -216,6 +216,10 @@ pub struct Timing {
     /// A copy of as many bytes, timed in between, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_us: Option<f64>,
+    /// As many operations in f32 registers (a sixteenth of them for half types), timed in between where arithmetic may
+    /// be the limit, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fma_us: Option<f64>,
     /// What the ceilings allow, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_us: Option<f64>,

@@ -1,0 +1,424 @@
+//! The perf check: every shape verified, then timed beside yardsticks of the same work. It only measures; what the
+//! times mean against an accepted baseline is judged above.
+
+use super::case::Case;
+use super::correctness::blame;
+use super::judge::{Rejection, prepare, reject};
+use super::outcome::{Outcome, Timing, Verdict};
+use super::verify::verify_before_timing;
+use super::{Context, Subject};
+use crate::core::cost::Cost;
+use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
+use crate::core::seed::derive;
+use crate::core::shape::{Point, describe};
+use crate::core::stats::median;
+use crate::device::fault::Fault;
+use crate::device::{Device, DeviceKind, Heat, Poison, TimingPlan};
+use crate::measure::Change;
+use crate::measure::change::MIN_SAMPLES;
+use crate::measure::inputs::{draw, footprint_bytes};
+use crate::measure::lock::DeviceLock;
+use crate::measure::session::{Contestant, Measurement, SessionSettings, measure};
+use crate::measure::yardstick::Yardstick;
+use std::time::Duration;
+
+/// How to time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerfSettings {
+    /// Caches cold or hot.
+    pub heat: Heat,
+    /// Batches to record: each has a small offset of its own.
+    pub instances: usize,
+    /// Time of a batch at the least, µs.
+    pub batch_us: f64,
+    /// Order, precision, budget.
+    pub session: SessionSettings,
+    /// Shapes with more operations are left out: their slow candidates would hold up the gate.
+    pub most_flops: usize,
+    /// A planted slowdown, as a share of the launch time: what a gate must find.
+    pub planted: f64,
+    /// Only this shape, whether or not the operator lists it.
+    pub only: Option<Point>,
+}
+
+impl PerfSettings {
+    /// What suits a kind of device.
+    pub fn of(kind: DeviceKind) -> Self {
+        let mut settings = PerfSettings {
+            heat: Heat::Cold,
+            instances: 8,
+            batch_us: 300.0,
+            session: SessionSettings::default(),
+            most_flops: 1 << 42,
+            planted: 0.0,
+            only: None,
+        };
+        if kind != DeviceKind::Cuda {
+            // Host clocks and schedulers are coarse, and there is a single instance: longer batches, more rounds.
+            settings.batch_us = 2000.0;
+            settings.session.stopping.min_rounds = 12;
+            settings.session.stopping.budget = Duration::from_millis(120);
+            settings.most_flops = 1 << 31;
+        }
+        settings
+    }
+
+    fn plan(&self, planted_us: f64) -> TimingPlan {
+        TimingPlan { heat: self.heat, batch_us: self.batch_us, instances: self.instances, planted_us }
+    }
+}
+
+/// Operations a byte from which arithmetic may be the limit, far below the ridge of any device: the multiply-add
+/// yardstick is then timed too, and whichever yardstick takes longer is the ceiling.
+const INTENSITY_TO_TIME_FMA: f64 = 8.0;
+
+/// Times every perf shape that fits. Each [`Timing`] has the verdict `pass` when it is sound, `unclear` with too few
+/// samples, `invalid` when it cannot be believed.
+pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings) -> Outcome {
+    let capacity = context.device.capacity();
+    if !capacity.timed {
+        return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
+    }
+    let points = settings.only.as_ref().map_or(subject.operator.perf_shapes(), std::slice::from_ref);
+    if points.is_empty() {
+        return Outcome::skip(format!("operator {} lists no shapes to time (`Op::perf`)", subject.operator.name()));
+    }
+    let _lock = match DeviceLock::acquire(&context.device.fingerprint().key()) {
+        Ok(lock) => lock,
+        Err(error) => return Outcome::fail(format!("cannot take the device lock: {error}")),
+    };
+    let mut outcome = Outcome::new(Verdict::Pass);
+    for (done, point) in points.iter().enumerate() {
+        if context.is_over() {
+            outcome.notes.push(format!("budget spent: {} of {} shapes not timed", points.len() - done, points.len()));
+            break;
+        }
+        if let Some(why) = too_large(subject, point, capacity.timed_bytes, settings.most_flops) {
+            outcome.notes.push(format!("{} not timed: {why}", describe(subject.operator.axes(), point)));
+            continue;
+        }
+        match time_shape(context, subject, point, settings, &mut outcome.notes) {
+            Ok((timing, doubt)) => {
+                outcome.timings.push(timing);
+                if let Some(doubt) = doubt {
+                    outcome.reason = doubt;
+                }
+            }
+            Err(Rejection::Unsupported(why)) => outcome.notes.push(why),
+            Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => {
+                blame(&mut outcome, *failure);
+                return outcome;
+            }
+        }
+        outcome.cases += 1;
+    }
+    if outcome.timings.is_empty() {
+        let why = outcome.notes.first().cloned().unwrap_or_default();
+        return Outcome { notes: outcome.notes, ..Outcome::skip(format!("no shape was timed: {why}")) };
+    }
+    outcome.verdict = worst(&outcome.timings);
+    if outcome.verdict == Verdict::Unclear {
+        outcome.reason = "too few samples within the budget".into();
+    }
+    outcome
+}
+
+/// The verdict of a trial from those of its shapes: the worst, and `faster` before `same`.
+pub fn worst(timings: &[Timing]) -> Verdict {
+    use Verdict::{Fail, Faster, Invalid, Pass, Same, Skip, Slower, Unclear};
+    let order = [Fail, Invalid, Slower, Unclear, Skip, Faster, Same, Pass];
+    order.into_iter().find(|&verdict| timings.iter().any(|t| t.verdict == verdict)).unwrap_or(Skip)
+}
+
+impl From<Change> for Verdict {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::Same => Verdict::Same,
+            Change::Faster => Verdict::Faster,
+            Change::Slower => Verdict::Slower,
+            Change::Unclear => Verdict::Unclear,
+        }
+    }
+}
+
+/// The work of the multiply-add yardstick. Half types are computed by tensor cores, some sixteen times as fast: the
+/// same operations would take most of the session, and a sixteenth of them watches the clock as well.
+fn fma_flops(cost: Cost, dtype: DType) -> usize {
+    if dtype == DType::F32 { cost.flops } else { cost.flops.div_ceil(16) }
+}
+
+fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
+    let bytes = footprint_bytes(subject.operator, point, subject.dtype);
+    let flops = subject.operator.cost(point, subject.dtype).flops;
+    if bytes > most_bytes {
+        Some(format!("{} MiB, and this device is given {} MiB", bytes >> 20, most_bytes >> 20))
+    } else if flops > most_flops {
+        Some(format!("{:.1} Gflop, and this device is given {:.1}", flops as f64 * 1e-9, most_flops as f64 * 1e-9))
+    } else {
+        None
+    }
+}
+
+/// The contestants of a session: the candidate first, then the yardsticks that could be prepared.
+struct Field<'d> {
+    contestants: Vec<Contestant<'d>>,
+    copy: Option<usize>,
+    fma: Option<usize>,
+}
+
+impl<'d> Field<'d> {
+    fn of(candidate: Contestant<'d>) -> Self {
+        Field { contestants: vec![candidate], copy: None, fma: None }
+    }
+
+    /// Adds a yardstick and returns its place; a device that has none is no reason not to time.
+    fn join(&mut self, yardstick: &Yardstick, device: &'d dyn Device, plan: &TimingPlan) -> Result<usize, Fault> {
+        self.contestants.push(Contestant::arm(yardstick.prepare(device)?, plan)?);
+        Ok(self.contestants.len() - 1)
+    }
+}
+
+fn time_shape(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    point: &Point,
+    settings: &PerfSettings,
+    notes: &mut Vec<String>,
+) -> Result<(Timing, Option<String>), Rejection> {
+    let shape = describe(subject.operator.axes(), point);
+    let seed = derive(context.seed, &[subject.operator.name(), "perf", &shape]);
+    let case = Case::new(point.clone(), Distribution::Normal, seed);
+    let fault = |fault| reject(context, subject, &case, fault);
+
+    let inputs = draw(subject.operator, point, subject.dtype, seed);
+    let mut problem = prepare(context, subject, &case, &inputs)?;
+    let first = problem.run(Poison::Nan).map_err(fault)?;
+    let second = problem.run(Poison::Huge).map_err(fault)?;
+    verify_before_timing(subject, &case, &inputs, &first, &second)?;
+    drop((first, second, inputs));
+
+    let plan = settings.plan(0.0);
+    let mut candidate = Contestant::arm(problem, &plan).map_err(fault)?;
+    if settings.planted > 0.0 {
+        let launch_us = launch_us(&mut candidate).map_err(fault)?;
+        candidate.arm_again(&settings.plan(settings.planted * launch_us)).map_err(fault)?;
+    }
+    let cost = subject.operator.cost(point, subject.dtype);
+    let mut field = Field::of(candidate);
+    let mut yardstick = |yardstick: Yardstick| match field.join(&yardstick, context.device, &plan) {
+        Ok(at) => Some(at),
+        Err(Fault::Unsupported(_)) => None,
+        Err(fault) => {
+            notes.push(format!("{shape}: no `{}` yardstick: {fault}", yardstick.operator().name()));
+            None
+        }
+    };
+    let copy = (cost.bytes > 0).then(|| Yardstick::copy(cost.bytes)).and_then(&mut yardstick);
+    let is_dense = cost.intensity() >= INTENSITY_TO_TIME_FMA;
+    let fma = is_dense.then(|| Yardstick::fma(fma_flops(cost, subject.dtype))).and_then(&mut yardstick);
+    (field.copy, field.fma) = (copy, fma);
+
+    let measurement = measure(&mut field.contestants, &settings.session, seed).map_err(fault)?;
+    let mut timing = timing(&shape, subject.dtype, settings.heat, cost, &measurement, &field);
+    let comparable = subject.candidate.traits.deterministic;
+    let doubt = if comparable && !field.contestants[0].problem().timed_outputs_agree().map_err(fault)? {
+        Some("the outputs changed while being timed, so that not the verified work was timed".to_owned())
+    } else {
+        unbelievable(&timing, context.device)
+    };
+    if doubt.is_some() {
+        timing.verdict = Verdict::Invalid;
+    }
+    Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
+}
+
+/// The time of a launch, roughly: what a planted slowdown is a share of.
+fn launch_us(contestant: &mut Contestant<'_>) -> Result<f64, Fault> {
+    let samples: Result<Vec<f64>, Fault> =
+        (0..7).map(|_| contestant.problem().sample(0).map(|sample| sample.launch_us)).collect();
+    Ok(median(&samples?))
+}
+
+fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measurement, field: &Field<'_>) -> Timing {
+    let summary = measurement.summary(0);
+    let median_of = |at: Option<usize>| at.map(|at| measurement.summary(at).median_us);
+    let (copy_us, fma_us) = (median_of(field.copy), median_of(field.fma));
+    // Tensor cores and packed halves are faster than multiply-adds in f32: no ceiling for those dtypes.
+    let arithmetic_us = fma_us.filter(|_| dtype == DType::F32);
+    let floor_us = match (copy_us, arithmetic_us) {
+        (Some(copy), Some(arithmetic)) => Some(copy.max(arithmetic)),
+        (copy, arithmetic) => copy.or(arithmetic),
+    };
+    Timing {
+        shape: shape.into(),
+        heat,
+        median_us: summary.median_us,
+        p5_us: summary.p5_us,
+        p95_us: summary.p95_us,
+        low_us: summary.interval_us.low,
+        high_us: summary.interval_us.high,
+        samples: summary.samples,
+        dropped: summary.dropped,
+        clock_mhz: summary.clock_mhz,
+        bytes: cost.bytes,
+        flops: cost.flops,
+        copy_us,
+        fma_us,
+        floor_us,
+        of_ceiling: floor_us.map(|floor| floor / summary.median_us),
+        baseline_us: None,
+        ratio: None,
+        normalised_ratio: None,
+        threshold: None,
+        verdict: if summary.samples < MIN_SAMPLES { Verdict::Unclear } else { Verdict::Pass },
+        peers: Vec::new(),
+        predicted_us: None,
+    }
+}
+
+/// Why a time cannot be true. The floor is a yardstick timed in between, and plain copies and multiply-adds come within
+/// a few per cent of the best that a device does, so little slack is needed where the work itself takes the time. What
+/// fits in the cache is mostly launch overhead and may be overlapped better than the yardstick does. On a CPU the
+/// compiler and the allocator move the yardstick itself, and rotation is not always more than the cache.
+fn unbelievable(timing: &Timing, device: &dyn Device) -> Option<String> {
+    let streams = timing.bytes > device.fingerprint().cache_bytes;
+    let share = match (device.kind(), timing.heat) {
+        (DeviceKind::Cuda, Heat::Cold) if streams => 0.9,
+        (DeviceKind::Cuda, Heat::Cold) => 0.7,
+        (DeviceKind::Cuda, Heat::Hot) | (DeviceKind::Cpu, Heat::Cold) if streams => 0.5,
+        _ => return None,
+    };
+    let floor_us = timing.floor_us?;
+    (timing.median_us < share * floor_us).then(|| {
+        format!(
+            "{:.2} µs is less than {share} of the {floor_us:.2} µs that the ceilings allow: the cost of the operator is \
+             overstated, or work was skipped",
+            timing.median_us
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, Declare, IntoCandidate};
+    use crate::core::operator::Op;
+    use crate::core::tensor::{Inputs, Outputs};
+    use crate::device::cpu::CpuDevice;
+    use crate::measure::stopping::StoppingRule;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 1..=1 << 30 } }
+
+    fn operator(flops_an_element: usize) -> Op<Vector> {
+        Op::<Vector>::new("double")
+            .input("x", |s| [s.n])
+            .output("y", |s| [s.n])
+            .separable("n")
+            .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x))
+            .cost(move |s, t| Cost { bytes: 2 * s.n * t.size(), flops: flops_an_element * s.n })
+            .perf([Vector { n: 10_000 }])
+    }
+
+    fn double(_: &Vector, x: &Inputs<'_>, y: &mut Outputs<'_>) {
+        y.slice::<f32>(0).iter_mut().zip(x.slice::<f32>(0)).for_each(|(y, x)| *y = 2.0 * x);
+    }
+
+    fn quick() -> PerfSettings {
+        let stopping =
+            StoppingRule { half_width: 0.5, min_rounds: 6, max_rounds: 6, budget: Duration::from_millis(20) };
+        let session = SessionSettings { warm_up: Duration::ZERO, stopping };
+        PerfSettings { batch_us: 50.0, session, ..PerfSettings::of(DeviceKind::Cpu) }
+    }
+
+    fn time(operator: &Op<Vector>, candidate: Cpu<Vector>, settings: &PerfSettings) -> Outcome {
+        let candidate: Candidate = candidate.named("c");
+        let device = CpuDevice::new();
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let subject = Subject { operator, candidate: &candidate, dtype: DType::F32 };
+        run(&context, &subject, settings)
+    }
+
+    #[test]
+    fn a_shape_is_timed_beside_a_copy_of_its_bytes() {
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &quick());
+        assert_eq!((outcome.verdict, outcome.cases), (Verdict::Pass, 1), "{outcome:?}");
+        let timing = &outcome.timings[0];
+        assert_eq!((timing.shape.as_str(), timing.bytes, timing.fma_us), ("n=10000", 80_000, None));
+        assert!(timing.copy_us > Some(0.0) && timing.floor_us == timing.copy_us);
+        assert!(timing.low_us <= timing.median_us && timing.median_us <= timing.high_us);
+    }
+
+    #[test]
+    fn a_planted_slowdown_takes_its_time() {
+        let plain = time(&operator(1), Cpu::new::<f32>(double), &quick());
+        let planted = time(&operator(1), Cpu::new::<f32>(double), &PerfSettings { planted: 4.0, ..quick() });
+        let ratio = planted.timings[0].median_us / plain.timings[0].median_us;
+        assert!(ratio > 2.0, "five times the time was planted, {ratio} was measured");
+    }
+
+    #[test]
+    fn a_wrong_candidate_is_not_timed() {
+        let outcome = time(&operator(1), Cpu::new::<f32>(|_, _, y| y.slice::<f32>(0).fill(0.0)), &quick());
+        assert_eq!(outcome.verdict, Verdict::Fail);
+        assert!(outcome.timings.is_empty() && outcome.reason.starts_with("values"), "{outcome:?}");
+    }
+
+    /// Right for the two verified runs, and lazy from then on.
+    #[test]
+    fn work_skipped_while_being_timed_is_invalid() {
+        let calls = std::sync::atomic::AtomicUsize::new(0);
+        let lazy = Cpu::new::<f32>(move |s, x, y| {
+            if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
+                double(s, x, y);
+            }
+        });
+        let outcome = time(&operator(1), lazy, &quick());
+        assert_eq!(outcome.verdict, Verdict::Invalid);
+        assert!(outcome.reason.contains("changed while being timed"), "{}", outcome.reason);
+    }
+
+    #[rstest]
+    #[case(1 << 29, 1, "MiB")]
+    #[case(1 << 20, 1 << 20, "Gflop")]
+    fn a_shape_that_is_too_large_is_named(#[case] n: usize, #[case] flops: usize, #[case] unit: &str) {
+        let settings = PerfSettings { only: Some(vec![n]), ..quick() };
+        let outcome = time(&operator(flops), Cpu::new::<f32>(double), &settings);
+        assert_eq!(outcome.verdict, Verdict::Skip);
+        assert!(outcome.reason.contains(&format!("n={n}")) && outcome.reason.contains(unit), "{}", outcome.reason);
+    }
+
+    #[test]
+    fn a_dtype_without_a_function_is_a_skip() {
+        let outcome = time(&operator(1), Cpu::new::<half::f16>(|_, _, _| {}).dtypes([DType::F32]), &quick());
+        assert_eq!(outcome.verdict, Verdict::Skip, "{outcome:?}");
+    }
+
+    #[rstest]
+    #[case(&[Verdict::Same, Verdict::Faster], Verdict::Faster)]
+    #[case(&[Verdict::Same, Verdict::Unclear, Verdict::Faster], Verdict::Unclear)]
+    #[case(&[Verdict::Slower, Verdict::Unclear], Verdict::Slower)]
+    #[case(&[Verdict::Slower, Verdict::Invalid], Verdict::Invalid)]
+    fn the_worst_shape_decides(#[case] verdicts: &[Verdict], #[case] expected: Verdict) {
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &quick());
+        let timings: Vec<Timing> =
+            verdicts.iter().map(|&verdict| Timing { verdict, ..outcome.timings[0].clone() }).collect();
+        assert_eq!(worst(&timings), expected);
+    }
+
+    #[test]
+    fn faster_than_a_copy_is_not_believed() {
+        let device = CpuDevice::new();
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &quick());
+        let timing = Timing {
+            bytes: device.fingerprint().cache_bytes + 1,
+            floor_us: Some(100.0),
+            median_us: 49.0,
+            ..outcome.timings[0].clone()
+        };
+        assert!(unbelievable(&timing, &device).is_some_and(|why| why.contains("100.00")));
+        assert_eq!(unbelievable(&Timing { median_us: 51.0, ..timing.clone() }, &device), None);
+        assert_eq!(unbelievable(&Timing { bytes: 100, ..timing }, &device), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! The check before the clock starts. A timed case is too large for a whole reference: two runs must agree in every
+//! bit, and some of the rows must be right.
+
+use super::Subject;
+use super::case::Case;
+use super::judge::{Rejection, same_bits, values};
+use super::reference::compute;
+use super::slice::{slice, telling_rows};
+use crate::core::tensor::Tensor;
+use std::sync::Arc;
+
+/// Rows that are compared, at the most.
+const MOST_ROWS: usize = 48;
+
+/// Operations that their reference may cost, at the most.
+const MOST_FLOPS: usize = 1 << 26;
+
+/// Verifies the outputs of two runs of a case on `inputs`.
+///
+/// # Errors
+/// If the runs differ, or a row that was looked at is wrong.
+pub(super) fn verify_before_timing(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    first: &[Tensor],
+    second: &[Tensor],
+) -> Result<(), Rejection> {
+    if subject.candidate.traits.deterministic {
+        same_bits(subject, case, first, second)?;
+    }
+    let operator = subject.operator;
+    let flops = operator.cost(&case.point, subject.dtype).flops;
+    match operator.separable() {
+        Some(axis) if case.point[axis] > 0 => {
+            let extent = case.point[axis];
+            let affordable = (MOST_FLOPS / (flops / extent).max(1)).clamp(2, MOST_ROWS);
+            rows_are_right(subject, case, inputs, first, axis, &telling_rows(extent, affordable))
+        }
+        _ if flops <= MOST_FLOPS => {
+            let expected = Arc::new(compute(operator, &case.point, inputs));
+            values(subject, case, first, &expected).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn rows_are_right(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    got: &[Tensor],
+    axis: usize,
+    rows: &[usize],
+) -> Result<(), Rejection> {
+    let cut = slice(subject.operator, axis, &case.point, inputs, rows);
+    let expected = Arc::new(compute(subject.operator, &cut.point, &cut.inputs));
+    let got: Vec<Tensor> = got.iter().map(|output| output.rows(rows)).collect();
+    let small = Case { point: cut.point, ..case.clone() };
+    values(subject, &small, &got, &expected).map(drop).map_err(|rejection| match rejection {
+        // The report is about the whole case.
+        Rejection::Failed(mut failure) => {
+            failure.case = case.id(subject);
+            if let Some(row) = failure.worst.as_mut().and_then(|worst| worst.index.first_mut()) {
+                *row = rows[*row];
+            }
+            Rejection::Failed(failure)
+        }
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::cost::Cost;
+    use crate::core::distribution::Distribution;
+    use crate::core::dtype::DType;
+    use crate::core::operator::Op;
+
+    crate::shape! { struct Rows { rows: 1..=1 << 20, cols: 1..=64 } }
+
+    fn verify(change: impl FnOnce(&mut Vec<f64>), differ: bool) -> Result<(), Rejection> {
+        let operator = Op::<Rows>::new("double")
+            .input("x", |s| [s.rows, s.cols])
+            .output("y", |s| [s.rows, s.cols])
+            .separable("rows")
+            .cost(|s, _| Cost { bytes: 8 * s.rows * s.cols, flops: s.rows * s.cols })
+            .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x));
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Rows, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let dims = [100_000, 3];
+        let case = Case::new(dims.to_vec(), Distribution::Normal, 1);
+        let x: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000)).collect();
+        let mut y: Vec<f64> = x.iter().map(|x| 2.0 * x).collect();
+        change(&mut y);
+        let tensor = |values: &[f64]| vec![Tensor::from_f64(DType::F32, &dims, values)];
+        let first = tensor(&y);
+        if differ {
+            y[17] += 1.0;
+        }
+        verify_before_timing(&subject, &case, &tensor(&x), &first, &tensor(&y))
+    }
+
+    #[test]
+    fn right_outputs_pass() {
+        assert_eq!(verify(|_| {}, false), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_last_row_is_found_and_named() {
+        let Err(Rejection::Failed(failure)) = verify(|y| y[299_998] = 0.0, false) else { panic!("must fail") };
+        assert_eq!((failure.check.as_str(), failure.case.shape.as_str()), ("values", "rows=100000,cols=3"));
+        assert_eq!(failure.worst.map(|worst| worst.index), Some(vec![99_999, 1]));
+    }
+
+    #[test]
+    fn runs_that_differ_are_found() {
+        let Err(Rejection::Failed(failure)) = verify(|_| {}, true) else { panic!("must fail") };
+        assert_eq!(failure.check, "determinism");
+    }
+}
