@@ -160,8 +160,7 @@ struct RowShare {
 
     // Every load is issued before the first value is used.
     __device__ __forceinline__ void load(const scalar_t* row, Absent absent) {
-        const scalar_t* mine = row + unsigned(first);
-        asm("" : "+l"(mine));  // computed once, here: else the compiler computes it anew under every predicate
+        const scalar_t* const mine = row + unsigned(first);
         Access<WIDTH> access[ACCESSES];
 #pragma unroll
         for (int k = 0; k < ACCESSES; ++k) {

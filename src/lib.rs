@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod baseline;
 pub mod check;
 pub mod core;
 pub mod device;

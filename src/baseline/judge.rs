@@ -1,0 +1,175 @@
+//! What measured times mean against the accepted ones, and the snapshot that is proposed for review.
+
+use super::BaselineSettings;
+use super::row::{Row, Table};
+use super::standing::{Standing, stand};
+use super::store::{Metadata, read, remove_pending, write_pending};
+use crate::check::Subject;
+use crate::check::outcome::{Outcome, Timing, Verdict};
+use crate::check::perf::worst;
+use crate::core::shape::describe;
+use crate::device::fingerprint::Fingerprint;
+use crate::measure::Change;
+use crate::measure::threshold::{Distance, NoiseTable};
+use std::path::Path;
+
+/// Judges the timings of a perf outcome. The verdict is made first; then, if the table would change, the proposed one
+/// is written as a pending snapshot.
+pub fn judge(
+    mut outcome: Outcome,
+    subject: &Subject<'_>,
+    fingerprint: &Fingerprint,
+    settings: &BaselineSettings,
+) -> Outcome {
+    if outcome.timings.is_empty() {
+        return outcome;
+    }
+    let path = settings.snapshot_path(subject, fingerprint);
+    let noise = NoiseTable::load(&settings.noise_folder(), &fingerprint.key(), fingerprint.kind);
+    let (accepted, noise) = match (read(&path), noise) {
+        (Ok(accepted), Ok(noise)) => (accepted.unwrap_or_default(), noise),
+        (Err(why), _) | (_, Err(why)) => return Outcome { verdict: Verdict::Fail, reason: why, ..outcome },
+    };
+
+    let mut proposed = accepted.clone();
+    retire(&mut proposed, subject, &outcome.timings);
+    let mut reasons = Reasons::default();
+    for timing in &mut outcome.timings {
+        let threshold = settings.threshold.unwrap_or_else(|| noise.threshold(timing.median_us, Distance::Stored));
+        judge_timing(timing, &accepted, &mut proposed, threshold, &mut reasons);
+    }
+    outcome.verdict = worst(&outcome.timings);
+    if outcome.verdict == Verdict::Skip && settings.require {
+        outcome.verdict = Verdict::Fail;
+    }
+    if outcome.reason.is_empty() {
+        outcome.reason = reasons.of(outcome.verdict, &fingerprint.key());
+    }
+    outcome.notes.append(&mut reasons.notes);
+    if settings.write_pending {
+        propose(&path, &accepted, &proposed, &metadata(subject, fingerprint), &mut outcome.notes);
+    }
+    outcome
+}
+
+/// Rows of shapes that the operator no longer times go; those that were only left out this time stay.
+fn retire(proposed: &mut Table, subject: &Subject<'_>, timings: &[Timing]) {
+    let listed: Vec<String> =
+        subject.operator.perf_shapes().iter().map(|point| describe(subject.operator.axes(), point)).collect();
+    proposed.rows.retain(|row| listed.contains(&row.shape) || timings.iter().any(|t| t.shape == row.shape));
+}
+
+/// What is said about the trial, by kind.
+#[derive(Default)]
+struct Reasons {
+    slower: Vec<String>,
+    faster: Vec<String>,
+    unclear: Vec<String>,
+    missing: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Reasons {
+    fn of(&self, verdict: Verdict, key: &str) -> String {
+        let accept = |lines: &[String]| format!("{}; accept with `cargo insta review` if intended", lines.join("; "));
+        match verdict {
+            Verdict::Slower => accept(&self.slower),
+            Verdict::Faster => format!("{}; accept with `cargo insta review` to keep it", self.faster.join("; ")),
+            Verdict::Unclear => self.unclear.join("; "),
+            Verdict::Skip | Verdict::Fail => format!("no baseline for {key}: {}", self.missing.join("; ")),
+            Verdict::Pass | Verdict::Same | Verdict::Invalid => String::new(),
+        }
+    }
+}
+
+fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, threshold: f64, reasons: &mut Reasons) {
+    // What could not be measured, or not believed, is no candidate for a baseline either.
+    if timing.verdict != Verdict::Pass {
+        if timing.verdict == Verdict::Unclear {
+            reasons.unclear.push(format!("{}: only {} samples", timing.shape, timing.samples));
+        }
+        return;
+    }
+    timing.threshold = Some(threshold);
+    let Some(row) = accepted.row(&timing.shape, timing.heat) else {
+        timing.verdict = Verdict::Skip;
+        reasons.missing.push(timing.shape.clone());
+        proposed.rows.push(Row::of(timing, None));
+        return;
+    };
+    let standing = stand(row, timing, threshold);
+    timing.baseline_us = Some(row.median_us);
+    timing.ratio = Some(standing.ratio);
+    timing.normalised_ratio = standing.normalised_ratio;
+    timing.verdict = standing.change.into();
+    let line = explain(timing, row, &standing, threshold);
+    match standing.change {
+        Change::Slower => reasons.slower.push(line),
+        Change::Faster => reasons.faster.push(line),
+        Change::Unclear => reasons.unclear.push(line),
+        Change::Same if (standing.ratio - 1.0).abs() > threshold => {
+            reasons.notes.push(format!("{line}: the yardstick changed as much, so this is the environment"));
+        }
+        Change::Same => {}
+    }
+    if matches!(standing.change, Change::Slower | Change::Faster) {
+        let epoch = (!standing.new_epoch).then_some(row.epoch_us);
+        replace(proposed, Row::of(timing, epoch));
+    }
+}
+
+fn replace(table: &mut Table, row: Row) {
+    if let Some(old) = table.rows.iter_mut().find(|old| old.shape == row.shape && old.heat == row.heat) {
+        *old = row;
+    }
+}
+
+fn explain(timing: &Timing, row: &Row, standing: &Standing, threshold: f64) -> String {
+    let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
+    let mut text = format!(
+        "{}: {:.3} µs against {:.3} µs accepted ({}, threshold {:.1} %",
+        timing.shape,
+        timing.median_us,
+        row.median_us,
+        percent(standing.ratio),
+        100.0 * threshold
+    );
+    if let Some(ratio) = standing.normalised_ratio {
+        text += &format!("; {} against the yardstick", percent(ratio));
+    }
+    if standing.is_creep {
+        text += &format!("; crept {} since the pinned {:.3} µs", percent(standing.epoch_ratio), row.epoch_us.0);
+    }
+    text + ")"
+}
+
+fn metadata(subject: &Subject<'_>, fingerprint: &Fingerprint) -> Metadata {
+    let facts = [
+        ("device", &fingerprint.name),
+        ("arch", &fingerprint.arch),
+        ("driver", &fingerprint.driver),
+        ("compiler", &fingerprint.compiler),
+    ];
+    let info = facts.into_iter().filter(|(_, fact)| !fact.is_empty()).map(|(name, fact)| (name, fact.clone()));
+    Metadata {
+        description: format!(
+            "{} {} {} on {}",
+            subject.operator.name(),
+            subject.candidate.name,
+            subject.dtype,
+            fingerprint.name
+        ),
+        info: info.collect(),
+    }
+}
+
+fn propose(path: &Path, accepted: &Table, proposed: &Table, metadata: &Metadata, notes: &mut Vec<String>) {
+    if proposed == accepted {
+        remove_pending(path);
+        return;
+    }
+    match write_pending(path, metadata, proposed) {
+        Ok(pending) => notes.push(format!("pending snapshot: {}", pending.display())),
+        Err(error) => notes.push(format!("the pending snapshot of {} could not be written: {error}", path.display())),
+    }
+}

@@ -1,0 +1,287 @@
+//! The text of a baseline: a small table, a row a shape. Rows are written and kept one by one, so that a diff shows
+//! only the shapes that changed.
+
+use crate::check::outcome::Timing;
+use crate::device::Heat;
+
+/// The first line; the number is the version of the format.
+const TITLE: &str = "kernelgate perf 1";
+
+/// The second line.
+const HEADER: &str =
+    "shape                            | heat |  median us |  +- % | ceiling % |   yardstick us | epoch us";
+
+/// The accepted times of one candidate in one dtype on one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// The rows in the order of the file.
+    pub rows: Vec<Row>,
+}
+
+/// The accepted time of one shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The shape.
+    pub shape: String,
+    /// Caches cold or hot.
+    pub heat: Heat,
+    /// Median time a launch, µs.
+    pub median_us: f64,
+    /// Half the 95 % interval of the median, as a share of it.
+    pub half_width: f64,
+    /// Floor over median, where a floor was known.
+    pub of_ceiling: Option<f64>,
+    /// The yardstick of its session.
+    pub yardstick: Option<Yardstick>,
+    /// The pinned time that slow creep is measured from: the median, and the yardstick beside it.
+    pub epoch_us: (f64, Option<f64>),
+    /// The line as it stands in the file; empty for a new row.
+    text: String,
+}
+
+/// The time of a yardstick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yardstick {
+    /// Median time, µs.
+    pub us: f64,
+    /// Which one.
+    pub unit: Unit,
+}
+
+/// The yardsticks that a time can be held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A copy of the same bytes.
+    Copy,
+    /// Multiply-adds in registers.
+    Fma,
+}
+
+impl Unit {
+    /// `copy` or `fma`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Copy => "copy",
+            Unit::Fma => "fma",
+        }
+    }
+}
+
+/// The yardstick that limits a case: whichever takes longer.
+pub fn yardstick_of(timing: &Timing) -> Option<Yardstick> {
+    let copy = timing.copy_us.map(|us| Yardstick { us, unit: Unit::Copy });
+    let fma = timing.fma_us.map(|us| Yardstick { us, unit: Unit::Fma });
+    match (copy, fma) {
+        (Some(copy), Some(fma)) if fma.us > copy.us => Some(fma),
+        (copy, fma) => copy.or(fma),
+    }
+}
+
+/// Half the interval of a timing as a share of its median.
+pub fn half_width_of(timing: &Timing) -> f64 {
+    (timing.high_us - timing.low_us) / (2.0 * timing.median_us)
+}
+
+impl Row {
+    /// The row that would be accepted for a timing; its epoch begins here unless an older one is carried on.
+    pub fn of(timing: &Timing, epoch_us: Option<(f64, Option<f64>)>) -> Self {
+        let yardstick = yardstick_of(timing);
+        let mut row = Row {
+            shape: timing.shape.clone(),
+            heat: timing.heat,
+            median_us: timing.median_us,
+            half_width: half_width_of(timing),
+            of_ceiling: timing.of_ceiling,
+            yardstick,
+            epoch_us: epoch_us.unwrap_or((timing.median_us, yardstick.map(|y| y.us))),
+            text: String::new(),
+        };
+        row.text = row.write();
+        row
+    }
+
+    fn write(&self) -> String {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let yardstick = self.yardstick.map(|y| format!("{} {}", figures(y.us), y.unit.name()));
+        let epoch_yardstick = self.epoch_us.1.map(figures);
+        format!(
+            "{:<32} | {} | {:>10} | {:>5.2} | {:>9} | {:>14} | {}/{}",
+            self.shape,
+            heat_name(self.heat),
+            figures(self.median_us),
+            100.0 * self.half_width,
+            or_dash(self.of_ceiling.map(|share| format!("{:.1}", 100.0 * share))),
+            or_dash(yardstick),
+            figures(self.epoch_us.0),
+            or_dash(epoch_yardstick),
+        )
+    }
+
+    fn parse(line: &str) -> Result<Self, String> {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [shape, heat, median, half_width, of_ceiling, yardstick, epoch] = cells[..] else {
+            return Err(format!("expected 7 columns, found {}", cells.len()));
+        };
+        let heat = [Heat::Cold, Heat::Hot].into_iter().find(|&h| heat_name(h).trim() == heat);
+        let (epoch, epoch_yardstick) = epoch.split_once('/').ok_or("expected `median/yardstick` as epoch")?;
+        Ok(Row {
+            shape: shape.into(),
+            heat: heat.ok_or("expected `cold` or `hot` as heat")?,
+            median_us: time("median", median)?,
+            half_width: number("half width", half_width)? / 100.0,
+            of_ceiling: or_dash(of_ceiling, |text| Ok(number("ceiling", text)? / 100.0))?,
+            yardstick: or_dash(yardstick, parse_yardstick)?,
+            epoch_us: (time("epoch", epoch)?, or_dash(epoch_yardstick, |text| time("epoch", text))?),
+            text: line.trim_end().into(),
+        })
+    }
+}
+
+impl Table {
+    /// The row of a shape.
+    pub fn row(&self, shape: &str, heat: Heat) -> Option<&Row> {
+        self.rows.iter().find(|row| row.shape == shape && row.heat == heat)
+    }
+
+    /// The text of the file. Rows that were read keep their line.
+    pub fn text(&self) -> String {
+        let lines = [TITLE, HEADER].into_iter().chain(self.rows.iter().map(|row| row.text.as_str()));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The reverse of [`Table::text`].
+    ///
+    /// # Errors
+    /// The line that is not as expected, counted from 1, and why.
+    pub fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut lines = text.trim_end().lines().enumerate();
+        let mut expect = |expected: &str| match lines.next() {
+            Some((_, line)) if words(line) == words(expected) => Ok(()),
+            Some((at, line)) => Err((at + 1, format!("expected `{}`, found `{line}`", words(expected)))),
+            None => Err((1, format!("expected `{}`, found the end of the text", words(expected)))),
+        };
+        expect(TITLE)?;
+        expect(HEADER)?;
+        let mut table = Table::default();
+        for (at, line) in lines {
+            let row = Row::parse(line).map_err(|what| (at + 1, format!("{what} in `{line}`")))?;
+            if table.row(&row.shape, row.heat).is_some() {
+                return Err((at + 1, format!("a second row for `{}`", row.shape)));
+            }
+            table.rows.push(row);
+        }
+        if table.rows.is_empty() {
+            return Err((3, "expected a row a shape, found none".into()));
+        }
+        Ok(table)
+    }
+}
+
+const fn heat_name(heat: Heat) -> &'static str {
+    match heat {
+        Heat::Cold => "cold",
+        Heat::Hot => "hot ",
+    }
+}
+
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Five significant figures: ten times finer than the precision of a median.
+fn figures(value: f64) -> String {
+    let magnitude = value.abs().max(f64::MIN_POSITIVE).log10().floor();
+    let decimals = (4.0 - magnitude).clamp(0.0, 5.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+fn number(what: &str, text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number as {what}"))?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(format!("`{text}` makes no sense as {what}")) }
+}
+
+fn time(what: &str, text: &str) -> Result<f64, String> {
+    let us = number(what, text)?;
+    if us > 0.0 { Ok(us) } else { Err(format!("`{text}` makes no sense as {what}: a time is more than 0")) }
+}
+
+fn parse_yardstick(text: &str) -> Result<Yardstick, String> {
+    let (us, name) = text.split_once(' ').ok_or_else(|| format!("expected `time unit`, found `{text}`"))?;
+    let unit = [Unit::Copy, Unit::Fma].into_iter().find(|unit| unit.name() == name);
+    Ok(Yardstick {
+        us: time("yardstick", us)?,
+        unit: unit.ok_or_else(|| format!("`{name}` is no yardstick; expected copy or fma"))?,
+    })
+}
+
+fn or_dash<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text == "-" { Ok(None) } else { parse(text).map(Some) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const TEXT: &str = "\
+kernelgate perf 1
+shape                            | heat |  median us |  +- % | ceiling % |   yardstick us | epoch us
+n=1048576                        | cold |     3.8512 |  0.12 |      97.4 |    3.7511 copy | 3.9000/3.7500
+m=1024,n=1024,k=1024             | hot  |     67.120 |  0.30 |      51.0 |     34.231 fma | 67.120/-
+n=7                              | cold |     2.0100 |  0.45 |         - |              - | 2.0100/-";
+
+    #[test]
+    fn a_table_round_trips_to_the_byte() {
+        let table = Table::parse(TEXT).unwrap();
+        assert_eq!(table.text(), TEXT);
+        let row = table.row("n=1048576", Heat::Cold).unwrap();
+        assert_eq!((row.median_us, row.yardstick), (3.8512, Some(Yardstick { us: 3.7511, unit: Unit::Copy })));
+        assert_eq!(row.epoch_us, (3.9, Some(3.75)));
+        assert!(table.rows.iter().all(|row| row.write() == row.text), "writing again gives the same text");
+    }
+
+    #[test]
+    fn spacing_is_of_no_account_when_reading() {
+        let narrow = TEXT.lines().map(words).collect::<Vec<_>>().join("\n");
+        let table = Table::parse(&narrow).unwrap();
+        assert_eq!(table.rows.len(), 3);
+        assert_eq!(table.text().lines().nth(2), narrow.lines().nth(2), "but kept when writing");
+    }
+
+    #[rstest]
+    #[case::empty("", 1, "end of the text")]
+    #[case::other_version("kernelgate perf 2\n", 1, "kernelgate perf 1")]
+    #[case::no_rows(
+        "kernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us",
+        3,
+        "none"
+    )]
+    #[case::merge_conflict("<<<<<<< HEAD\nkernelgate perf 1", 1, "<<<<<<< HEAD")]
+    fn a_bad_table_is_refused(#[case] text: &str, #[case] line: usize, #[case] part: &str) {
+        let (at, what) = Table::parse(text).unwrap_err();
+        assert!(at == line && what.contains(part), "{at}: {what}");
+    }
+
+    #[rstest]
+    #[case::truncated("n=1 | cold | 3.8", "7 columns")]
+    #[case::no_number("n=1 | cold | fast | 0.1 | - | - | 1/-", "`fast`")]
+    #[case::nan("n=1 | cold | NaN | 0.1 | - | - | 1/-", "median")]
+    #[case::zero("n=1 | cold | 0 | 0.1 | - | - | 1/-", "more than 0")]
+    #[case::heat("n=1 | warm | 1 | 0.1 | - | - | 1/-", "cold")]
+    #[case::unit("n=1 | cold | 1 | 0.1 | - | 3 mile | 1/-", "mile")]
+    #[case::epoch("n=1 | cold | 1 | 0.1 | - | - | 1", "epoch")]
+    #[case::twice("n=7 | cold | 1 | 0.1 | - | - | 1/-", "second row")]
+    fn a_bad_row_is_refused(#[case] row: &str, #[case] part: &str) {
+        let (at, what) = Table::parse(&format!("{TEXT}\n{row}")).unwrap_err();
+        assert!(at == 6 && what.contains(part), "{at}: {what}");
+    }
+
+    #[rstest]
+    #[case(2.01234567, "2.0123")]
+    #[case(67.12, "67.120")]
+    #[case(123456.7, "123457")]
+    #[case(0.05, "0.05000")]
+    fn figures_are_five(#[case] value: f64, #[case] expected: &str) {
+        assert_eq!(figures(value), expected);
+    }
+}
