@@ -1,0 +1,46 @@
+//! Holds candidates of the catalogue against their references on the CPU device, in unit tests.
+
+use crate::check::boundary::elements;
+use crate::check::case::Case;
+use crate::check::judge::{Rejection, judge_case};
+use crate::check::{Context, Subject};
+use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+use crate::core::operator::{Op, Operator};
+use crate::core::seed::DEFAULT_SEED;
+use crate::core::shape::Shape;
+use crate::core::suite::Suite;
+use crate::device::cpu::CpuDevice;
+use std::time::Duration;
+
+/// Shapes with more elements take one distribution each, in turn: the values that matter fit in the smaller ones.
+const ALL_DISTRIBUTIONS_UP_TO: usize = 1 << 14;
+
+/// Fails unless the candidate of that name agrees with the reference in all its dtypes, at all shapes of the operator,
+/// on its distributions.
+pub fn agrees(suite: &Suite, name: &str) {
+    let candidate = suite.candidates.iter().find(|candidate| candidate.name == name).expect("a candidate of that name");
+    let rejection = first_rejection(&*suite.operator, candidate);
+    assert!(rejection.is_none(), "{rejection:#?}");
+}
+
+/// Fails unless some case tells the candidate from a right one by its values.
+pub fn rejects<S: Shape>(operator: Op<S>, wrong: Cpu<S>) {
+    let rejection = first_rejection(&operator, &wrong.named("wrong"));
+    let Some(Rejection::Failed(failure)) = rejection else { panic!("no case rejects it: {rejection:?}") };
+    assert_eq!(failure.check, "values", "{failure:#?}");
+}
+
+fn first_rejection(operator: &dyn Operator, candidate: &Candidate) -> Option<Rejection> {
+    let device = CpuDevice::new();
+    let context = Context::new(&device, DEFAULT_SEED, Duration::from_secs(3600));
+    let cases = operator.shapes().iter().enumerate().flat_map(|(i, point)| {
+        let all = operator.distributions();
+        let few = if elements(operator, point) <= ALL_DISTRIBUTIONS_UP_TO { all } else { &all[i % all.len()..][..1] };
+        few.iter().map(|&distribution| Case::new(point.clone(), distribution, DEFAULT_SEED))
+    });
+    let cases: Vec<Case> = cases.collect();
+    candidate.traits.dtypes.iter().find_map(|&dtype| {
+        let subject = Subject { operator, candidate, dtype };
+        cases.iter().find_map(|case| judge_case(&context, &subject, case).err())
+    })
+}

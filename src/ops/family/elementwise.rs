@@ -1,0 +1,55 @@
+//! Activations: one function of one element, over a vector of `n`.
+
+use crate::core::cost::Cost;
+use crate::core::operator::Op;
+use crate::core::seed::{Rng, below};
+
+crate::shape! {
+    /// The shape of an elementwise operator.
+    pub struct Vector {
+        /// Elements.
+        n: 0..=1 << 32,
+    }
+}
+
+/// An operator `y[i] = function(x[i])` that is the identity far to the right.
+pub fn activation(name: &str, flops: usize, function: fn(f64) -> f64) -> Op<Vector> {
+    Op::new(name)
+        .input("x", |s: &Vector| [s.n])
+        .output("y", |s| [s.n])
+        .reference(move |_, inputs, outputs| {
+            for (y, &x) in outputs[0].iter_mut().zip(inputs[0]) {
+                *y = function(x);
+            }
+        })
+        .cost(move |s, dtype| Cost { bytes: 2 * s.n * dtype.size(), flops: s.n * flops })
+        .separable("n")
+        .relation(
+            "large inputs pass through",
+            |s, inputs, rng| inputs[0] = large(s.n, rng),
+            |s, outputs, rng| outputs[0] = large(s.n, rng),
+        )
+        .shapes(sizes().map(|n| Vector { n }))
+        .perf([1 << 20, 1 << 25, 1 << 26].map(|n| Vector { n }))
+}
+
+/// Whole numbers in 32..=64: exact in every dtype, and past the bend of every activation.
+fn large(n: usize, rng: &mut Rng) -> Vec<f64> {
+    (0..n).map(|_| 32.0 + below(rng, 33) as f64).collect()
+}
+
+/// Nothing, every width of a tail, both sides of usual block sizes, and what a model holds.
+fn sizes() -> impl Iterator<Item = usize> {
+    let widths = 0..=33;
+    let edges = [255, 256, 257, 1023, 1024, 1025, 65_535, 65_536, 65_537];
+    let realistic = [197 * 768, 300_001];
+    widths.chain(edges).chain(realistic)
+}
+
+/// The size of what is cancelled in `y = x/2 (1 + f)` with f → −1 to the left: |x| until f is −1 in f32, after which
+/// nothing is left to cancel.
+pub fn cancelled(x: f64, y: f64) -> f64 {
+    /// Both erf(x/√2) and the tanh of GELU are −1 in f32 left of −8.
+    const SATURATED: f64 = 8.0;
+    y.abs().max(x.abs().min(SATURATED))
+}

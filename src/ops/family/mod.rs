@@ -1,0 +1,7 @@
+//! Families of operators that share a shape, tensors and cases.
+
+pub mod elementwise;
+pub mod rows;
+
+/// Operations that a call of exp, erf or tanh is counted as: about the polynomial behind it.
+pub const FUNCTION_FLOPS: usize = 10;

@@ -1,0 +1,73 @@
+//! GELU by tanh: y = x/2 (1 + tanh u), u = √(2/π) (x + 0.044715 x³).
+
+use super::family::FUNCTION_FLOPS;
+use super::family::elementwise::{Vector, activation, cancelled};
+use super::float::Float;
+use crate::core::operator::Op;
+use crate::core::suite::Suite;
+use crate::core::tensor::{Inputs, Outputs};
+use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
+
+/// The operator with its candidates.
+pub fn suite() -> Suite {
+    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+}
+
+fn operator() -> Op<Vector> {
+    activation("gelu_tanh", FUNCTION_FLOPS + 8, gelu_tanh)
+        .depth(|_| STEPS)
+        .magnitude(|_, inputs, y| y[0].iter_mut().zip(inputs[0]).for_each(|(y, &x)| *y = cancelled(x, *y)))
+}
+
+/// Roundings of one element: four for the cube and its factor, two for u, tanh, add, halve, multiply.
+const STEPS: usize = 10;
+
+/// √(2/π)
+const SCALE: f64 = FRAC_2_SQRT_PI / SQRT_2;
+const CUBIC: f64 = 0.044_715;
+
+/// (1 + tanh u)/2 = 1/(1 + e^-2u), which keeps the digits that the sum would cancel.
+fn gelu_tanh(x: f64) -> f64 {
+    let u = SCALE * (x + CUBIC * x.powi(3));
+    x / (1.0 + (-2.0 * u).exp())
+}
+
+pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    for (y, x) in outputs.slice::<T>(0).iter_mut().zip(inputs.slice::<T>(0)) {
+        let x = x.to_f32();
+        let u = SCALE as f32 * (x + CUBIC as f32 * (x * x * x));
+        *y = T::from_f32(0.5 * x * (1.0 + u.tanh()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::Cpu;
+    use crate::ops::agreement::{agrees, rejects};
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("naive")]
+    fn candidates_agree(#[case] candidate: &str) {
+        agrees(&suite(), candidate);
+    }
+
+    #[test]
+    fn a_rounded_constant_is_seen() {
+        let wrong = Cpu::new::<f32>(|_: &Vector, inputs, outputs| {
+            for (y, x) in outputs.slice::<f32>(0).iter_mut().zip(inputs.slice::<f32>(0)) {
+                *y = 0.5 * x * (1.0 + (0.7979 * (x + 0.0447 * x.powi(3))).tanh());
+            }
+        });
+        rejects(operator(), wrong);
+    }
+
+    #[test]
+    fn it_stays_within_a_thousandth_of_gelu() {
+        let worst =
+            (-500..500).map(|i| f64::from(i) / 100.0).map(|x| (gelu_tanh(x) - super::super::gelu::gelu(x)).abs());
+        let worst = worst.fold(0.0, f64::max);
+        assert!((1e-4..1e-3).contains(&worst), "{worst}");
+    }
+}

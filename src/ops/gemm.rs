@@ -1,0 +1,189 @@
+//! Matrix product: C = A B, with A `m`×`k`, B `k`×`n` and C `m`×`n`, all row-major.
+
+use super::family::rows::{double, permute_columns};
+use super::float::Float;
+use crate::core::candidate::Cpu;
+use crate::core::cost::Cost;
+use crate::core::distribution::Distribution;
+use crate::core::operator::Op;
+use crate::core::seed::permutation;
+use crate::core::suite::Suite;
+use crate::core::tensor::{Inputs, Outputs};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+crate::shape! {
+    /// The shape of a matrix product.
+    pub struct Product {
+        /// Rows of A and C.
+        m: 0..=1 << 20,
+        /// Columns of B and C.
+        n: 1..=1 << 18,
+        /// Columns of A, rows of B.
+        k: 1..=1 << 18,
+    }
+}
+
+/// The operator with its candidates.
+pub fn suite() -> Suite {
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("library", Cpu::new::<f32>(library)).into()
+}
+
+fn operator() -> Op<Product> {
+    Op::new("gemm")
+        .input("a", |s: &Product| [s.m, s.k])
+        .input("b", |s| [s.k, s.n])
+        .output("c", |s| [s.m, s.n])
+        .reference(|s, inputs, outputs| multiply(s, inputs, outputs, |a, b| a * b))
+        .magnitude(|s, inputs, outputs| multiply(s, inputs, outputs, |a, b| (a * b).abs()))
+        .depth(|s| s.k)
+        .range(RANGE)
+        .distributions(Distribution::ALL.into_iter().filter(|d| *d != Distribution::Tiny))
+        .cost(|s, dtype| Cost { bytes: (s.m * s.k + s.k * s.n + s.m * s.n) * dtype.size(), flops: 2 * s.m * s.n * s.k })
+        .separable("m")
+        .exact_relation(
+            "doubled a doubles c",
+            |_, inputs, _| double(&mut inputs[0]),
+            |_, outputs, _| double(&mut outputs[0]),
+        )
+        .exact_relation(
+            "permuted columns of b permute those of c",
+            |s, inputs, rng| permute_columns(&mut inputs[1..], s.n, rng),
+            |s, outputs, rng| permute_columns(outputs, s.n, rng),
+        )
+        .exact_relation(
+            "the order of summation is free",
+            |s, inputs, rng| {
+                let order = permutation(rng, s.k);
+                let (a, b) = (inputs[0].clone(), inputs[1].clone());
+                for (to, &from) in order.iter().enumerate() {
+                    (0..s.m).for_each(|i| inputs[0][i * s.k + to] = a[i * s.k + from]);
+                    inputs[1][to * s.n..][..s.n].copy_from_slice(&b[from * s.n..][..s.n]);
+                }
+            },
+            |_, _, _| {},
+        )
+        .shapes(CASES.map(|(m, n, k)| Product { m, n, k }))
+        .perf([(1024, 1024, 1024), (4096, 4096, 4096), (512, 5632, 2048)].map(|(m, n, k)| Product { m, n, k }))
+}
+
+/// 2¹⁸ products of two such values still fit an f32 sum. Tiny is left out: products of two values around the smallest
+/// normal number are 0 in every dtype, and so is a kernel that does nothing.
+const RANGE: f64 = 1e16;
+
+/// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual
+/// tiles, more rows than a grid has along y, and pieces of models.
+const CASES: [(usize, usize, usize); 24] = [
+    (0, 8, 16),
+    (1, 2, 3),
+    (1, 17, 33),
+    (17, 1, 9),
+    (5, 7, 1),
+    (1, 512, 384),
+    (384, 1, 512),
+    (15, 16, 17),
+    (16, 17, 15),
+    (17, 15, 16),
+    (33, 31, 32),
+    (63, 65, 64),
+    (65, 64, 63),
+    (64, 48, 80),
+    (127, 129, 128),
+    (129, 128, 127),
+    (128, 256, 64),
+    (255, 257, 31),
+    (3, 1025, 130),
+    (100, 200, 300),
+    (320, 256, 288),
+    (8, 96, 1024),
+    (65_535, 2, 1),
+    (65_537, 1, 2),
+];
+
+/// C[i, j] = Σ term(A[i, p], B[p, j]) over p; the inner loop runs along rows of B and C.
+fn multiply(s: &Product, inputs: &[&[f64]], outputs: &mut [Vec<f64>], term: fn(f64, f64) -> f64) {
+    let (a, b) = (inputs[0], inputs[1]);
+    for (a, c) in a.chunks_exact(s.k).zip(outputs[0].chunks_exact_mut(s.n)) {
+        c.fill(0.0);
+        for (&a, b) in a.iter().zip(b.chunks_exact(s.n)) {
+            c.iter_mut().zip(b).for_each(|(c, &b)| *c += term(a, b));
+        }
+    }
+}
+
+/// The same loops in f32.
+fn naive<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let a = inputs.slice::<T>(0);
+    let b: Vec<f32> = inputs.slice::<T>(1).iter().map(|b| b.to_f32()).collect();
+    let mut row = vec![0.0f32; s.n];
+    for (a, c) in a.chunks_exact(s.k).zip(outputs.slice::<T>(0).chunks_exact_mut(s.n)) {
+        row.fill(0.0);
+        for (a, b) in a.iter().zip(b.chunks_exact(s.n)) {
+            let a = a.to_f32();
+            row.iter_mut().zip(b).for_each(|(c, b)| *c += a * b);
+        }
+        c.iter_mut().zip(&row).for_each(|(c, &value)| *c = T::from_f32(value));
+    }
+}
+
+/// faer, on all threads of the pool.
+fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let a = MatRef::from_row_major_slice(inputs.slice::<f32>(0), s.m, s.k);
+    let b = MatRef::from_row_major_slice(inputs.slice::<f32>(1), s.k, s.n);
+    let c = MatMut::from_row_major_slice_mut(outputs.slice::<f32>(0), s.m, s.n);
+    matmul(c, Accum::Replace, a, b, 1.0, Par::rayon(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::agreement::{agrees, rejects};
+    use half::{bf16, f16};
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("naive")]
+    #[case("library")]
+    fn candidates_agree(#[case] candidate: &str) {
+        agrees(&suite(), candidate);
+    }
+
+    #[test]
+    fn a_forgotten_product_is_seen() {
+        let wrong = Cpu::new::<f32>(|s: &Product, inputs, outputs| {
+            naive::<f32>(s, inputs, outputs);
+            let (a, b) = (inputs.slice::<f32>(0), inputs.slice::<f32>(1));
+            for (at, c) in outputs.slice::<f32>(0).iter_mut().enumerate() {
+                let (i, j) = (at / s.n, at % s.n);
+                *c -= a[(i + 1) * s.k - 1] * b[(s.k - 1) * s.n + j];
+            }
+        });
+        rejects(operator(), wrong);
+    }
+
+    #[test]
+    fn inputs_rounded_to_bf16_are_seen() {
+        let wrong = Cpu::new::<f32>(|s: &Product, inputs, outputs| {
+            let coarse =
+                |i: usize| -> Vec<f32> { inputs.slice::<f32>(i).iter().map(|&x| bf16::from_f32(x).to_f32()).collect() };
+            let (a, b) = (coarse(0), coarse(1));
+            for (at, c) in outputs.slice::<f32>(0).iter_mut().enumerate() {
+                let (i, j) = (at / s.n, at % s.n);
+                *c = (0..s.k).map(|p| a[i * s.k + p] * b[p * s.n + j]).sum();
+            }
+        });
+        rejects(operator(), wrong);
+    }
+
+    #[test]
+    fn an_accumulator_in_f16_is_seen() {
+        let wrong = Cpu::new::<f16>(|s: &Product, inputs, outputs| {
+            let (a, b) = (inputs.slice::<f16>(0), inputs.slice::<f16>(1));
+            for (at, c) in outputs.slice::<f16>(0).iter_mut().enumerate() {
+                let (i, j) = (at / s.n, at % s.n);
+                *c = (0..s.k).fold(f16::ZERO, |sum, p| sum + a[i * s.k + p] * b[p * s.n + j]);
+            }
+        });
+        rejects(operator(), wrong);
+    }
+}
