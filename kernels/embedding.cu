@@ -34,6 +34,7 @@ __device__ __forceinline__ void gather(const scalar_t* table, const int* ids, sc
     for (int r = 0; r < ROWS; ++r) {
         id[r] = first + r < id_count ? ids[first + r] : -1;
     }
+#pragma unroll 1  // ROWS loads in flight are enough; unrolled, the trip count would cost a division
     for (int column = int(threadIdx.x) * WIDTH; column < dim; column += int(blockDim.x) * WIDTH) {
         Access<WIDTH> access[ROWS];
 #pragma unroll

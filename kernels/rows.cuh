@@ -72,6 +72,7 @@ struct BlockTeam : WarpsOfBlock {
 // block may leave without waiting for the others.
 struct ClusterTeam : WarpsOfBlock {
     static constexpr bool EARLY = false;
+
     // Arrives at the barrier that the first reduction waits on: by then every block has started, and its shared
     // memory exists. The loads in between hide the wait.
     __device__ __forceinline__ ClusterTeam() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
