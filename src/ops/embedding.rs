@@ -1,8 +1,10 @@
 //! Embedding: y[i] = table[ids[i]], rows of `dim` elements copied out of `vocab`.
 
 use super::family::rows::double;
+use super::float::Float;
+use super::simd;
 use crate::core::cost::Cost;
-use crate::core::dtype::{DType, Element};
+use crate::core::dtype::DType;
 use crate::core::operator::Op;
 use crate::core::seed::permutation;
 use crate::core::suite::Suite;
@@ -22,7 +24,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Lookup> {
@@ -84,10 +86,17 @@ fn reference(s: &Lookup, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
     }
 }
 
-fn naive<T: Element>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+fn naive<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (table, ids) = (inputs.slice::<T>(0), inputs.slice::<i32>(1));
     for (y, &id) in outputs.slice::<T>(0).chunks_exact_mut(s.dim).zip(ids) {
         y.copy_from_slice(&table[id as usize * s.dim..][..s.dim]);
+    }
+}
+
+fn tiled<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let (table, ids) = (inputs.slice::<T>(0), inputs.slice::<i32>(1));
+    if let Err(no_such_row) = simd::embedding(s.dim, table, ids, outputs.slice::<T>(0)) {
+        panic!("{no_such_row}");
     }
 }
 
@@ -100,6 +109,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

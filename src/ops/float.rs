@@ -1,10 +1,11 @@
-//! Conversions between the float dtypes and f32, in which every CPU candidate computes.
+//! The float dtypes as CPU candidates see them: conversions to f32, in which all of them compute, and its sums.
 
+use super::simd::Lane;
 use crate::core::dtype::Element;
 use half::{bf16, f16};
 
 /// A dtype of activations.
-pub trait Float: Element {
+pub trait Float: Element + Lane {
     /// Exact.
     fn to_f32(self) -> f32;
     /// To nearest, ties to even.

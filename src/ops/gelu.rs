@@ -3,13 +3,14 @@
 use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, cancelled};
 use super::float::Float;
+use super::simd;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Vector> {
@@ -37,6 +38,10 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     }
 }
 
+fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    simd::gelu(inputs.slice::<T>(0), outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +51,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

@@ -3,6 +3,7 @@
 use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, cancelled};
 use super::float::Float;
+use super::simd;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -10,7 +11,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Vector> {
@@ -40,6 +41,10 @@ pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Out
     }
 }
 
+fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    simd::gelu_tanh(inputs.slice::<T>(0), outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +54,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

@@ -2,6 +2,7 @@
 
 use super::family::rows::{double, permute_columns};
 use super::float::Float;
+use super::simd;
 use crate::core::candidate::Cpu;
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
@@ -26,7 +27,11 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("library", Cpu::new::<f32>(library)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("library", Cpu::new::<f32>(library))
+        .into()
 }
 
 fn operator() -> Op<Product> {
@@ -126,6 +131,10 @@ fn naive<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
     }
 }
 
+fn tiled<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    simd::gemm(s.m, s.n, s.k, inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
+}
+
 /// faer, on all threads of the pool.
 fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let a = MatRef::from_row_major_slice(inputs.slice::<f32>(0), s.m, s.k);
@@ -143,6 +152,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     #[case("library")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);

@@ -2,6 +2,7 @@
 
 use super::family::rows::{self, double, negate, permute_columns, shift_rows};
 use super::float::{Float, sum};
+use super::simd;
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;
@@ -22,7 +23,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -127,6 +128,11 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     normalise::<T>(s, inputs, outputs, |y| y);
 }
 
+fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let (x, weight, bias) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
+    simd::layernorm(s.rows, s.cols, s.eps, x, weight, bias, outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +142,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

@@ -5,13 +5,14 @@ use super::family::elementwise::cancelled;
 use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
 use super::layernorm::{self, Normalised};
+use super::simd;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -46,6 +47,11 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     layernorm::normalise::<T>(s, inputs, outputs, gelu_f32);
 }
 
+fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let (x, weight, bias) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
+    simd::layernorm_gelu(s.rows, s.cols, s.eps, x, weight, bias, outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +62,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

@@ -3,6 +3,7 @@
 use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
 use super::layernorm::{EPS, Normalised, RANGE};
+use super::simd;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -10,7 +11,7 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -67,6 +68,11 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     }
 }
 
+fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let (x, weight) = (inputs.slice::<T>(0), inputs.slice::<T>(1));
+    simd::rmsnorm(s.rows, s.cols, s.eps, x, weight, outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +82,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }

@@ -3,6 +3,7 @@
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
 use super::float::{Float, sum};
+use super::simd;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -21,7 +22,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).into()
+    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
 }
 
 fn operator() -> Op<Matrix> {
@@ -85,6 +86,10 @@ fn naive<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     }
 }
 
+fn tiled<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    simd::softmax(s.rows, s.cols, inputs.slice::<T>(0), outputs.slice::<T>(0));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +99,7 @@ mod tests {
 
     #[rstest]
     #[case("naive")]
+    #[case("tiled")]
     fn candidates_agree(#[case] candidate: &str) {
         agrees(&suite(), candidate);
     }
