@@ -4,6 +4,7 @@ pub mod candidate;
 pub mod cost;
 pub mod distribution;
 pub mod dtype;
+pub mod environment;
 pub mod launch;
 pub mod operator;
 pub mod port;
