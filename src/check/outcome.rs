@@ -2,7 +2,7 @@
 
 use super::case::CaseId;
 use crate::device::Heat;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The three checks; the last part of a trial name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -131,12 +131,16 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Errors {
     /// Largest |got − expected|.
+    #[serde(deserialize_with = "number")]
     pub max_abs: f64,
     /// Largest |got − expected| / |expected|, over expected ≠ 0.
+    #[serde(deserialize_with = "number")]
     pub max_rel: f64,
     /// Largest error in units in the last place of the output's dtype.
+    #[serde(deserialize_with = "number")]
     pub max_ulp: f64,
     /// Largest error as a share of what was allowed: above 1 is a failure.
+    #[serde(deserialize_with = "number")]
     pub max_of_allowed: f64,
 }
 
@@ -193,14 +197,19 @@ pub struct Timing {
     /// Caches cold or hot.
     pub heat: Heat,
     /// Median time a launch, µs.
+    #[serde(deserialize_with = "number")]
     pub median_us: f64,
     /// 5th percentile, µs.
+    #[serde(deserialize_with = "number")]
     pub p5_us: f64,
     /// 95th percentile, µs.
+    #[serde(deserialize_with = "number")]
     pub p95_us: f64,
     /// 95 % confidence interval of the median, lower end, µs.
+    #[serde(deserialize_with = "number")]
     pub low_us: f64,
     /// Upper end, µs.
+    #[serde(deserialize_with = "number")]
     pub high_us: f64,
     /// Batches that count.
     pub samples: usize,
@@ -254,7 +263,14 @@ pub struct PeerTiming {
     /// Who.
     pub name: String,
     /// Median time, µs.
+    #[serde(deserialize_with = "number")]
     pub median_us: f64,
     /// Candidate over peer: below 1 the candidate is faster.
+    #[serde(deserialize_with = "number")]
     pub ratio: f64,
+}
+
+/// JSON has no NaN and no infinity: such a number is written as `null`, and read back as NaN.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

@@ -1,0 +1,163 @@
+//! The summary as a table: a row a trial, and for perf trials a row a timed shape.
+
+use super::record::Record;
+use super::summary::Summary;
+use crate::check::outcome::{Timing, Verdict};
+use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
+use crate::device::Heat;
+use serde::Serialize;
+
+/// One row; the names of the fields are the header.
+#[derive(Default, Serialize)]
+struct Row<'a> {
+    trial: &'a str,
+    operator: &'a str,
+    candidate: &'a str,
+    dtype: Option<DType>,
+    check: &'a str,
+    device: &'a str,
+    fingerprint: &'a str,
+    verdict: Option<Verdict>,
+    reason: &'a str,
+    cases: usize,
+    duration_s: f64,
+    max_abs: Option<f64>,
+    max_rel: Option<f64>,
+    max_ulp: Option<f64>,
+    max_of_allowed: Option<f64>,
+    failed_check: &'a str,
+    shape: &'a str,
+    distribution: Option<Distribution>,
+    seed: Option<u64>,
+    worst_output: &'a str,
+    worst_index: String,
+    expected: &'a str,
+    got: &'a str,
+    allowed: &'a str,
+    heat: Option<Heat>,
+    median_us: Option<f64>,
+    p5_us: Option<f64>,
+    p95_us: Option<f64>,
+    low_us: Option<f64>,
+    high_us: Option<f64>,
+    samples: Option<usize>,
+    dropped: Option<usize>,
+    clock_mhz: Option<f64>,
+    bytes: Option<usize>,
+    flops: Option<usize>,
+    copy_us: Option<f64>,
+    fma_us: Option<f64>,
+    floor_us: Option<f64>,
+    of_ceiling: Option<f64>,
+    baseline_us: Option<f64>,
+    ratio: Option<f64>,
+    normalised_ratio: Option<f64>,
+    threshold: Option<f64>,
+    repeat: &'a str,
+}
+
+/// The table as text, with a header.
+///
+/// # Errors
+/// If a row cannot be written.
+pub fn table(summary: &Summary) -> Result<String, String> {
+    let fail = |e: csv::Error| format!("cannot write the table: {e}");
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for record in &summary.records {
+        if record.outcome.timings.is_empty() {
+            writer.serialize(row(record)).map_err(fail)?;
+        }
+        for timing in &record.outcome.timings {
+            writer.serialize(timed(row(record), timing)).map_err(fail)?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(|e| format!("cannot write the table: {e}"))?;
+    String::from_utf8(bytes).map_err(|e| format!("cannot write the table: {e}"))
+}
+
+fn row(record: &Record) -> Row<'_> {
+    let outcome = &record.outcome;
+    let failure = outcome.failure.as_ref();
+    let worst = failure.and_then(|failure| failure.worst.as_ref());
+    Row {
+        trial: &record.trial,
+        operator: &record.operator,
+        candidate: &record.candidate,
+        dtype: Some(record.dtype),
+        check: record.check.name(),
+        device: record.device.name(),
+        fingerprint: record.fingerprint.as_deref().unwrap_or_default(),
+        verdict: Some(outcome.verdict),
+        reason: &outcome.reason,
+        cases: outcome.cases,
+        duration_s: record.duration_s,
+        max_abs: outcome.errors.map(|errors| errors.max_abs),
+        max_rel: outcome.errors.map(|errors| errors.max_rel),
+        max_ulp: outcome.errors.map(|errors| errors.max_ulp),
+        max_of_allowed: outcome.errors.map(|errors| errors.max_of_allowed),
+        failed_check: failure.map_or("", |failure| &failure.check),
+        shape: failure.map_or("", |failure| &failure.case.shape),
+        distribution: failure.map(|failure| failure.case.distribution),
+        seed: failure.map(|failure| failure.case.seed),
+        worst_output: worst.map_or("", |worst| &worst.output),
+        worst_index: worst.map_or_else(String::new, |worst| format!("{:?}", worst.index)),
+        expected: worst.map_or("", |worst| &worst.expected),
+        got: worst.map_or("", |worst| &worst.got),
+        allowed: worst.map_or("", |worst| &worst.allowed),
+        repeat: &record.repeat,
+        ..Row::default()
+    }
+}
+
+/// The verdict of the row is then that of the shape.
+fn timed<'a>(row: Row<'a>, timing: &'a Timing) -> Row<'a> {
+    Row {
+        verdict: Some(timing.verdict),
+        shape: &timing.shape,
+        heat: Some(timing.heat),
+        median_us: Some(timing.median_us),
+        p5_us: Some(timing.p5_us),
+        p95_us: Some(timing.p95_us),
+        low_us: Some(timing.low_us),
+        high_us: Some(timing.high_us),
+        samples: Some(timing.samples),
+        dropped: Some(timing.dropped),
+        clock_mhz: timing.clock_mhz,
+        bytes: Some(timing.bytes),
+        flops: Some(timing.flops),
+        copy_us: timing.copy_us,
+        fma_us: timing.fma_us,
+        floor_us: timing.floor_us,
+        of_ceiling: timing.of_ceiling,
+        baseline_us: timing.baseline_us,
+        ratio: timing.ratio,
+        normalised_ratio: timing.normalised_ratio,
+        threshold: timing.threshold,
+        ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::record::samples::{failed, passed, slower};
+    use crate::report::summary::samples::run;
+
+    #[test]
+    fn a_row_a_trial_and_a_row_a_timed_shape() {
+        let mut summary = Summary::new(run("r"));
+        summary.add(vec![passed(), failed(), slower()]);
+        let text = table(&summary).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let column = |name: &str| header.iter().position(|h| h == name).unwrap();
+        let (shape, verdict, got) = (column("shape"), column("verdict"), column("got"));
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        let cells: Vec<_> = rows.iter().map(|r| (&r[shape], &r[verdict], &r[got])).collect();
+        assert_eq!(
+            cells,
+            [("n=1024", "same", ""), ("n=4096", "slower", ""), ("", "pass", ""), ("rows=3,cols=5", "fail", "NaN")]
+        );
+    }
+}

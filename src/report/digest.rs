@@ -1,0 +1,134 @@
+//! The readable end of a run: counts, the worst errors, what was skipped, what took longest.
+
+use super::record::Record;
+use super::summary::Summary;
+use crate::check::outcome::{Check, Verdict};
+use crate::core::dtype::DType;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many of the slowest trials are named.
+const SLOWEST: usize = 3;
+
+/// The columns of the count table.
+const VERDICTS: [Verdict; 8] = [
+    Verdict::Pass,
+    Verdict::Fail,
+    Verdict::Skip,
+    Verdict::Same,
+    Verdict::Faster,
+    Verdict::Slower,
+    Verdict::Unclear,
+    Verdict::Invalid,
+];
+
+/// A few tables, each line at most as wide as a terminal.
+pub fn describe(summary: &Summary) -> String {
+    let mut text = String::new();
+    for entry in &summary.devices {
+        let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, entry.fingerprint.name, entry.key);
+    }
+    counts(&mut text, &summary.records);
+    worst_errors(&mut text, &summary.records);
+    reasons(&mut text, &summary.records, Verdict::Skip, "skipped");
+    reasons(&mut text, &summary.records, Verdict::Unclear, "unclear");
+    slowest(&mut text, &summary.records);
+    text
+}
+
+fn counts(text: &mut String, records: &[Record]) {
+    let present = |verdict: &Verdict| records.iter().any(|r| r.outcome.verdict == *verdict);
+    let columns: Vec<Verdict> = VERDICTS.into_iter().filter(present).collect();
+    let _ = write!(text, "\n{:<12}", "check");
+    for verdict in &columns {
+        let _ = write!(text, "{:>8}", verdict.name());
+    }
+    for check in Check::ALL {
+        let of_check: Vec<&Record> = records.iter().filter(|r| r.check == check).collect();
+        if of_check.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n{:<12}", check.name());
+        for &verdict in &columns {
+            let _ = write!(text, "{:>8}", of_check.iter().filter(|r| r.outcome.verdict == verdict).count());
+        }
+    }
+    text.push('\n');
+}
+
+/// The largest error of each operator and candidate as a share of what is allowed, a column a dtype.
+fn worst_errors(text: &mut String, records: &[Record]) {
+    let mut rows: BTreeMap<(&str, &str), BTreeMap<DType, f64>> = BTreeMap::new();
+    for record in records {
+        if let Some(errors) = record.outcome.errors {
+            let row = rows.entry((&record.operator, &record.candidate)).or_default();
+            let cell = row.entry(record.dtype).or_insert(0.0);
+            *cell = cell.max(errors.max_of_allowed);
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n{:<36}", "largest error, of what is allowed");
+    for dtype in DType::FLOATS {
+        let _ = write!(text, "{:>8}", dtype.name());
+    }
+    for ((operator, candidate), row) in rows {
+        let _ = write!(text, "\n{:<36}", format!("{operator}::{candidate}"));
+        for dtype in DType::FLOATS {
+            let cell = row.get(&dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
+            let _ = write!(text, "{cell:>8}");
+        }
+    }
+    text.push('\n');
+}
+
+fn reasons(text: &mut String, records: &[Record], verdict: Verdict, label: &str) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for record in records.iter().filter(|r| r.outcome.verdict == verdict) {
+        *counts.entry(&record.outcome.reason).or_default() += 1;
+    }
+    for (i, (reason, count)) in counts.iter().enumerate() {
+        let _ = writeln!(text, "{}{label} {count}: {reason}", if i == 0 { "\n" } else { "" });
+    }
+}
+
+fn slowest(text: &mut String, records: &[Record]) {
+    let mut order: Vec<&Record> = records.iter().collect();
+    order.sort_by(|a, b| b.duration_s.total_cmp(&a.duration_s));
+    for (i, record) in order.iter().take(SLOWEST).enumerate() {
+        let _ = writeln!(text, "{}slow {:>6.2} s: {}", if i == 0 { "\n" } else { "" }, record.duration_s, record.trial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::outcome::Outcome;
+    use crate::report::record::samples::{failed, passed, record, slower};
+    use crate::report::summary::samples::run;
+
+    #[test]
+    fn a_whole_digest() {
+        let mut summary = Summary::new(run("r"));
+        let skip = |trial: &str| record(trial, Outcome::skip("no CUDA driver"));
+        summary.add(vec![passed(), failed(), slower(), skip("gelu::fast::f16::perf"), skip("gelu::fast::bf16::perf")]);
+        assert_eq!(
+            describe(&summary),
+            "
+check           pass    fail    skip  slower
+correctness        1       1       0       0
+perf               0       0       2       1
+
+largest error, of what is allowed        f32     f16    bf16
+gelu::naive                             40 %       -       -
+
+skipped 2: no CUDA driver
+
+slow   0.25 s: gelu::fast::f32::perf
+slow   0.25 s: gelu::fast::f16::perf
+slow   0.25 s: gelu::fast::bf16::perf
+"
+        );
+    }
+}

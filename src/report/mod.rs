@@ -1,0 +1,11 @@
+//! The summary of a run and what is made from it. Every other output comes from the summary alone.
+
+pub mod clock;
+pub mod csv;
+pub mod digest;
+pub mod failure;
+pub mod record;
+pub mod summary;
+
+/// The JSON Schema (draft 2020-12) of the summary.
+pub const SCHEMA: &str = include_str!("summary.schema.json");

@@ -1,0 +1,324 @@
+//! The summary of a run: `summary.json`, its version, how it is read, merged and written.
+//!
+//! JSON has no NaN and no infinity: a number that is not finite is written as `null` and read back as NaN.
+
+use super::record::Record;
+use crate::check::outcome::Verdict;
+use crate::core::dtype::DType;
+use crate::device::fingerprint::Fingerprint;
+use crate::measure::noise::NoiseReport;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// The version of the format. It grows when a reader of the version before would misunderstand a file.
+pub const VERSION: u32 = 1;
+
+/// All that a run found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The version of this format.
+    pub version: u32,
+    /// The run.
+    pub run: Run,
+    /// The devices that were used.
+    pub devices: Vec<DeviceEntry>,
+    /// What the devices were measured to reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ceilings: Vec<Ceiling>,
+    /// How far one kernel is from itself when measured again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noise: Vec<NoiseEntry>,
+    /// How many trials ended with each verdict; every verdict is there.
+    pub counts: BTreeMap<Verdict, usize>,
+    /// One entry a trial, ordered by operator, candidate, dtype and check.
+    pub records: Vec<Record>,
+}
+
+/// What was run, when and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Shared by all processes of one run.
+    pub id: String,
+    /// When it began, RFC 3339 in UTC.
+    pub started: String,
+    /// The seed that all cases derive from.
+    pub seed: u64,
+    /// The command line, without folders.
+    pub command: String,
+    /// The package whose gate this is.
+    pub package: String,
+    /// The version of kernelgate.
+    pub kernelgate: String,
+    /// The commit of the package, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The operating system.
+    pub os: String,
+    /// The instruction set of the host.
+    pub arch: String,
+    /// The ids of other runs whose records were merged into this summary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<String>,
+}
+
+/// A device under its key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceEntry {
+    /// What records refer to.
+    pub key: String,
+    /// The device.
+    #[serde(flatten)]
+    pub fingerprint: Fingerprint,
+}
+
+/// The noise of one case on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NoiseEntry {
+    /// The key of the device.
+    pub device: String,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: NoiseReport,
+}
+
+impl NoiseEntry {
+    fn identity(&self) -> (&str, &str, &str, DType, &str) {
+        let report = &self.report;
+        (&self.device, &report.operator, &report.candidate, report.dtype, &report.shape)
+    }
+}
+
+/// A measured limit of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The key of the device.
+    pub device: String,
+    /// What was measured: `copy` and the like.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: `GB/s`.
+    pub unit: String,
+}
+
+impl Summary {
+    /// A summary without records.
+    pub fn new(run: Run) -> Self {
+        let mut summary = Summary {
+            version: VERSION,
+            run,
+            devices: Vec::new(),
+            ceilings: Vec::new(),
+            noise: Vec::new(),
+            counts: BTreeMap::new(),
+            records: Vec::new(),
+        };
+        summary.settle();
+        summary
+    }
+
+    /// Adds a device that was used.
+    pub fn add_device(&mut self, fingerprint: &Fingerprint) {
+        let key = fingerprint.key();
+        if !self.devices.iter().any(|entry| entry.key == key) {
+            self.devices.push(DeviceEntry { key, fingerprint: fingerprint.clone() });
+        }
+    }
+
+    /// Adds records; each replaces an older one of the same trial on the same device.
+    pub fn add(&mut self, records: Vec<Record>) {
+        let newer: HashSet<_> = records.iter().map(Record::identity).collect();
+        self.records.retain(|old| !newer.contains(&old.identity()));
+        drop(newer);
+        self.records.extend(records);
+        self.settle();
+    }
+
+    /// Takes over everything from `other`, whose records are the newer ones.
+    pub fn merge(&mut self, other: Summary) {
+        if other.run.id != self.run.id {
+            self.run.merged.push(other.run.id);
+        }
+        self.run.merged.extend(other.run.merged);
+        self.run.merged.sort();
+        self.run.merged.dedup();
+        self.run.started = self.run.started.clone().min(other.run.started);
+        other.devices.iter().for_each(|entry| self.add_device(&entry.fingerprint));
+        let replaced =
+            |old: &Ceiling| other.ceilings.iter().any(|new| (&new.device, &new.name) == (&old.device, &old.name));
+        self.ceilings.retain(|old| !replaced(old));
+        self.ceilings.extend(other.ceilings);
+        self.noise.retain(|old| !other.noise.iter().any(|new| new.identity() == old.identity()));
+        self.noise.extend(other.noise);
+        self.add(other.records);
+    }
+
+    /// Restores the order and the counts.
+    fn settle(&mut self) {
+        use Verdict::{Fail, Faster, Invalid, Pass, Same, Skip, Slower, Unclear};
+        self.records.sort_by(|a, b| {
+            let names = (&a.operator, &a.candidate).cmp(&(&b.operator, &b.candidate));
+            names.then((a.dtype, a.check, &a.fingerprint).cmp(&(b.dtype, b.check, &b.fingerprint)))
+        });
+        self.devices.sort_by(|a, b| a.key.cmp(&b.key));
+        self.counts = [Pass, Fail, Skip, Same, Faster, Slower, Unclear, Invalid].map(|verdict| (verdict, 0)).into();
+        for record in &self.records {
+            *self.counts.entry(record.outcome.verdict).or_default() += 1;
+        }
+    }
+
+    /// Reads the text of a summary.
+    ///
+    /// # Errors
+    /// If it is not a summary, or one of a later version.
+    pub fn parse(text: &str) -> Result<Summary, String> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let versioned: Versioned = serde_json::from_str(text).map_err(|e| format!("not a summary: {e}"))?;
+        if versioned.version > VERSION {
+            return Err(format!(
+                "a summary of version {}, but this kernelgate reads up to {VERSION}: update it",
+                versioned.version
+            ));
+        }
+        serde_json::from_str(text).map_err(|e| format!("not a summary of version {}: {e}", versioned.version))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`Summary::parse`], or if the file cannot be read.
+    pub fn read(path: &Path) -> Result<Summary, String> {
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
+        Summary::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// The JSON text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a summary has string keys and no failing serializer") + "\n"
+    }
+
+    /// Writes a file; a reader sees the old one or the new one, never a part.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        let fail = |e: std::io::Error| format!("{}: cannot write the summary: {e}", path.display());
+        let part = beside(path, &format!("{}.part", std::process::id()));
+        create_folder_of(path)?;
+        fs::write(&part, self.to_json()).map_err(fail)?;
+        fs::rename(&part, path).map_err(fail)
+    }
+
+    /// Writes a file that processes of the same run share: what they have written before stays.
+    ///
+    /// # Errors
+    /// As [`Summary::write`].
+    pub fn gather(mut self, path: &Path) -> Result<Summary, String> {
+        create_folder_of(path)?;
+        let lock_path = beside(path, "lock");
+        let lock = File::create(&lock_path).map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
+        lock.lock().map_err(|e| format!("{}: cannot lock: {e}", lock_path.display()))?;
+        // A file of another run, or one that cannot be read any more, is replaced.
+        if let Ok(mut gathered) = Summary::read(path)
+            && gathered.run.id == self.run.id
+        {
+            gathered.merge(self);
+            self = gathered;
+        }
+        self.write(path)?;
+        Ok(self)
+    }
+}
+
+fn create_folder_of(path: &Path) -> Result<(), String> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|e| format!("{}: cannot create: {e}", folder.display()))
+}
+
+/// `summary.json` and `lock` give `.summary.json.lock` in the same folder.
+fn beside(path: &Path, extension: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{extension}"))
+}
+
+/// Runs that the tests of this module's neighbours share.
+#[cfg(test)]
+pub(super) mod samples {
+    use super::Run;
+
+    /// A run with a given id.
+    pub fn run(id: &str) -> Run {
+        Run {
+            id: id.into(),
+            started: "2026-11-21T04:05:06Z".into(),
+            seed: 7,
+            command: "gate".into(),
+            package: "demo".into(),
+            kernelgate: "0.1.0".into(),
+            revision: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            merged: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::run;
+    use super::*;
+    use crate::check::outcome::Outcome;
+    use crate::report::record::samples::{failed, passed, record};
+
+    #[test]
+    fn a_summary_round_trips_and_survives_infinity() {
+        let mut summary = Summary::new(run("a"));
+        summary.add(vec![failed(), passed()]);
+        let read = Summary::parse(&summary.to_json()).unwrap();
+        assert!(read.records[0].outcome.errors.unwrap().max_rel.is_nan(), "an infinity is read back as NaN");
+        assert_eq!(read.records[1], summary.records[1]);
+        assert_eq!(read.counts[&Verdict::Pass], 1);
+    }
+
+    #[test]
+    fn the_newer_record_of_a_trial_stays() {
+        let mut first = Summary::new(run("a"));
+        first.add(vec![failed(), passed()]);
+        let mut second = Summary::new(run("b"));
+        second.add(vec![record(&failed().trial, Outcome::new(Verdict::Pass))]);
+        first.merge(second);
+        assert_eq!((first.records.len(), first.counts[&Verdict::Pass], first.counts[&Verdict::Fail]), (2, 2, 0));
+        assert_eq!(first.run.merged, ["b"]);
+    }
+
+    #[test]
+    fn processes_of_one_run_share_a_file_and_another_run_replaces_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/summary.json");
+        std::thread::scope(|scope| {
+            for i in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut summary = Summary::new(run("a"));
+                    summary.add(vec![record(&format!("op{i}::c::f32::perf"), Outcome::skip("none"))]);
+                    summary.gather(path).unwrap();
+                });
+            }
+        });
+        assert_eq!(Summary::read(&path).unwrap().counts[&Verdict::Skip], 8);
+        Summary::new(run("b")).gather(&path).unwrap();
+        assert_eq!(Summary::read(&path).unwrap().records, []);
+    }
+
+    #[test]
+    fn a_later_version_is_refused_by_name() {
+        let text = Summary::new(run("a")).to_json().replace("\"version\": 1", "\"version\": 99");
+        assert!(Summary::parse(&text).unwrap_err().contains("version 99"));
+        assert!(Summary::parse("{}").unwrap_err().contains("not a summary"));
+    }
+}
