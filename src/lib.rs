@@ -5,9 +5,13 @@
 
 pub mod baseline;
 pub mod check;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod core;
 pub mod device;
+pub mod harness;
 pub mod measure;
 #[cfg(feature = "catalogue")]
 pub mod ops;
 pub mod prelude;
+pub mod report;

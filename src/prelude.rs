@@ -11,5 +11,6 @@ pub use crate::core::shape::{Shape, describe};
 pub use crate::core::suite::Suite;
 pub use crate::core::tensor::{Inputs, Outputs};
 pub use crate::core::tolerance::Tolerance;
-pub use crate::shape;
+pub use crate::{gate, shape};
 pub use half::{bf16, f16};
+pub use std::process::ExitCode;

@@ -5,6 +5,7 @@ pub mod case;
 pub mod compare;
 pub mod correctness;
 pub mod judge;
+pub mod large;
 pub mod null;
 pub mod outcome;
 pub mod perf;

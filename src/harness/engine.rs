@@ -1,0 +1,165 @@
+//! Runs one trial in this process: device, check, verdict. Nothing that a candidate does may escape from here.
+
+use super::arguments::{Options, Requirement};
+use super::devices::Devices;
+use super::project::Project;
+use super::trial::Trial;
+use crate::baseline::{self, BaselineSettings};
+use crate::check::case::Case;
+use crate::check::judge::{Rejection, judge_case};
+use crate::check::outcome::{Check, Outcome, Verdict};
+use crate::check::perf::PerfSettings;
+use crate::check::{Context, Subject, correctness, large, property};
+use crate::core::distribution::Distribution;
+use crate::core::shape::parse;
+use crate::core::suite::Suite;
+use crate::device::fingerprint::Fingerprint;
+use crate::device::{Device, DeviceKind};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What was found.
+    pub outcome: Outcome,
+    /// The device that it ran on.
+    pub fingerprint: Option<Fingerprint>,
+    /// Whether that device is now unusable in the process that answered.
+    pub device_lost: bool,
+    /// Whether it failed only for want of something that was required.
+    pub missing: bool,
+}
+
+impl Reply {
+    /// A reply from no device.
+    pub fn without_device(outcome: Outcome) -> Self {
+        Reply { outcome, fingerprint: None, device_lost: false, missing: false }
+    }
+}
+
+/// Runs trials.
+pub struct Engine {
+    suites: Vec<Suite>,
+    options: Options,
+    devices: Devices,
+    /// The project's folder: kept cases and baselines live below it.
+    folder: PathBuf,
+}
+
+impl Engine {
+    /// An engine for trials of these suites. No device is touched yet.
+    pub fn new(project: &Project, suites: Vec<Suite>, options: Options) -> Self {
+        quieten_panics();
+        let devices = Devices::new(options.device);
+        Engine { suites, options, devices, folder: project.folder.clone() }
+    }
+
+    /// Runs a trial.
+    pub fn run(&self, trial: &Trial) -> Reply {
+        let device = match self.devices.for_kind(trial.kind) {
+            Ok(device) => device,
+            Err(reason) => return self.without_device(trial.kind, &reason),
+        };
+        let fingerprint = Some(device.fingerprint().clone());
+        if device.is_lost() {
+            let outcome = Outcome::skip("an earlier trial has crashed the device for this process");
+            return Reply { fingerprint, device_lost: true, ..Reply::without_device(outcome) };
+        }
+        let checked = catch_unwind(AssertUnwindSafe(|| self.check(trial, device)));
+        let outcome = checked
+            .unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))));
+        let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
+        Reply { outcome, fingerprint, device_lost: device.is_lost(), missing }
+    }
+
+    fn without_device(&self, kind: DeviceKind, reason: &str) -> Reply {
+        let missing = kind == DeviceKind::Cuda && self.options.requires(Requirement::Cuda);
+        let outcome = if missing {
+            Outcome::fail(format!("a GPU is required (--require cuda, KERNELGATE_REQUIRE), but {reason}"))
+        } else {
+            Outcome::skip(reason)
+        };
+        Reply { missing, ..Reply::without_device(outcome) }
+    }
+
+    fn check(&self, trial: &Trial, device: &dyn Device) -> Outcome {
+        let subject = trial.subject(&self.suites);
+        let budget = self.options.budget.unwrap_or(default_budget(trial.check));
+        let context = Context::new(device, self.options.run_seed(), budget);
+        match (&self.options.shape, trial.check) {
+            (Some(shape), Check::Correctness | Check::Property) => self.check_case(&context, &subject, shape),
+            (None, Check::Correctness) if self.options.large => large::run(&context, &subject),
+            (None, Check::Correctness) => correctness::run(&context, &subject),
+            (None, Check::Property) => match property::Settings::from_env(Some(self.folder.join("regressions"))) {
+                Ok(settings) => property::run(&context, &subject, &settings),
+                Err(why) => Outcome::fail(why),
+            },
+            (_, Check::Perf) => self.check_perf(&context, &subject),
+        }
+    }
+
+    fn check_perf(&self, context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
+        let only = self.options.shape.as_ref().map(|shape| parse(subject.operator.axes(), shape)).transpose();
+        let only = match only {
+            Ok(only) => only,
+            Err(why) => return Outcome::skip(why),
+        };
+        let planted = self.options.plant.unwrap_or_default();
+        let settings = PerfSettings { only, planted, ..PerfSettings::of(context.device.kind()) };
+        let require = self.options.requires(Requirement::Baseline);
+        let baselines = BaselineSettings { require, ..BaselineSettings::new(&self.folder) };
+        baseline::gate(context, subject, &settings, &baselines)
+    }
+
+    /// The one case that the arguments describe.
+    fn check_case(&self, context: &Context<'_>, subject: &Subject<'_>, shape: &str) -> Outcome {
+        let case = match parse(subject.operator.axes(), shape) {
+            Ok(point) => Case {
+                point,
+                distribution: self.options.distribution.unwrap_or(Distribution::Normal),
+                seed: self.options.seed.unwrap_or_default(),
+                offset_bytes: self.options.offset_bytes.unwrap_or_default(),
+            },
+            Err(why) => return Outcome::skip(why),
+        };
+        match judge_case(context, subject, &case) {
+            Ok(errors) => Outcome { cases: 1, errors: Some(errors), ..Outcome::new(Verdict::Pass) },
+            Err(Rejection::Unsupported(why)) => Outcome::skip(why),
+            Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => {
+                let reason = failure.text.lines().next().unwrap_or_default();
+                Outcome { cases: 1, failure: Some(*failure.clone()), ..Outcome::fail(reason) }
+            }
+        }
+    }
+}
+
+/// How long a trial starts new cases when nothing else is said.
+fn default_budget(check: Check) -> Duration {
+    match check {
+        Check::Correctness => Duration::from_secs(20),
+        Check::Property => Duration::from_secs(2),
+        Check::Perf => Duration::from_secs(5),
+    }
+}
+
+/// A candidate that panics does so in many cases, above all while a failure is shrunk: each place is reported once.
+fn quieten_panics() {
+    let seen: Mutex<HashSet<String>> = Mutex::default();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        if seen.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+            report(info);
+        }
+    }));
+}
+
+fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
+}

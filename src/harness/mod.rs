@@ -1,0 +1,23 @@
+//! The harness: trials out of suites, arguments, runs in worker processes, the summary, the exit code.
+//! The only user of libtest-mimic.
+//!
+//! | exit code of a gate | meaning |
+//! |---|---|
+//! | 0 | no trial failed |
+//! | 2 | the arguments or the declarations are wrong |
+//! | 101 | a trial failed, or the summary could not be written |
+
+pub mod arguments;
+pub mod conclusion;
+pub mod devices;
+pub mod engine;
+pub mod executor;
+pub mod gate;
+pub mod lane;
+pub mod project;
+pub mod run;
+pub mod trial;
+pub mod worker;
+
+pub use gate::{Gate, GateOf};
+pub use project::Project;

@@ -1,0 +1,154 @@
+//! The project whose gate this is: its folders, and how a person runs one of its trials again.
+
+use crate::core::environment;
+use crate::report::clock::rfc3339;
+use crate::report::summary::Run;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where a gate comes from. `gate!` fills it in.
+#[derive(Clone, Debug)]
+pub struct Project {
+    /// The folder of its manifest: snapshots and kept seeds live below it.
+    pub folder: PathBuf,
+    /// The name of its package.
+    pub package: String,
+    /// What starts its gate.
+    launcher: Launcher,
+}
+
+/// How the gate was started.
+#[derive(Clone, Debug, PartialEq)]
+enum Launcher {
+    /// `cargo test`, which built the binary.
+    Cargo,
+    /// The binary itself, with these arguments before the options.
+    Direct(String),
+}
+
+impl Project {
+    /// The project of a test target: both values come from cargo's variables at compile time.
+    pub fn new(manifest_folder: &str, package: &str) -> Self {
+        let folder = env::var_os(environment::ROOT).map_or_else(|| manifest_folder.into(), PathBuf::from);
+        Project { folder, package: package.into(), launcher: Launcher::Cargo }
+    }
+
+    /// A project whose gate is run by a command rather than by cargo.
+    pub fn run_by(self, command: &str) -> Self {
+        Project { launcher: Launcher::Direct(command.into()), ..self }
+    }
+
+    /// `<target>/kernelgate/summary.json`.
+    pub fn summary_path(&self) -> PathBuf {
+        let built_in = env::current_exe().ok().and_then(|exe| target_folder(&exe));
+        let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).or(built_in);
+        target.unwrap_or_else(|| self.folder.join("target")).join("kernelgate/summary.json")
+    }
+
+    /// The command that runs `trial` alone; `options` are further arguments.
+    pub fn repeat_command(&self, trial: &str, options: &str) -> String {
+        let gap = if options.is_empty() { "" } else { " " };
+        match &self.launcher {
+            Launcher::Direct(command) => format!("{command} --exact {trial}{gap}{options}"),
+            Launcher::Cargo => {
+                let exe = env::current_exe().unwrap_or_default();
+                let profile = profile_flag(&exe).map_or_else(String::new, |flag| format!(" {flag}"));
+                // In a workspace of several packages the test's name alone may not do.
+                let package = match target_folder(&exe).and_then(|target| target.parent().map(Path::to_owned)) {
+                    Some(root) if root != self.folder => format!(" -p {}", self.package),
+                    _ => String::new(),
+                };
+                format!("cargo test{profile}{package} --test {} -- --exact {trial}{gap}{options}", test_name(&exe))
+            }
+        }
+    }
+
+    /// The head of a summary.
+    pub fn describe_run(&self, seed: u64) -> Run {
+        let exe = env::current_exe().unwrap_or_default();
+        let mut command = vec![test_name(&exe)];
+        command.extend(env::args().skip(1));
+        Run {
+            id: run_id(),
+            started: rfc3339(SystemTime::now()),
+            seed,
+            command: command.join(" "),
+            package: self.package.clone(),
+            kernelgate: env!("CARGO_PKG_VERSION").into(),
+            revision: self.revision(),
+            os: env::consts::OS.into(),
+            arch: env::consts::ARCH.into(),
+            merged: Vec::new(),
+        }
+    }
+
+    fn revision(&self) -> Option<String> {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&self.folder).args(["rev-parse", "--short=12", "HEAD"]);
+        let output = git.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    }
+}
+
+/// The id that processes of one run share; without one, each process is a run of its own.
+fn run_id() -> String {
+    let shared = env::var(environment::RUN_ID).or_else(|_| env::var("NEXTEST_RUN_ID"));
+    shared.ok().filter(|id| !id.is_empty()).unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        format!("{:x}-{:x}", since.as_nanos(), std::process::id())
+    })
+}
+
+/// The folder above `exe` that cargo has marked as its own.
+fn target_folder(exe: &Path) -> Option<PathBuf> {
+    exe.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
+}
+
+/// `gate-0123456789abcdef` is the test `gate`.
+fn test_name(exe: &Path) -> String {
+    let stem = exe.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    match stem.rsplit_once('-') {
+        Some((name, hash)) if hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()) => name.to_owned(),
+        _ => stem,
+    }
+}
+
+/// The cargo flag of the profile that `exe` was built with, if it is not the default one.
+fn profile_flag(exe: &Path) -> Option<String> {
+    match exe.ancestors().nth(2)?.file_name()?.to_str()? {
+        "release" => Some("--release".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("/p/target/release/deps/gate-0123456789abcdef", "gate", Some("--release"))]
+    #[case("/p/target/debug/deps/my-gate-0123456789abcdef", "my-gate", None)]
+    #[case("/usr/bin/kernelgate", "kernelgate", None)]
+    fn names_and_profiles(#[case] exe: &str, #[case] name: &str, #[case] flag: Option<&str>) {
+        assert_eq!((test_name(Path::new(exe)).as_str(), profile_flag(Path::new(exe)).as_deref()), (name, flag));
+    }
+
+    #[test]
+    fn a_command_repeats_a_trial() {
+        let project = Project::new("/p", "demo").run_by("kernelgate check");
+        assert_eq!(project.repeat_command("a::b::f32::perf", ""), "kernelgate check --exact a::b::f32::perf");
+        let ours = Project::new(env!("CARGO_MANIFEST_DIR"), "kernelgate").repeat_command("t", "--shape n=3");
+        assert!(ours.starts_with("cargo test ") && ours.ends_with(" -- --exact t --shape n=3"), "{ours}");
+    }
+
+    #[test]
+    fn the_target_folder_is_the_marked_one() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("CACHEDIR.TAG"), "").unwrap();
+        let exe = root.path().join("release/deps/gate");
+        assert_eq!(target_folder(&exe), Some(root.path().to_owned()));
+    }
+}

@@ -1,0 +1,190 @@
+//! A run from its options to its conclusion: selection, trials, summary.
+
+use super::arguments::Options;
+use super::conclusion::Conclusion;
+use super::engine::{Engine, Reply};
+use super::executor::{Executor, Pool};
+use super::lane::Lanes;
+use super::project::Project;
+use super::trial::{Trial, trials};
+use super::worker;
+use crate::check::outcome::Verdict;
+use crate::core::shape::parse;
+use crate::core::suite::Suite;
+use crate::device::fingerprint::Fingerprint;
+use crate::report::record::Record;
+use crate::report::summary::Summary;
+use crate::report::{digest, failure};
+use libtest_mimic::{Completion, Failed};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a trial in a worker process may take.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// Stands for the trials that are not selected; no trial is called so.
+const UNSELECTED: &str = "\u{0}";
+
+/// Runs, lists or serves trials, as the options say.
+pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion {
+    let all = match trials(&suites) {
+        Ok(all) => all,
+        Err(why) => return Conclusion::Usage(why),
+    };
+    if worker::is_worker() {
+        let served = worker::serve(&Engine::new(&project, suites, options), &all);
+        return served.map_or_else(|e| Conclusion::Broken(e.to_string()), |()| Conclusion::Good);
+    }
+    if !options.compile.is_empty() {
+        return compile(&suites, &options.compile);
+    }
+    let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
+    if let Err(why) = check_shape(&selected, &suites, &options) {
+        return Conclusion::Usage(why);
+    }
+    let session = Arc::new(Session::new(project, suites, options));
+    let conclusion = session.conduct(selected, rest.len());
+    if session.options.list {
+        return Conclusion::Good;
+    }
+    session.conclude(conclusion.has_failed())
+}
+
+#[cfg(feature = "cuda")]
+fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {
+    let archs: Vec<&str> = archs.iter().map(String::as_str).collect();
+    match crate::device::cuda::precompile(suites, &archs) {
+        Ok(kernels) => {
+            println!("{kernels} kernels compiled for {}", archs.join(", "));
+            Conclusion::Good
+        }
+        Err(why) => Conclusion::Broken(why),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn compile(_suites: &[Suite], _archs: &[String]) -> Conclusion {
+    Conclusion::Usage("this build has no CUDA support: enable the feature `cuda-13` or `cuda-12`".into())
+}
+
+/// A shape that fits no selected operator is a mistake; one that fits some is skipped by the others.
+fn check_shape(selected: &[Trial], suites: &[Suite], options: &Options) -> Result<(), String> {
+    let Some(shape) = &options.shape else { return Ok(()) };
+    let mut first = None;
+    for trial in selected {
+        match parse(trial.subject(suites).operator.axes(), shape) {
+            Ok(_) => return Ok(()),
+            Err(why) => first = first.or(Some(why)),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// One run in the making.
+struct Session {
+    project: Project,
+    options: Options,
+    executor: Executor,
+    lanes: Lanes,
+    found: Mutex<Found>,
+}
+
+/// What the trials have found so far.
+#[derive(Default)]
+struct Found {
+    records: Vec<Record>,
+    devices: Vec<Fingerprint>,
+    /// Failures for want of something.
+    missing: usize,
+}
+
+impl Session {
+    fn new(project: Project, suites: Vec<Suite>, options: Options) -> Self {
+        let executor = if options.in_process || options.shape.is_some() {
+            Executor::Here(Box::new(Engine::new(&project, suites, options.clone())))
+        } else {
+            Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT)))
+        };
+        Session { project, options, executor, lanes: Lanes::default(), found: Mutex::default() }
+    }
+
+    /// Hands the trials to libtest-mimic, with as many others as it is to count as filtered out.
+    fn conduct(self: &Arc<Self>, selected: Vec<Trial>, filtered_out: usize) -> libtest_mimic::Conclusion {
+        let mut arguments = self.options.for_libtest();
+        arguments.skip = vec![UNSELECTED.into()];
+        let rest = (0..filtered_out).map(|_| libtest_mimic::Trial::test(UNSELECTED, || Ok(())));
+        let selected = selected.into_iter().map(|trial| {
+            let session = Arc::clone(self);
+            libtest_mimic::Trial::ignorable_test(trial.name.clone(), move || session.run(&trial))
+        });
+        libtest_mimic::run(&arguments, selected.chain(rest).collect())
+    }
+
+    fn run(&self, trial: &Trial) -> Result<Completion, Failed> {
+        let turn = self.lanes.enter(trial.check, trial.kind);
+        let start = Instant::now();
+        let reply = self.executor.run(trial);
+        let record = self.record(trial, &reply, start.elapsed());
+        drop(turn);
+        let outcome = &record.outcome;
+        let result = match outcome.verdict {
+            Verdict::Skip => Ok(Completion::ignored_with(&outcome.reason)),
+            // Not a failure, but libtest knows no word between pass and ignored.
+            Verdict::Unclear => Ok(Completion::ignored_with(format!("unclear: {}", outcome.reason))),
+            verdict if verdict.is_failure() => Err(failure::describe(&record).into()),
+            _ => Ok(Completion::Completed),
+        };
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.records.push(record);
+        found.devices.extend(reply.fingerprint);
+        found.missing += usize::from(reply.missing);
+        result
+    }
+
+    fn record(&self, trial: &Trial, reply: &Reply, took: Duration) -> Record {
+        let mut parts = trial.name.split("::").map(str::to_owned);
+        let mut arguments = Vec::new();
+        if let Some(failure) = &reply.outcome.failure {
+            arguments.push(failure.case.arguments());
+        } else if self.options.seed.is_some() {
+            arguments.push(format!("--seed {:#x}", self.options.run_seed()));
+        }
+        if let Some(choice) = self.options.device {
+            arguments.push(format!("--device {choice}"));
+        }
+        Record {
+            operator: parts.next().unwrap_or_default(),
+            candidate: parts.next().unwrap_or_default(),
+            dtype: trial.dtype,
+            check: trial.check,
+            device: reply.fingerprint.as_ref().map_or(trial.kind, |fingerprint| fingerprint.kind),
+            fingerprint: reply.fingerprint.as_ref().map(Fingerprint::key),
+            outcome: reply.outcome.clone(),
+            duration_s: took.as_secs_f64(),
+            repeat: self.project.repeat_command(&trial.name, &arguments.join(" ")),
+            trial: trial.name.clone(),
+        }
+    }
+
+    /// Keeps the summary and says how it went.
+    fn conclude(&self, failed: bool) -> Conclusion {
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let failures = found.records.iter().filter(|record| record.outcome.verdict.is_failure()).count();
+        let mut summary = Summary::new(self.project.describe_run(self.options.run_seed()));
+        found.devices.iter().for_each(|device| summary.add_device(device));
+        summary.add(found.records);
+        let path: PathBuf = self.options.out.clone().unwrap_or_else(|| self.project.summary_path());
+        if self.options.is_readable() {
+            println!("{}\nsummary: {}\n", digest::describe(&summary), path.display());
+        }
+        if let Err(why) = summary.gather(&path) {
+            return Conclusion::Broken(why);
+        }
+        match (failed, failures > found.missing) {
+            (false, _) => Conclusion::Good,
+            (true, true) => Conclusion::Failed,
+            (true, false) => Conclusion::Missing,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Trials: which there are, what they are called, which of them the arguments select. Looks at declarations only.
+
+use super::arguments::Options;
+use crate::check::Subject;
+use crate::check::outcome::Check;
+use crate::core::candidate::Body;
+use crate::core::dtype::DType;
+use crate::core::suite::Suite;
+use crate::device::DeviceKind;
+use std::collections::HashSet;
+
+/// One trial of a list of suites.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// `<operator>::<candidate>::<dtype>::<check>`.
+    pub name: String,
+    /// The index of its suite.
+    pub suite: usize,
+    /// The index of its candidate in the suite.
+    pub candidate: usize,
+    /// The dtype.
+    pub dtype: DType,
+    /// The check.
+    pub check: Check,
+    /// The kind of device that its candidate asks for.
+    pub kind: DeviceKind,
+}
+
+impl Trial {
+    /// What the trial is about.
+    pub fn subject<'a>(&self, suites: &'a [Suite]) -> Subject<'a> {
+        let suite = &suites[self.suite];
+        let candidate = &suite.candidates[self.candidate];
+        Subject { operator: suite.operator.as_ref(), candidate, dtype: self.dtype }
+    }
+
+    /// Whether `filter` names this trial, wholly or in part.
+    fn matches(&self, filter: &str, exact: bool) -> bool {
+        if exact { self.name == filter } else { self.name.contains(filter) }
+    }
+
+    /// Whether the arguments select it.
+    pub fn is_selected(&self, options: &Options) -> bool {
+        let named = |filters: &[String]| filters.iter().any(|filter| self.matches(filter, options.exact));
+        (options.filters.is_empty() || named(&options.filters))
+            && !named(&options.skip)
+            && (options.dtypes.is_empty() || options.dtypes.contains(&self.dtype))
+    }
+}
+
+/// All trials of some suites. Perf trials come last: they need the machine for themselves.
+///
+/// # Errors
+/// If two trials would have one name, or a name could not stand in a filter.
+pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
+    let mut all = Vec::new();
+    for (i, suite) in suites.iter().enumerate() {
+        let operator = suite.operator.name();
+        check_name("operator", operator)?;
+        for (j, candidate) in suite.candidates.iter().enumerate() {
+            check_name("candidate", &candidate.name)?;
+            for &dtype in suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype)) {
+                let timed = !suite.operator.perf_shapes().is_empty();
+                for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
+                    let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
+                    let kind = match candidate.body {
+                        Body::Cpu(_) => DeviceKind::Cpu,
+                        Body::Cuda(_) | Body::Enqueue(_) => DeviceKind::Cuda,
+                    };
+                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind });
+                }
+            }
+        }
+    }
+    all.sort_by_key(|trial| trial.check == Check::Perf);
+    let mut seen = HashSet::new();
+    match all.iter().find(|trial| !seen.insert(trial.name.as_str())) {
+        Some(twice) => {
+            Err(format!("two trials are called `{}`: give each candidate of an operator its own name", twice.name))
+        }
+        None => Ok(all),
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(format!(
+            "the {what} name `{name}` stands in trial and file names: use letters, digits, `_`, `-` and `.`"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::Cpu;
+    use crate::core::operator::Op;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 1..=8 } }
+
+    fn suites() -> Vec<Suite> {
+        let op = |name: &str| Op::<Vector>::new(name).input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let cpu = || Cpu::new::<f32>(|_: &Vector, _, _| {});
+        vec![
+            Suite::of(op("gelu").perf([Vector { n: 4 }])).candidate("naive", cpu()).candidate("tiled", cpu()).into(),
+            Suite::of(op("gelu_tanh")).candidate("naive", cpu()).into(),
+        ]
+    }
+
+    #[test]
+    fn names_and_order() {
+        let names: Vec<_> = trials(&suites()).unwrap().into_iter().map(|trial| trial.name).collect();
+        assert_eq!(
+            names,
+            [
+                "gelu::naive::f32::correctness",
+                "gelu::naive::f32::property",
+                "gelu::tiled::f32::correctness",
+                "gelu::tiled::f32::property",
+                "gelu_tanh::naive::f32::correctness",
+                "gelu_tanh::naive::f32::property",
+                "gelu::naive::f32::perf",
+                "gelu::tiled::f32::perf",
+            ]
+        );
+    }
+
+    #[rstest]
+    #[case::all(&[], &[], false, 8)]
+    #[case::part(&["gelu_tanh"], &[], false, 2)]
+    #[case::two_filters(&["tiled", "gelu_tanh"], &[], false, 5)]
+    #[case::two_skips(&[], &["perf", "property"], false, 3)]
+    #[case::skip_wins(&["gelu"], &["gelu"], false, 0)]
+    #[case::exact(&["gelu::naive::f32::perf"], &[], true, 1)]
+    #[case::exact_is_whole(&["gelu::naive::f32"], &[], true, 0)]
+    #[case::exact_skip(&[], &["gelu::naive::f32::perf", "gelu"], true, 7)]
+    fn selection(#[case] filters: &[&str], #[case] skip: &[&str], #[case] exact: bool, #[case] expected: usize) {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let options = Options { filters: owned(filters), skip: owned(skip), exact, ..Options::default() };
+        let selected = trials(&suites()).unwrap().iter().filter(|trial| trial.is_selected(&options)).count();
+        assert_eq!(selected, expected);
+    }
+
+    #[test]
+    fn one_name_twice_and_odd_names_are_refused() {
+        let mut twice = suites();
+        twice.extend(suites());
+        assert!(trials(&twice).unwrap_err().contains("gelu::naive::f32::correctness"));
+        let op = Op::<Vector>::new("a::b").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let odd = Suite::of(op).candidate("c", Cpu::new::<f32>(|_: &Vector, _, _| {})).into();
+        assert!(trials(&[odd]).unwrap_err().contains("`a::b`"));
+    }
+}
