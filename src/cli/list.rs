@@ -1,0 +1,83 @@
+//! `kernelgate list`: the operators and candidates of the catalogue. Looks at declarations only.
+
+use super::{Failure, print};
+use crate::core::candidate::{Body, Candidate};
+use crate::core::shape::{Axis, Domain};
+use crate::core::suite::Suite;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Arguments of `list`.
+#[derive(Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Only operators whose name contains this
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
+}
+
+impl List {
+    /// Prints the list.
+    pub fn run(self) -> Result<(), Failure> {
+        let mut suites = crate::ops::catalogue();
+        let named = |suite: &Suite| self.filters.iter().any(|filter| suite.operator.name().contains(filter));
+        suites.retain(|suite| self.filters.is_empty() || named(suite));
+        print(&if self.json {
+            format!("{:#}\n", Value::Array(suites.iter().map(describe_json).collect()))
+        } else {
+            suites.iter().map(describe).collect()
+        })
+    }
+}
+
+fn describe(suite: &Suite) -> String {
+    let operator = &suite.operator;
+    let names = |ports: &[crate::core::port::Port]| ports.iter().map(|port| port.name).collect::<Vec<_>>().join(", ");
+    let axes = operator.axes().iter().map(describe_axis).collect::<Vec<_>>().join(", ");
+    let mut text = format!(
+        "{}: {} -> {}\n  shape: {axes}\n",
+        operator.name(),
+        names(operator.inputs()),
+        names(operator.outputs())
+    );
+    for candidate in &suite.candidates {
+        text += &format!("  {:<5} {} ({})\n", device(candidate), candidate.name, dtypes(suite, candidate).join(", "));
+    }
+    text
+}
+
+fn describe_axis(axis: &Axis) -> String {
+    match &axis.domain {
+        Domain::Extent { min, max } => format!("{} {min}..={max}", axis.name),
+        Domain::Choice(values) => {
+            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+            format!("{} {}", axis.name, values.join(" | "))
+        }
+    }
+}
+
+fn describe_json(suite: &Suite) -> Value {
+    let operator = &suite.operator;
+    let candidate = |c: &Candidate| json!({ "name": c.name, "device": device(c), "dtypes": dtypes(suite, c) });
+    json!({
+        "operator": operator.name(),
+        "axes": operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>(),
+        "inputs": operator.inputs().iter().map(|port| port.name).collect::<Vec<_>>(),
+        "outputs": operator.outputs().iter().map(|port| port.name).collect::<Vec<_>>(),
+        "candidates": suite.candidates.iter().map(candidate).collect::<Vec<_>>(),
+    })
+}
+
+fn device(candidate: &Candidate) -> &'static str {
+    match candidate.body {
+        Body::Cpu(_) => "cpu",
+        Body::Cuda(_) | Body::Enqueue(_) => "cuda",
+    }
+}
+
+fn dtypes(suite: &Suite, candidate: &Candidate) -> Vec<&'static str> {
+    let dtypes = suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype));
+    dtypes.map(|dtype| dtype.name()).collect()
+}

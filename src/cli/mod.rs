@@ -1,0 +1,105 @@
+//! The `kernelgate` command: one file a subcommand, each a thin layer over the library.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | good |
+//! | 1 | a verdict failed |
+//! | 2 | usage or input error |
+//! | 3 | something required is missing |
+
+mod check;
+mod doctor;
+mod list;
+mod merge;
+mod report;
+mod schema;
+
+use crate::core::environment;
+use crate::harness::{Gate, Project};
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(
+    name = "kernelgate",
+    version,
+    about = "Judges GPU operator kernels: the gate over the shipped catalogue, and what surrounds it.",
+    after_help = format!(
+        "Exit codes: 0 good, 1 a verdict failed, 2 usage or input error, 3 something required is missing.\n\n\
+         Environment:\n{}",
+        environment::describe()
+    ),
+)]
+struct Command {
+    #[command(subcommand)]
+    subcommand: Sub,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Say what this machine has for CUDA, what is missing and how to get it
+    Doctor(doctor::Doctor),
+    /// List the operators and candidates of the catalogue
+    List(list::List),
+    /// Run the gate over the catalogue: the same trials and summary as `cargo test --test gate`
+    Check(Box<check::Check>),
+    /// Join summaries of several runs or machines into one
+    Merge(merge::Merge),
+    /// Turn summaries into a table
+    Report(report::Report),
+    /// Print the JSON Schema of the summary
+    Schema,
+}
+
+/// How a subcommand ends when it does not end well.
+enum Failure {
+    /// A verdict failed; it has been said already.
+    Verdict,
+    /// Wrong input, with what is wrong.
+    Input(String),
+    /// Something required is not there.
+    Missing(String),
+}
+
+/// Parses the command line and runs it.
+pub fn main() -> ExitCode {
+    let ended = match Command::parse().subcommand {
+        Sub::Check(check) => return check.run(),
+        Sub::Doctor(doctor) => doctor.run(),
+        Sub::List(list) => list.run(),
+        Sub::Merge(merge) => merge.run(),
+        Sub::Report(report) => report.run(),
+        Sub::Schema => schema::run(),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Verdict) => ExitCode::from(1),
+        Err(Failure::Input(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Missing(why)) => {
+            eprintln!("missing: {why}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// The project that the catalogue belongs to.
+fn project() -> Project {
+    Project::new(env!("CARGO_MANIFEST_DIR"), env!("CARGO_PKG_NAME")).run_by("kernelgate check")
+}
+
+/// The gate over the catalogue.
+fn gate() -> Gate {
+    Gate::new(project()).suites(crate::ops::catalogue())
+}
+
+/// Prints a line to stdout; a reader that has gone away is no reason to panic.
+fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Input(format!("stdout: {e}"))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,5 @@
+//! The `kernelgate` command.
+
+fn main() -> std::process::ExitCode {
+    kernelgate::cli::main()
+}
