@@ -6,6 +6,7 @@ use super::compare::{Comparison, Expected, Judge, compare, unflatten};
 use super::outcome::{Errors, Failure, Worst};
 use super::reference::expected;
 use super::{Context, Subject};
+use crate::core::distribution::Distribution;
 use crate::core::tensor::Tensor;
 use crate::core::tolerance::Tolerance;
 use crate::device::fault::Fault;
@@ -146,6 +147,14 @@ pub(super) fn values(
         let name = subject.operator.outputs()[i].name;
         if let Some(worst) = comparison.describe(name, got, expected, &judge) {
             return Err(Rejection::Failed(Box::new(wrong_values(subject, case, worst, &comparison))));
+        }
+        if let Some(mean) = comparison.lean(judge.dtype).filter(|_| case.distribution == Distribution::Normal) {
+            let text = format!(
+                "`{name}` leans one way: its mean signed error is {mean:+.3} ulp over {} elements, each of them within \
+                 its tolerance. Truncated instead of rounded, or scaled by a factor close to 1",
+                comparison.bias.1
+            );
+            return Err(failed("bias", subject, case, text));
         }
     }
     Ok(errors)

@@ -18,7 +18,7 @@ pub enum Distribution {
     LargeMean,
     /// Around the smallest normal number, denormals among them.
     Tiny,
-    /// Large, up to the operator's range or the dtype's.
+    /// Large, up to the operator's range or the dtype's; rows of either sign and of both.
     NearOverflow,
     /// Each row holds one value.
     ConstantRows,
@@ -67,7 +67,7 @@ impl Distribution {
         let limit = range.min(dtype.max_finite());
         let mut normal = Normal::default();
         let mut values = Vec::with_capacity(rows * width);
-        for _ in 0..rows {
+        for row in 0..rows {
             let level = normal.draw(rng);
             let special = below(rng, width.max(1));
             for col in 0..width {
@@ -76,7 +76,14 @@ impl Distribution {
                     Distribution::Uniform => 2.0 * unit(rng) - 1.0,
                     Distribution::LargeMean => large_mean(dtype) + normal.draw(rng),
                     Distribution::Tiny => dtype.min_normal() * 0.5 * normal.draw(rng),
-                    Distribution::NearOverflow => (0.25 + 0.75 * unit(rng)) * limit * sign(rng),
+                    Distribution::NearOverflow => {
+                        let sign = match row % 3 {
+                            0 => sign(rng),
+                            1 => -1.0,
+                            _ => 1.0,
+                        };
+                        (0.25 + 0.75 * unit(rng)) * limit * sign
+                    }
                     Distribution::ConstantRows => level,
                     Distribution::Outlier if col == special => (0.5 + unit(rng)) * limit.min(1e4) * 0.5 * sign(rng),
                     Distribution::Outlier => normal.draw(rng),
