@@ -76,13 +76,14 @@ impl Device for CpuDevice {
             image,
             last: Vec::new(),
             launches: 1,
+            next: 0,
             planted: Duration::ZERO,
             cache_bytes: self.fingerprint.cache_bytes,
         }))
     }
 
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 1 << 19, flops: 1 << 28, timed: true, timed_bytes: 1 << 30 }
+        Capacity { elements: 1 << 19, flops: 1 << 28, timed: true, timed_bytes: 64 << 20 }
     }
 }
 
@@ -114,6 +115,9 @@ struct CpuProblem {
     sets: Vec<Block>,
     last: Vec<Tensor>,
     launches: usize,
+    /// The set of the next timed launch: batches shorter than the rotation go on where the last one ended, or they
+    /// would find their data in the cache.
+    next: usize,
     planted: Duration,
     cache_bytes: usize,
 }
@@ -132,8 +136,9 @@ impl CpuProblem {
 
     fn time(&mut self, launches: usize) -> Result<Duration, Fault> {
         let start = Instant::now();
-        for i in 0..launches {
-            let set = i % self.sets.len();
+        for _ in 0..launches {
+            let set = self.next % self.sets.len();
+            self.next = set + 1;
             let begun = Instant::now();
             self.launch(set)?;
             if self.planted > Duration::ZERO {
@@ -251,6 +256,25 @@ mod tests {
                 assert_eq!(problem.timed_outputs_agree(), Ok(true));
             },
         );
+    }
+
+    #[test]
+    fn short_batches_rotate_too() {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let addresses = std::sync::Arc::clone(&seen);
+        let plan = TimingPlan { heat: Heat::Cold, batch_us: 0.0, instances: 1, planted_us: 0.0 };
+        with_problem(
+            move |_, x, _| addresses.lock().unwrap().push(x.slice::<f32>(0).as_ptr() as usize),
+            |problem| {
+                problem.arm(&plan).unwrap();
+                seen.lock().unwrap().clear();
+                (0..3).for_each(|_| assert!(problem.sample(0).is_ok()));
+            },
+        );
+        let mut seen = seen.lock().unwrap().clone();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 3, "every batch of one launch ran on the same buffers");
     }
 
     #[test]
