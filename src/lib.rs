@@ -15,3 +15,4 @@ pub mod measure;
 pub mod ops;
 pub mod prelude;
 pub mod report;
+pub mod sim;

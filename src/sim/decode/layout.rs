@@ -1,0 +1,137 @@
+//! Where variables lie: parameters, shared and local memory of a kernel, module variables.
+
+use crate::sim::error::{Error, Result};
+use crate::sim::program::{GlobalVariable, Param};
+use crate::sim::ptx::ast::{Body, Function, Module, Symbol, Variable};
+use crate::sim::ptx::types::Space;
+use std::collections::HashMap;
+
+/// Where a symbol lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Param(u32),
+    Shared(u32),
+    /// At the start of dynamic shared memory, which a launch decides.
+    Dynamic,
+    Local(u32),
+    /// Index in the list of module variables.
+    Global(usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub params: Vec<Param>,
+    pub param_bytes: u32,
+    pub shared_bytes: u32,
+    pub dynamic_shared_align: u32,
+    pub local_bytes: u32,
+    pub globals: Vec<GlobalVariable>,
+    module_places: Vec<Place>,
+    body_places: Vec<Place>,
+}
+
+const MAX_LOCAL_BYTES: u64 = 512 * 1024;
+const MAX_SHARED_BYTES: u64 = 1 << 24;
+const MAX_PARAM_BYTES: u64 = 32_764;
+
+impl Layout {
+    pub fn new(module: &Module, function: &Function, body: &Body) -> Result<Self> {
+        let mut layout = Layout {
+            params: Vec::new(),
+            param_bytes: 0,
+            shared_bytes: 0,
+            dynamic_shared_align: 16,
+            local_bytes: 0,
+            globals: Vec::new(),
+            module_places: Vec::new(),
+            body_places: Vec::new(),
+        };
+        for param in &function.params {
+            let offset = reserve(&mut layout.param_bytes, param, MAX_PARAM_BYTES, "parameters")?;
+            layout.params.push(Param { name: param.name.clone(), offset, bytes: param.bytes as u32 });
+        }
+        for variable in &module.variables {
+            let place = layout.place(variable)?;
+            layout.module_places.push(place);
+        }
+        for variable in &body.variables {
+            let place = layout.place(variable)?;
+            layout.body_places.push(place);
+        }
+        layout.link(module, body)?;
+        Ok(layout)
+    }
+
+    pub fn find(&self, symbol: Symbol) -> Place {
+        match symbol {
+            Symbol::Module(at) => self.module_places[at],
+            Symbol::Body(at) => self.body_places[at],
+            Symbol::Param(at) => Place::Param(self.params[at].offset),
+        }
+    }
+
+    fn place(&mut self, variable: &Variable) -> Result<Place> {
+        Ok(match variable.space {
+            Space::Shared if variable.bytes == 0 => {
+                self.dynamic_shared_align = self.dynamic_shared_align.max(variable.align_bytes);
+                Place::Dynamic
+            }
+            Space::Shared => {
+                Place::Shared(reserve(&mut self.shared_bytes, variable, MAX_SHARED_BYTES, "shared memory")?)
+            }
+            // Parameters of a call made inside the kernel live in the thread's own memory.
+            Space::Local | Space::Param => {
+                Place::Local(reserve(&mut self.local_bytes, variable, MAX_LOCAL_BYTES, "local memory")?)
+            }
+            _ => {
+                self.globals.push(GlobalVariable {
+                    bytes: variable.bytes,
+                    init: variable.init.clone(),
+                    relocations: Vec::new(),
+                    is_const: variable.space == Space::Const,
+                });
+                Place::Global(self.globals.len() - 1)
+            }
+        })
+    }
+
+    /// Resolves the addresses inside initial values.
+    fn link(&mut self, module: &Module, body: &Body) -> Result<()> {
+        let variables =
+            module.variables.iter().zip(&self.module_places).chain(body.variables.iter().zip(&self.body_places));
+        let by_name: HashMap<&str, Place> =
+            variables.clone().map(|(variable, place)| (variable.name.as_str(), *place)).collect();
+        let mut links = Vec::new();
+        for (variable, place) in variables {
+            let Place::Global(at) = *place else { continue };
+            for (offset, target, addend) in &variable.relocations {
+                match by_name.get(target.as_str()) {
+                    Some(Place::Global(target)) => links.push((at, (*offset, *target, *addend))),
+                    _ => {
+                        return Err(Error::unsupported(
+                            1,
+                            format!("the address of `{target}` in the initial value of `{}`", variable.name),
+                        ));
+                    }
+                }
+            }
+        }
+        for (at, link) in links {
+            self.globals[at].relocations.push(link);
+        }
+        Ok(())
+    }
+}
+
+fn reserve(used: &mut u32, variable: &Variable, limit: u64, what: &str) -> Result<u32> {
+    let start = u64::from(*used).next_multiple_of(u64::from(variable.align_bytes.max(1)));
+    let end = start.saturating_add(variable.bytes);
+    if end > limit {
+        return Err(Error::Launch(format!(
+            "`{}` ends at byte {end} of the {what}; the limit is {limit}",
+            variable.name
+        )));
+    }
+    *used = end as u32;
+    Ok(start as u32)
+}

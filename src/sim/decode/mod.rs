@@ -1,0 +1,201 @@
+//! Syntax tree to program: finds a handler for each opcode and a slot for each operand.
+
+mod constants;
+mod layout;
+mod operands;
+mod registers;
+
+use super::error::{Error, Result};
+use super::exec::{Context, Outcome};
+use super::lanes::{Alu, Class, Guard, Slot};
+use super::metrics::InstructionClass;
+use super::ops::{self, atomic::AtomicAccess};
+use super::program::{ActionFn, Exec, Instr, Origin, Program};
+use super::ptx::ast::{Function, Instruction, Module, Operand};
+use super::ptx::opcode::Opcode;
+use constants::Constants;
+use layout::Layout;
+pub(crate) use layout::Place;
+
+/// Decodes one entry of a module.
+pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
+    let Some(body) = &function.body else {
+        return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
+    };
+    let assignment = registers::assign(body);
+    let layout = Layout::new(module, function, body)?;
+    let mut decoder = Decoder {
+        module,
+        function,
+        body,
+        layout,
+        constants: Constants::new(&assignment),
+        slots: assignment.slots,
+        zeroed: assignment.zeroed,
+        code: Vec::new(),
+        origins: Vec::new(),
+        accesses: Vec::new(),
+        atomics: Vec::new(),
+        lists: Vec::new(),
+        in_order: false,
+        carry: None,
+        guard: Guard::ALWAYS,
+        line: 0,
+    };
+    let mut starts = Vec::with_capacity(body.instructions.len() + 1);
+    for instruction in &body.instructions {
+        starts.push(decoder.code.len() as u32);
+        decoder.instruction(instruction)?;
+    }
+    starts.push(decoder.code.len() as u32);
+    decoder.guard = Guard::ALWAYS;
+    decoder.push(Exec::Exit, InstructionClass::Control, [0; 5], None);
+    decoder.finish(&starts)
+}
+
+/// What the families of operations use to emit instructions.
+pub(crate) struct Decoder<'a> {
+    pub module: &'a Module,
+    pub function: &'a Function,
+    pub body: &'a super::ptx::ast::Body,
+    pub(crate) layout: Layout,
+    constants: Constants,
+    slots: Vec<Option<Slot>>,
+    zeroed: Vec<Slot>,
+    code: Vec<Instr>,
+    origins: Vec<Origin>,
+    pub accesses: Vec<super::program::Access>,
+    pub atomics: Vec<AtomicAccess>,
+    pub lists: Vec<Vec<Slot>>,
+    /// Set by operations whose result depends on the order of blocks.
+    pub in_order: bool,
+    /// The carry flag, which is a hidden register.
+    pub carry: Option<u32>,
+    guard: Guard,
+    /// PTX line of the running instruction.
+    pub line: u32,
+}
+
+impl Decoder<'_> {
+    fn instruction(&mut self, instruction: &Instruction) -> Result<()> {
+        self.line = instruction.line;
+        self.guard = match instruction.guard {
+            None => Guard::ALWAYS,
+            Some((register, negated)) => {
+                let slot = self.register(register)?;
+                if slot.class != Class::Pred {
+                    return Err(Error::parse(self.line, "a guard must be a predicate"));
+                }
+                Guard::new(slot.index, negated)
+            }
+        };
+        let mut opcode = Opcode::new(&instruction.opcode, instruction.line);
+        let before = self.code.len();
+        ops::decode(self, &mut opcode, instruction)?;
+        opcode.finish()?;
+        for (at, origin) in self.origins[before..].iter_mut().enumerate() {
+            origin.source = instruction.source;
+            origin.is_step = at > 0;
+        }
+        Ok(())
+    }
+
+    /// Emits an instruction: result, three sources, side table.
+    pub fn push(&mut self, exec: Exec, class: InstructionClass, [d, a, b, c, x]: [u32; 5], guard: Option<Guard>) {
+        self.code.push(Instr { exec, guard: guard.unwrap_or(self.guard), d, a, b, c, x });
+        self.origins.push(Origin { ptx_line: self.line, source: None, class, is_step: false });
+    }
+
+    /// Emits an operation on registers whose slots are known.
+    pub fn push_alu(&mut self, alu: Alu, class: InstructionClass, d: u32, sources: [u32; 3]) {
+        let [a, b, c] = sources;
+        self.push(Exec::Alu(alu.pick()), class, [d, a, b, c, 0], None);
+    }
+
+    /// Emits an action in the tier of this machine.
+    pub fn push_action(&mut self, tiers: (ActionFn, ActionFn), class: InstructionClass, fields: [u32; 5]) {
+        let handler = if super::lanes::wide_tier() { tiers.1 } else { tiers.0 };
+        self.push(Exec::Action(handler), class, fields, None);
+    }
+
+    /// Emits an action that gains nothing from wide registers.
+    pub fn push_plain(
+        &mut self,
+        handler: fn(&mut Context<'_>, &Instr, u32) -> Outcome,
+        class: InstructionClass,
+        fields: [u32; 5],
+    ) {
+        self.push(Exec::Action(handler), class, fields, None);
+    }
+
+    /// Emits a lane-wise operation on the operands of an instruction: result first, then sources.
+    pub fn bind(&mut self, alu: Alu, class: InstructionClass, opcode: &Opcode<'_>, operands: &[Operand]) -> Result<()> {
+        self.expect_operands(opcode, operands, 1 + alu.sources.len())?;
+        let mut sources = [0; 3];
+        for ((slot, class), operand) in sources.iter_mut().zip(alu.sources).zip(&operands[1..]) {
+            *slot = self.source(*class, operand)?;
+        }
+        let d = self.result(alu.result, &operands[0])?;
+        self.push_alu(alu, class, d, sources);
+        Ok(())
+    }
+
+    pub fn expect_operands(&self, opcode: &Opcode<'_>, operands: &[Operand], count: usize) -> Result<()> {
+        if operands.len() == count {
+            return Ok(());
+        }
+        Err(Error::parse(opcode.line, format!("`{}` takes {count} operands, found {}", opcode.name, operands.len())))
+    }
+
+    /// Stores a list of slots in the side table.
+    pub fn list(&mut self, slots: Vec<Slot>) -> u32 {
+        self.lists.push(slots);
+        self.lists.len() as u32 - 1
+    }
+
+    fn finish(self, starts: &[u32]) -> Result<Program> {
+        let mut code = self.code;
+        let target = |label: u32| self.body.labels.get(label as usize).map(|at| starts[*at]);
+        for (instr, origin) in code.iter_mut().zip(&self.origins) {
+            if matches!(instr.exec, Exec::Branch) {
+                instr.x = target(instr.x)
+                    .ok_or_else(|| Error::parse(origin.ptx_line, "branch to a label that does not exist"))?;
+            }
+        }
+        let targets = self
+            .body
+            .target_lists
+            .iter()
+            .map(|list| list.iter().filter_map(|label| target(*label)).collect())
+            .collect();
+        let constants = self.constants;
+        Ok(Program {
+            name: self.function.name.clone(),
+            code,
+            origins: self.origins,
+            accesses: self.accesses,
+            atomics: self.atomics,
+            lists: self.lists,
+            targets,
+            params: self.layout.params,
+            param_bytes: self.layout.param_bytes,
+            shared_bytes: self.layout.shared_bytes,
+            dynamic_shared_align: self.layout.dynamic_shared_align,
+            local_bytes: self.layout.local_bytes,
+            globals: self.layout.globals,
+            required_threads: self.function.required_threads,
+            word_rows: constants.words,
+            wide_rows: constants.wides,
+            pred_rows: constants.preds,
+            word_constants: constants.word_values.into_iter().map(|(value, slot)| (slot, value)).collect(),
+            wide_constants: constants.wide_values.into_iter().map(|(value, slot)| (slot, value)).collect(),
+            specials: constants.specials,
+            param_rows: constants.params,
+            symbol_rows: constants.symbols,
+            dynamic_rows: constants.dynamic,
+            zeroed: self.zeroed,
+            in_order: self.in_order,
+            files: self.module.files.clone(),
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! A cluster of blocks (mostly one): turns of its warps until all are done, and what it means when none can go on.
+
+use super::block::Block;
+use super::log::Log;
+use super::run::{Stop, run};
+use super::warp::{Wait, Warp};
+use super::{Context, Grid, setup};
+use crate::sim::options::WarpOrder;
+use crate::sim::report::Check;
+use crate::sim::rng::Rng;
+
+/// The state of one cluster; a worker uses it again for the next one.
+pub(super) struct Cluster {
+    warps: Vec<Vec<Warp>>,
+    blocks: Vec<Block>,
+}
+
+impl Cluster {
+    pub fn new(grid: &Grid<'_>) -> Self {
+        let blocks = grid.cluster_blocks() as usize;
+        Cluster {
+            warps: (0..blocks).map(|_| setup::warps(grid)).collect(),
+            blocks: (0..blocks).map(|_| setup::block(grid)).collect(),
+        }
+    }
+
+    /// Runs the cluster with that number; `false` when the launch cannot go on.
+    pub fn run(&mut self, grid: &Grid<'_>, log: &mut Log, number: u64) -> bool {
+        for (rank, (warps, block)) in self.warps.iter_mut().zip(&mut self.blocks).enumerate() {
+            setup::start_block(grid, number, rank as u32, warps, block);
+        }
+        let mut rng = Rng::new(grid.options.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut order: Vec<(usize, usize)> = self
+            .warps
+            .iter()
+            .enumerate()
+            .flat_map(|(block, warps)| (0..warps.len()).map(move |warp| (block, warp)))
+            .collect();
+        if grid.options.warp_order == WarpOrder::Descending {
+            order.reverse();
+        }
+        while !order.is_empty() {
+            if grid.options.warp_order == WarpOrder::Seeded {
+                rng.shuffle(&mut order);
+            }
+            let mut progress = false;
+            let mut done = vec![false; order.len()];
+            for (done, &(block, warp)) in done.iter_mut().zip(&order) {
+                let mut ctx = Context {
+                    warp: &mut self.warps[block][warp],
+                    blocks: &mut self.blocks,
+                    me: block,
+                    grid,
+                    log,
+                    pc: 0,
+                };
+                let (stop, ran) = run(&mut ctx);
+                progress |= ran;
+                *done = stop == Stop::Finished;
+                if stop == Stop::Aborted {
+                    return false;
+                }
+                progress |= self.blocks[block].open_barriers();
+                progress |= super::block::open_cluster_barrier(&mut self.blocks);
+            }
+            let mut done = done.into_iter();
+            order.retain(|_| !done.next().unwrap_or(true));
+            if !progress && !order.is_empty() {
+                self.report_standstill(grid, log, &order);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Nothing can run: names the reason by what the first waiting warp waits for.
+    fn report_standstill(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)]) {
+        let waiting: Vec<(usize, usize, u32, u32, Wait)> = order
+            .iter()
+            .flat_map(|&(block, warp)| {
+                let splits = &self.warps[block][warp].splits;
+                splits.iter().filter_map(move |split| split.wait.map(|wait| (block, warp, split.pc, split.mask, wait)))
+            })
+            .collect();
+        let pick = waiting
+            .iter()
+            .min_by_key(|(block, warp, pc, _, wait)| (!matches!(wait, Wait::Lanes { .. }), *block, *warp, *pc));
+        let Some(&(block, warp, pc, mask, wait)) = pick else { return };
+        let others = waiting.iter().find(|other| (other.0, other.1, other.2) != (block, warp, pc));
+        let alive = self.warps[block][warp].alive();
+        let mut ctx =
+            Context { warp: &mut self.warps[block][warp], blocks: &mut self.blocks, me: block, grid, log, pc };
+        let (check, message) = match wait {
+            Wait::Lanes { members, is_barrier: false } => (
+                Check::MemberMask,
+                format!(
+                    "lanes {mask:#010x} wait for lanes {:#010x}, which do not come to this instruction",
+                    members & !mask
+                ),
+            ),
+            Wait::Lanes { .. } => (
+                Check::BarrierDivergence,
+                format!("lanes {mask:#010x} of the warp are at this barrier, lanes {:#010x} are not", alive & !mask),
+            ),
+            Wait::Barrier { id, .. } => {
+                let state = &ctx.blocks[block].barriers[id as usize];
+                let text = format!(
+                    "barrier {id} has {} of {} threads, and no warp can go on",
+                    state.arrived,
+                    state.expected.unwrap_or(ctx.blocks[block].alive)
+                );
+                let elsewhere =
+                    waiting.iter().any(|other| !matches!(other.4, Wait::Barrier { id: other, .. } if other == id));
+                (if elsewhere { Check::BarrierDivergence } else { Check::Deadlock }, text)
+            }
+            Wait::Cluster { .. } => {
+                (Check::Deadlock, "the cluster barrier never opens, and no warp can go on".to_owned())
+            }
+        };
+        let other = others.map(|other| {
+            let linear = ctx.blocks[other.0].linear;
+            grid.place(linear, other.1 as u32 * 32 + other.3.trailing_zeros(), Some(other.2))
+        });
+        ctx.report_pair(check, mask.trailing_zeros() as usize, None, message, other);
+    }
+}

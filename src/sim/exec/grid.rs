@@ -1,0 +1,342 @@
+//! A launch: checks what the caller asks for, spreads the clusters over threads, gathers the report.
+
+use super::cluster::Cluster;
+use super::log::Log;
+use super::setup::Position;
+use crate::sim::error::{Error, Result};
+use crate::sim::memory::address::OFFSET_BITS;
+use crate::sim::memory::{Memory, Pointer};
+use crate::sim::module::Module;
+use crate::sim::options::Options;
+use crate::sim::program::Program;
+use crate::sim::report::{Place, Report};
+use crate::sim::rng::Rng;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Extents along x, y, z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dim {
+    /// Along x.
+    pub x: u32,
+    /// Along y.
+    pub y: u32,
+    /// Along z.
+    pub z: u32,
+}
+
+impl Dim {
+    /// All three extents.
+    pub const fn new(x: u32, y: u32, z: u32) -> Self {
+        Dim { x, y, z }
+    }
+
+    fn array(self) -> [u32; 3] {
+        [self.x, self.y, self.z]
+    }
+}
+
+impl From<u32> for Dim {
+    fn from(x: u32) -> Self {
+        Dim::new(x, 1, 1)
+    }
+}
+
+/// A kernel argument: its bytes as they lie in the parameter block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arg(Vec<u8>);
+
+impl Arg {
+    /// A structure passed by value, or anything else by its bytes.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Arg(bytes.to_vec())
+    }
+}
+
+macro_rules! arg_from {
+    ($($ty:ty),*) => {$(
+        impl From<$ty> for Arg {
+            fn from(value: $ty) -> Self {
+                Arg(value.to_le_bytes().to_vec())
+            }
+        }
+    )*};
+}
+arg_from!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
+
+impl From<Pointer> for Arg {
+    fn from(pointer: Pointer) -> Self {
+        Arg::from(pointer.address())
+    }
+}
+
+/// One launch: `kernel<<<grid, block, dynamic_shared_bytes>>>(args)`, with the cluster extents of `cudaLaunchKernelEx`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch {
+    /// Name of the entry.
+    pub entry: String,
+    /// Blocks.
+    pub grid: Dim,
+    /// Threads of a block.
+    pub block: Dim,
+    /// Blocks of a cluster; 1 where there are none.
+    pub cluster: Dim,
+    /// Bytes of dynamic shared memory.
+    pub dynamic_shared_bytes: u32,
+    /// Arguments in order.
+    pub args: Vec<Arg>,
+}
+
+impl Launch {
+    /// A launch without clusters, dynamic shared memory or arguments.
+    pub fn new(entry: impl Into<String>, grid: impl Into<Dim>, block: impl Into<Dim>) -> Self {
+        Launch {
+            entry: entry.into(),
+            grid: grid.into(),
+            block: block.into(),
+            cluster: Dim::new(1, 1, 1),
+            dynamic_shared_bytes: 0,
+            args: Vec::new(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<Arg>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Sets the dynamic shared memory.
+    #[must_use]
+    pub fn dynamic_shared(mut self, bytes: u32) -> Self {
+        self.dynamic_shared_bytes = bytes;
+        self
+    }
+
+    /// Sets the cluster extents.
+    #[must_use]
+    pub fn cluster(mut self, cluster: impl Into<Dim>) -> Self {
+        self.cluster = cluster.into();
+        self
+    }
+}
+
+/// Shared memory of one block on the largest supported device.
+const MAX_SHARED_BYTES: u32 = 227 * 1024;
+const MAX_BLOCK_THREADS: u64 = 1024;
+const MAX_CLUSTER_BLOCKS: u64 = 16;
+
+/// What all warps of a launch read.
+pub(crate) struct Grid<'a> {
+    pub program: &'a Program,
+    pub memory: &'a Memory,
+    pub options: &'a Options,
+    pub params: &'a [u8],
+    pub grid_dim: [u32; 3],
+    pub block_dim: [u32; 3],
+    pub cluster_dim: [u32; 3],
+    /// Threads of a block.
+    pub threads: u32,
+    pub shared_bytes: u32,
+    pub dynamic_shared_start: u32,
+    /// Addresses of the module's variables.
+    pub symbols: &'a [u64],
+}
+
+impl Grid<'_> {
+    pub fn cluster_blocks(&self) -> u32 {
+        self.cluster_dim.iter().product()
+    }
+
+    pub fn clusters(&self) -> [u32; 3] {
+        std::array::from_fn(|axis| self.grid_dim[axis] / self.cluster_dim[axis])
+    }
+
+    fn cluster_count(&self) -> u64 {
+        self.clusters().iter().map(|extent| u64::from(*extent)).product()
+    }
+
+    pub fn thread_index(&self, thread: u32) -> [u32; 3] {
+        split(u64::from(thread), self.block_dim)
+    }
+
+    pub(super) fn position(&self, cluster: u64, rank: u32) -> Position {
+        let cluster = split(cluster, self.clusters());
+        let in_cluster = split(u64::from(rank), self.cluster_dim);
+        let block = std::array::from_fn(|axis| cluster[axis] * self.cluster_dim[axis] + in_cluster[axis]);
+        let [gx, gy, _] = self.grid_dim.map(u64::from);
+        let linear = (u64::from(block[2]) * gy + u64::from(block[1])) * gx + u64::from(block[0]);
+        Position { linear, block, cluster, in_cluster, rank }
+    }
+
+    /// Names a thread and, if known, an instruction.
+    pub fn place(&self, block: u64, thread: u32, pc: Option<u32>) -> Place {
+        let origin = pc.and_then(|pc| self.program.origins.get(pc as usize));
+        Place {
+            block: split(block, self.grid_dim),
+            thread: self.thread_index(thread),
+            ptx_line: origin.map_or(0, |origin| origin.ptx_line),
+            source: origin.and_then(|origin| self.program.source(origin)),
+        }
+    }
+}
+
+/// A linear number as coordinates, x fastest.
+fn split(linear: u64, extent: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = extent.map(|extent| u64::from(extent).max(1));
+    [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
+}
+
+/// Runs a kernel to its end, or to its first fatal defect.
+///
+/// Blocks run in parallel on the current rayon pool, unless their order can show in the result; then they run one after the other.
+///
+/// # Errors
+/// When the entry is missing or not modelled, or the launch does not fit it: extents, shared memory, number and sizes of arguments.
+/// Defects of the kernel are findings of the report, not errors.
+pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &Options) -> Result<Report> {
+    let program = module.program(&launch.entry)?;
+    let (grid_dim, block_dim, cluster_dim) = (launch.grid.array(), launch.block.array(), launch.cluster.array());
+    let threads = check_extents(&program, grid_dim, block_dim, cluster_dim)?;
+    let params = parameter_block(&program, &launch.args)?;
+    let align = program.dynamic_shared_align.max(1);
+    let dynamic_shared_start = program.shared_bytes.next_multiple_of(align);
+    let shared_bytes = dynamic_shared_start.saturating_add(launch.dynamic_shared_bytes);
+    if shared_bytes > MAX_SHARED_BYTES {
+        return Err(Error::Launch(format!(
+            "{shared_bytes} bytes of shared memory a block; the limit is {MAX_SHARED_BYTES}"
+        )));
+    }
+    let kept = memory.allocations().len();
+    let symbols = place_variables(&program, memory)?;
+    let report = {
+        let grid = Grid {
+            program: &program,
+            memory,
+            options,
+            params: &params,
+            grid_dim,
+            block_dim,
+            cluster_dim,
+            threads,
+            shared_bytes,
+            dynamic_shared_start,
+            symbols: &symbols,
+        };
+        run_all(&grid)
+    };
+    memory.allocations_mut().truncate(kept);
+    Ok(report)
+}
+
+fn run_all(grid: &Grid<'_>) -> Report {
+    let clusters = grid.cluster_count();
+    let fresh = || (Cluster::new(grid), Log::new(&grid.program.name, grid.program.code.len()));
+    let stopped = AtomicU64::new(u64::MAX);
+    let step = |(mut cluster, mut log): (Cluster, Log), number: u64| {
+        // A block behind one that stopped the launch would not have run, had they run in order.
+        if number <= stopped.load(Relaxed) && !cluster.run(grid, &mut log, number) {
+            stopped.fetch_min(number, Relaxed);
+            let first = grid.position(number, grid.cluster_blocks() - 1).linear;
+            log.aborted = Some(log.aborted.map_or(first, |known| known.min(first)));
+        }
+        (cluster, log)
+    };
+    let log = if grid.program.in_order || clusters == 1 {
+        let mut order: Vec<u64> = (0..clusters).collect();
+        if grid.options.seed != 0 {
+            Rng::new(grid.options.seed).shuffle(&mut order);
+        }
+        let mut state = fresh();
+        for number in order {
+            state = step(state, number);
+            if state.1.aborted.is_some() {
+                break;
+            }
+        }
+        state.1
+    } else {
+        (0..clusters)
+            .into_par_iter()
+            .fold(fresh, step)
+            .map(|(_, log)| log)
+            .reduce(|| Log::new(&grid.program.name, grid.program.code.len()), Log::merge)
+    };
+    let metrics = log.counters.finish(grid.program);
+    let (findings, printf) = log.finish();
+    Report { findings, printf, metrics }
+}
+
+fn check_extents(program: &Program, grid: [u32; 3], block: [u32; 3], cluster: [u32; 3]) -> Result<u32> {
+    let refuse = |message: String| Err(Error::Launch(message));
+    let threads: u64 = block.iter().map(|extent| u64::from(*extent)).product();
+    if threads == 0 || threads > MAX_BLOCK_THREADS || block[2] > 64 {
+        return refuse(format!(
+            "a block of {block:?} threads; between 1 and {MAX_BLOCK_THREADS} are possible, at most 64 along z"
+        ));
+    }
+    if grid.contains(&0) || grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
+        return refuse(format!(
+            "a grid of {grid:?} blocks; 1 to 2147483647 along x and 1 to 65535 along y and z are possible"
+        ));
+    }
+    let ranks: u64 = cluster.iter().map(|extent| u64::from(*extent)).product();
+    if ranks == 0 || ranks > MAX_CLUSTER_BLOCKS || (0..3).any(|axis| !grid[axis].is_multiple_of(cluster[axis])) {
+        return refuse(format!(
+            "clusters of {cluster:?} blocks do not divide a grid of {grid:?}, or have more than {MAX_CLUSTER_BLOCKS}"
+        ));
+    }
+    if let Some(required) = program.required_threads
+        && required != block
+    {
+        return refuse(format!("the kernel was compiled for blocks of {required:?} threads, not {block:?}"));
+    }
+    Ok(threads as u32)
+}
+
+fn parameter_block(program: &Program, args: &[Arg]) -> Result<Vec<u8>> {
+    if args.len() != program.params.len() {
+        return Err(Error::Launch(format!(
+            "`{}` takes {} arguments, {} were given",
+            program.name,
+            program.params.len(),
+            args.len()
+        )));
+    }
+    let mut block = vec![0; program.param_bytes as usize];
+    for (at, (param, arg)) in program.params.iter().zip(args).enumerate() {
+        if arg.0.len() != param.bytes as usize {
+            return Err(Error::Launch(format!(
+                "argument {at} of `{}` has {} bytes, `{}` takes {}",
+                program.name,
+                arg.0.len(),
+                param.name,
+                param.bytes
+            )));
+        }
+        block[param.offset as usize..][..arg.0.len()].copy_from_slice(&arg.0);
+    }
+    Ok(block)
+}
+
+/// Gives the module's variables memory for the time of the launch.
+fn place_variables(program: &Program, memory: &mut Memory) -> Result<Vec<u64>> {
+    let mut symbols = Vec::with_capacity(program.globals.len());
+    for variable in &program.globals {
+        let mut data = variable.init.clone();
+        data.resize(variable.bytes as usize, 0);
+        symbols.push(memory.alloc(variable.bytes, Some(&data))?.address());
+    }
+    for (variable, &address) in program.globals.iter().zip(&symbols) {
+        for &(offset, target, addend) in &variable.relocations {
+            let value = symbols[target].wrapping_add(addend as u64);
+            memory.write(Pointer::NULL.offset(address + offset), &value.to_le_bytes())?;
+        }
+    }
+    for (variable, address) in program.globals.iter().zip(&symbols) {
+        let at = (address >> OFFSET_BITS) - crate::sim::memory::address::FIRST_ALLOCATION;
+        memory.allocations_mut()[at as usize].read_only = variable.is_const;
+    }
+    Ok(symbols)
+}

@@ -1,0 +1,81 @@
+//! Carrying a program out: warps, blocks, clusters, the grid.
+
+pub(crate) mod block;
+mod cluster;
+mod grid;
+pub(crate) mod log;
+mod run;
+pub(crate) mod setup;
+pub(crate) mod warp;
+
+pub(crate) use grid::Grid;
+pub use grid::{Arg, Dim, Launch, launch};
+
+use super::report::{Check, Place};
+use block::Block;
+use log::Log;
+use warp::{Wait, Warp};
+
+/// What a handler decides about the active lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Go on with the next instruction.
+    Next,
+    /// Stop here until something happens.
+    Wait(Wait),
+    /// Go on, but let other warps run first.
+    Yield,
+    /// The lanes have gone to several places: `Warp::scattered`.
+    Scatter,
+    /// The launch cannot go on.
+    Abort,
+}
+
+/// Everything that a handler can reach.
+pub(crate) struct Context<'a> {
+    pub warp: &'a mut Warp,
+    /// The blocks of the cluster; one where there are no clusters.
+    pub blocks: &'a mut [Block],
+    /// Index of the own block.
+    pub me: usize,
+    pub grid: &'a Grid<'a>,
+    pub log: &'a mut Log,
+    /// The instruction that runs.
+    pub pc: u32,
+}
+
+impl Context<'_> {
+    pub fn block(&mut self) -> &mut Block {
+        &mut self.blocks[self.me]
+    }
+
+    /// Records a defect of one lane at the running instruction.
+    #[cold]
+    pub fn report(&mut self, check: Check, lane: usize, address: Option<u64>, message: String) {
+        self.report_pair(check, lane, address, message, None);
+    }
+
+    /// The same, with the other access of a race.
+    #[cold]
+    pub fn report_pair(
+        &mut self,
+        check: Check,
+        lane: usize,
+        address: Option<u64>,
+        message: String,
+        other: Option<Place>,
+    ) {
+        let block = &self.blocks[self.me];
+        let thread = self.warp.index * 32 + lane as u32;
+        let place = self.grid.place(block.linear, thread, Some(self.pc));
+        self.log.find(block.linear, self.pc, check, place, address, message, other);
+    }
+
+    /// Adds memory units to the running instruction.
+    #[inline(always)]
+    pub fn count_units(&mut self, units: u64, ideal: u64) {
+        let count = &mut self.log.counters.by_pc[self.pc as usize];
+        count.units += units;
+        count.ideal_units += ideal;
+    }
+}

@@ -1,0 +1,206 @@
+//! The interpreter loop: one warp until it ends, stands still or has had its turn.
+
+use super::warp::{Split, Turn, Wait};
+use super::{Context, Outcome};
+use crate::sim::program::{Exec, Instr};
+use crate::sim::report::Check;
+
+/// Why a warp came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    Finished,
+    /// Nothing of it can run now.
+    Blocked,
+    /// It could go on; others should run first.
+    Yielded,
+    Aborted,
+}
+
+/// Jumps backwards before lanes of the same warp get their turn: a lane may spin until another one acts.
+const ROTATE_BACK_EDGES: u64 = 512;
+/// Jumps backwards before other warps get their turn.
+const YIELD_BACK_EDGES: u64 = 16_384;
+
+/// Runs the warp of the context. The flag tells whether any instruction ran.
+pub(super) fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
+    let mut ran = false;
+    let until = ctx.warp.back_edges + YIELD_BACK_EDGES;
+    wake(ctx);
+    loop {
+        let Some(turn) = ctx.warp.next_turn() else {
+            let stop = if ctx.warp.splits.is_empty() { Stop::Finished } else { Stop::Blocked };
+            return (stop, ran);
+        };
+        ran = true;
+        match take_turn(ctx, turn, until) {
+            Some(stop) => return (stop, ran),
+            None => wake(ctx),
+        }
+    }
+}
+
+/// Releases lanes whose barrier has opened or whose event has come.
+fn wake(ctx: &mut Context<'_>) {
+    for at in 0..ctx.warp.splits.len() {
+        let split = ctx.warp.splits[at];
+        match split.wait {
+            Some(Wait::Barrier { id, generation }) => {
+                let barrier = &ctx.blocks[ctx.me].barriers[id as usize];
+                if barrier.generation != generation {
+                    ctx.warp.race.join(&barrier.released_clock);
+                    ctx.note_clock();
+                    ctx.warp.splits[at] = Split { pc: split.pc + 1, mask: split.mask, wait: None };
+                }
+            }
+            Some(Wait::Cluster { generation }) => {
+                let barrier = &ctx.blocks[0].cluster_barrier;
+                if barrier.generation != generation {
+                    ctx.warp.race.join(&barrier.released_clock);
+                    ctx.note_clock();
+                    ctx.warp.splits[at] = Split { pc: split.pc + 1, mask: split.mask, wait: None };
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Runs lanes that are together until they part, meet others, stop or have jumped back often.
+fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
+    let program = ctx.grid.program;
+    let Turn { mut pc, mut mask, mut stop } = turn;
+    let mut rotate_at = ctx.warp.back_edges + ROTATE_BACK_EDGES;
+    loop {
+        let instr = &program.code[pc as usize];
+        let active = ctx.warp.registers.guarded(instr.guard, mask);
+        let count = &mut ctx.log.counters.by_pc[pc as usize];
+        count.warps += 1;
+        count.lanes += u64::from(active.count_ones());
+        match instr.exec {
+            Exec::Alu(handler) => {
+                if active != 0 {
+                    // SAFETY: `Alu::pick` chose the AVX2 tier only where this machine has its features.
+                    #[expect(unsafe_code, reason = "handlers of the AVX2 tier are unsafe to call on other machines")]
+                    unsafe {
+                        handler(&mut ctx.warp.registers, instr, active);
+                    }
+                }
+                pc += 1;
+            }
+            Exec::Action(_) if active == 0 => pc += 1,
+            Exec::Action(handler) => {
+                ctx.pc = pc;
+                // SAFETY: as above; actions are chosen by the same test.
+                #[expect(unsafe_code, reason = "handlers of the AVX2 tier are unsafe to call on other machines")]
+                let outcome = unsafe { handler(ctx, instr, active) };
+                match outcome {
+                    Outcome::Next => pc += 1,
+                    Outcome::Abort => return Some(Stop::Aborted),
+                    outcome => {
+                        park(ctx, outcome, pc, active, mask);
+                        return (outcome == Outcome::Yield).then_some(Stop::Yielded);
+                    }
+                }
+            }
+            Exec::Branch => {
+                let before = pc;
+                match branch(ctx, instr, active, &mut pc, &mut mask, &mut stop) {
+                    Jump::Forward => {}
+                    Jump::Back => {
+                        ctx.warp.back_edges += 1;
+                        let made = ctx.warp.back_edges;
+                        if made >= rotate_at {
+                            rotate_at = made + ROTATE_BACK_EDGES;
+                            if let Some(result) = spinning(ctx, before, pc, mask, made, until) {
+                                return result;
+                            }
+                        }
+                    }
+                }
+            }
+            Exec::Exit => {
+                if active != 0 {
+                    ctx.warp.exited |= active;
+                    ctx.blocks[ctx.me].alive -= active.count_ones();
+                    ctx.warp_exits();
+                }
+                mask &= !active;
+                pc += 1;
+                if mask == 0 {
+                    return None;
+                }
+            }
+        }
+        if pc >= stop {
+            ctx.warp.splits.push(Split { pc, mask, wait: None });
+            return None;
+        }
+    }
+}
+
+enum Jump {
+    Forward,
+    Back,
+}
+
+/// Moves to the target, to the next instruction, or both: then the lower one goes on and the other waits its turn.
+#[inline(always)]
+fn branch(ctx: &mut Context<'_>, instr: &Instr, taken: u32, pc: &mut u32, mask: &mut u32, stop: &mut u32) -> Jump {
+    let (here, target) = (*pc, instr.x);
+    let jump = if taken != 0 && target <= here { Jump::Back } else { Jump::Forward };
+    if taken == *mask {
+        *pc = target;
+        // Lanes that wait below the target or between are met by `stop`; a jump back may go below others, which then come later.
+        if target <= here {
+            *stop = ctx.warp.splits.iter().map(|other| other.pc).filter(|pc| *pc > target).min().unwrap_or(u32::MAX);
+        }
+    } else if taken == 0 {
+        *pc += 1;
+    } else {
+        ctx.log.counters.divergent_branches += 1;
+        let (near, far) = if target <= here { (target, here + 1) } else { (here + 1, target) };
+        let (near_mask, far_mask) = if target <= here { (taken, *mask & !taken) } else { (*mask & !taken, taken) };
+        ctx.warp.splits.push(Split { pc: far, mask: far_mask, wait: None });
+        *pc = near;
+        *mask = near_mask;
+        *stop = ctx.warp.splits.iter().map(|other| other.pc).filter(|pc| *pc > near).min().unwrap_or(u32::MAX);
+        if ctx.warp.splits.iter().any(|other| other.pc == near) {
+            *stop = near;
+        }
+    }
+    jump
+}
+
+/// After many jumps back: ends an endless loop, or lets other lanes and warps run. `Some(None)` means a new turn in this warp.
+#[cold]
+fn spinning(ctx: &mut Context<'_>, at: u32, pc: u32, mask: u32, made: u64, until: u64) -> Option<Option<Stop>> {
+    if made >= ctx.grid.options.back_edge_budget {
+        ctx.pc = at;
+        let lane = mask.trailing_zeros() as usize;
+        let message = format!("still in a loop after {made} jumps backwards of this warp");
+        ctx.report(Check::EndlessLoop, lane, None, message);
+        return Some(Some(Stop::Aborted));
+    }
+    let others = ctx.warp.splits.iter().any(|split| split.wait.is_none());
+    if made >= until || others {
+        ctx.warp.splits.push(Split { pc, mask, wait: None });
+        ctx.warp.rotate = others;
+        return Some((made >= until).then_some(Stop::Yielded));
+    }
+    None
+}
+
+/// Puts the active lanes where the outcome says; lanes that the guard left out go on.
+fn park(ctx: &mut Context<'_>, outcome: Outcome, pc: u32, active: u32, mask: u32) {
+    match outcome {
+        Outcome::Wait(wait) => ctx.warp.splits.push(Split { pc, mask: active, wait: Some(wait) }),
+        Outcome::Scatter => {
+            let mut scattered = std::mem::take(&mut ctx.warp.scattered);
+            ctx.warp.splits.append(&mut scattered);
+        }
+        _ => ctx.warp.splits.push(Split { pc: pc + 1, mask: active, wait: None }),
+    }
+    if mask & !active != 0 {
+        ctx.warp.splits.push(Split { pc: pc + 1, mask: mask & !active, wait: None });
+    }
+}

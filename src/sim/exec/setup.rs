@@ -1,0 +1,136 @@
+//! Filling registers before code runs: constants and arguments once a worker, special registers once a block.
+
+use super::Grid;
+use super::block::Block;
+use super::warp::Warp;
+use crate::sim::lanes::{Class, LANES, Registers, Row, Slot};
+use crate::sim::memory::shared::SharedMemory;
+use crate::sim::ptx::special::Special;
+
+/// The warps of a block with everything that holds for the whole launch.
+pub(super) fn warps(grid: &Grid<'_>) -> Vec<Warp> {
+    let count = grid.threads.div_ceil(LANES as u32);
+    (0..count)
+        .map(|index| Warp {
+            registers: registers(grid),
+            local: vec![Row::splat(0); grid.program.local_bytes.div_ceil(4) as usize],
+            index,
+            ..Warp::default()
+        })
+        .collect()
+}
+
+pub(super) fn block(grid: &Grid<'_>) -> Block {
+    Block { shared: SharedMemory::new(grid.shared_bytes), alone: grid.cluster_blocks() == 1, ..Block::default() }
+}
+
+fn registers(grid: &Grid<'_>) -> Registers {
+    let program = grid.program;
+    let mut registers = Registers {
+        words: vec![Row::splat(0); program.word_rows as usize],
+        wides: vec![Row::splat(0); program.wide_rows as usize],
+        preds: vec![0; program.pred_rows as usize],
+    };
+    registers.preds[0] = u32::MAX;
+    for &(slot, value) in &program.word_constants {
+        registers.words[slot as usize] = Row::splat(value);
+    }
+    for &(slot, value) in &program.wide_constants {
+        registers.wides[slot as usize] = Row::splat(value);
+    }
+    for row in &program.param_rows {
+        let mut value = 0u64;
+        for at in (0..row.bytes.min(8)).rev() {
+            value = value << 8 | u64::from(grid.params.get((row.offset + at) as usize).copied().unwrap_or(0));
+        }
+        if row.signed {
+            let spare = 64 - row.bytes.min(8) * 8;
+            value = (((value << spare) as i64) >> spare) as u64;
+        }
+        fill(&mut registers, row.slot, value);
+    }
+    for row in &program.symbol_rows {
+        registers.wides[row.slot as usize] = Row::splat(grid.symbols[row.variable].wrapping_add(row.offset as u64));
+    }
+    for &(slot, offset) in &program.dynamic_rows {
+        fill(&mut registers, slot, u64::from(grid.dynamic_shared_start).wrapping_add(offset as u64));
+    }
+    registers
+}
+
+fn fill(registers: &mut Registers, slot: Slot, value: u64) {
+    match slot.class {
+        Class::Word => registers.words[slot.index as usize] = Row::splat(value as u32),
+        Class::Wide => registers.wides[slot.index as usize] = Row::splat(value),
+        Class::Pred => registers.preds[slot.index as usize] = if value != 0 { u32::MAX } else { 0 },
+    }
+}
+
+/// Makes block `rank` of cluster `number` ready to run.
+pub(super) fn start_block(grid: &Grid<'_>, number: u64, rank: u32, warps: &mut [Warp], block: &mut Block) {
+    let place = grid.position(number, rank);
+    block.restart(place.linear, place.block, grid.threads);
+    let base = block.races.restart(grid.options.checks.races, block.shared.bytes());
+    for warp in warps {
+        let first = warp.index * LANES as u32;
+        let count = (grid.threads - first).min(LANES as u32);
+        let members = if count == 32 { u32::MAX } else { (1 << count) - 1 };
+        warp.restart(members);
+        warp.race.restart(base, rank * 32 + warp.index);
+        warp.local.fill(Row::splat(0));
+        for slot in &grid.program.zeroed {
+            fill(&mut warp.registers, *slot, 0);
+        }
+        for row in &grid.program.specials {
+            let value = |lane: usize| special(grid, &place, row.special, warp.index, lane as u32);
+            if matches!(row.special, Special::Gridid | Special::Clock64 | Special::Globaltimer) {
+                warp.registers.wides[row.slot as usize] = Row(std::array::from_fn(|lane| u64::from(value(lane))));
+            } else {
+                warp.registers.words[row.slot as usize] = Row(std::array::from_fn(value));
+            }
+        }
+    }
+}
+
+/// Where a block stands in the grid.
+pub(super) struct Position {
+    pub linear: u64,
+    pub block: [u32; 3],
+    pub cluster: [u32; 3],
+    pub in_cluster: [u32; 3],
+    pub rank: u32,
+}
+
+fn special(grid: &Grid<'_>, place: &Position, special: Special, warp: u32, lane: u32) -> u32 {
+    let axis = |values: [u32; 3], axis: u8| values[axis as usize % 3];
+    match special {
+        Special::Tid(at) => axis(grid.thread_index(warp * 32 + lane), at),
+        Special::Ntid(at) => axis(grid.block_dim, at),
+        Special::Ctaid(at) => axis(place.block, at),
+        Special::Nctaid(at) => axis(grid.grid_dim, at),
+        Special::Clusterid(at) => axis(place.cluster, at),
+        Special::Nclusterid(at) => axis(grid.clusters(), at),
+        Special::ClusterCtaid(at) => axis(place.in_cluster, at),
+        Special::ClusterNctaid(at) => axis(grid.cluster_dim, at),
+        Special::ClusterCtarank => place.rank,
+        Special::ClusterNctarank => grid.cluster_blocks(),
+        Special::IsExplicitCluster => u32::from(grid.cluster_blocks() > 1),
+        Special::Laneid => lane,
+        Special::Warpid => warp,
+        Special::Nwarpid => grid.threads.div_ceil(32),
+        Special::LanemaskEq => 1 << lane,
+        Special::LanemaskLt => (1 << lane) - 1,
+        Special::LanemaskLe => ((1u64 << (lane + 1)) - 1) as u32,
+        Special::LanemaskGt => !(((1u64 << (lane + 1)) - 1) as u32),
+        Special::LanemaskGe => !((1 << lane) - 1),
+        Special::Nsmid => 1,
+        Special::DynamicSmemSize => grid.shared_bytes - grid.dynamic_shared_start,
+        Special::TotalSmemSize => grid.shared_bytes,
+        Special::Smid
+        | Special::Gridid
+        | Special::Clock
+        | Special::ClockHi
+        | Special::Clock64
+        | Special::Globaltimer => 0,
+    }
+}

@@ -1,0 +1,347 @@
+//! The register file of a warp and the machinery that makes a scalar function into a 32-lane handler.
+//!
+//! Every handler is compiled twice: for the plain target and for AVX2 + FMA. Both give the same bits; the second is chosen once, when a
+//! kernel is decoded, so that a build without `-C target-cpu` still runs at full speed.
+
+use super::program::Instr;
+
+/// Lanes of a warp.
+pub(crate) const LANES: usize = 32;
+
+/// One 4-byte register (or an 8-byte one) of all lanes.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Row<T>(pub [T; LANES]);
+
+impl<T: Copy> Row<T> {
+    pub fn splat(value: T) -> Self {
+        Row([value; LANES])
+    }
+}
+
+/// Which of the three files of a warp a register lives in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// 8, 16 and 32 bits, zero extended.
+    Word,
+    /// 64 bits.
+    Wide,
+    /// Predicates: one bit a lane.
+    Pred,
+}
+
+/// A register's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub class: Class,
+    pub index: u32,
+}
+
+/// The registers of one warp; constants and special registers live here too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registers {
+    pub words: Vec<Row<u32>>,
+    pub wides: Vec<Row<u64>>,
+    /// Slot 0 is always true.
+    pub preds: Vec<u32>,
+}
+
+impl Registers {
+    #[inline(always)]
+    pub fn word(&self, slot: u32) -> &[u32; LANES] {
+        &self.words[slot as usize].0
+    }
+
+    #[inline(always)]
+    pub fn wide(&self, slot: u32) -> &[u64; LANES] {
+        &self.wides[slot as usize].0
+    }
+
+    #[inline(always)]
+    pub fn set_word(&mut self, slot: u32, value: &[u32; LANES], mask: u32) {
+        let row = &mut self.words[slot as usize].0;
+        if mask == u32::MAX {
+            *row = *value;
+        } else {
+            for lane in 0..LANES {
+                let keep = ((mask >> lane) & 1).wrapping_sub(1);
+                row[lane] = (row[lane] & keep) | (value[lane] & !keep);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn set_wide(&mut self, slot: u32, value: &[u64; LANES], mask: u32) {
+        let row = &mut self.wides[slot as usize].0;
+        if mask == u32::MAX {
+            *row = *value;
+        } else {
+            for lane in 0..LANES {
+                let keep = u64::from((mask >> lane) & 1).wrapping_sub(1);
+                row[lane] = (row[lane] & keep) | (value[lane] & !keep);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn set_pred(&mut self, slot: u32, value: u32, mask: u32) {
+        let pred = &mut self.preds[slot as usize];
+        *pred = (*pred & !mask) | (value & mask);
+    }
+
+    /// The lanes of `mask` whose guard holds.
+    #[inline(always)]
+    pub fn guarded(&self, guard: Guard, mask: u32) -> u32 {
+        mask & (self.preds[(guard.0 >> 1) as usize] ^ 0u32.wrapping_sub(guard.0 & 1))
+    }
+}
+
+/// A predicate slot and a negation, packed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guard(u32);
+
+impl Guard {
+    pub const ALWAYS: Guard = Guard(0);
+
+    pub fn new(slot: u32, negated: bool) -> Self {
+        Guard(slot << 1 | u32::from(negated))
+    }
+}
+
+/// A value of one lane, and how a row of them is read and written.
+pub(crate) trait Lane: Copy {
+    const CLASS: Class;
+    /// A whole operand.
+    type Source<'a>;
+    /// A whole result, before the mask is applied.
+    type Result;
+
+    fn source(registers: &Registers, slot: u32) -> Self::Source<'_>;
+    fn get(source: &Self::Source<'_>, lane: usize) -> Self;
+    fn empty() -> Self::Result;
+    fn put(result: &mut Self::Result, lane: usize, value: Self);
+    fn commit(registers: &mut Registers, slot: u32, result: &Self::Result, mask: u32);
+}
+
+macro_rules! row_lane {
+    ($($ty:ty, $bits:ty, $class:ident, $row:ident, $set:ident, $from:expr, $to:expr;)*) => {$(
+        impl Lane for $ty {
+            const CLASS: Class = Class::$class;
+            type Source<'a> = &'a [$bits; LANES];
+            type Result = [$bits; LANES];
+
+            #[inline(always)]
+            fn source(registers: &Registers, slot: u32) -> Self::Source<'_> {
+                registers.$row(slot)
+            }
+            #[inline(always)]
+            fn get(source: &Self::Source<'_>, lane: usize) -> Self {
+                const FROM: fn($bits) -> $ty = $from;
+                FROM(source[lane])
+            }
+            #[inline(always)]
+            fn empty() -> Self::Result {
+                [0; LANES]
+            }
+            #[inline(always)]
+            fn put(result: &mut Self::Result, lane: usize, value: Self) {
+                const TO: fn($ty) -> $bits = $to;
+                result[lane] = TO(value);
+            }
+            #[inline(always)]
+            fn commit(registers: &mut Registers, slot: u32, result: &Self::Result, mask: u32) {
+                registers.$set(slot, result, mask);
+            }
+        }
+    )*};
+}
+
+row_lane! {
+    u8, u32, Word, word, set_word, |bits| bits as u8, u32::from;
+    i8, u32, Word, word, set_word, |bits| bits as i8, |value| value as i32 as u32;
+    u16, u32, Word, word, set_word, |bits| bits as u16, u32::from;
+    i16, u32, Word, word, set_word, |bits| bits as i16, |value| value as i32 as u32;
+    u32, u32, Word, word, set_word, |bits| bits, |value| value;
+    i32, u32, Word, word, set_word, |bits| bits as i32, |value| value as u32;
+    f32, u32, Word, word, set_word, f32::from_bits, f32::to_bits;
+    u64, u64, Wide, wide, set_wide, |bits| bits, |value| value;
+    i64, u64, Wide, wide, set_wide, |bits| bits as i64, |value| value as u64;
+    f64, u64, Wide, wide, set_wide, f64::from_bits, f64::to_bits;
+}
+
+impl Lane for bool {
+    const CLASS: Class = Class::Pred;
+    type Source<'a> = u32;
+    type Result = [u32; LANES];
+
+    #[inline(always)]
+    fn source(registers: &Registers, slot: u32) -> u32 {
+        registers.preds[slot as usize]
+    }
+    #[inline(always)]
+    fn get(source: &u32, lane: usize) -> bool {
+        (source >> lane) & 1 != 0
+    }
+    #[inline(always)]
+    fn empty() -> Self::Result {
+        [0; LANES]
+    }
+    #[inline(always)]
+    fn put(result: &mut Self::Result, lane: usize, value: bool) {
+        result[lane] = u32::from(value) << lane;
+    }
+    #[inline(always)]
+    fn commit(registers: &mut Registers, slot: u32, result: &Self::Result, mask: u32) {
+        registers.set_pred(slot, result.iter().fold(0, |bits, bit| bits | bit), mask);
+    }
+}
+
+/// A handler that touches registers only. Unsafe to call because it may need AVX2: see [`Alu::pick`].
+pub(crate) type AluFn = unsafe fn(&mut Registers, &Instr, u32);
+
+/// A lane-wise operation in both tiers, with the classes of its operands.
+#[derive(Clone, Copy)]
+pub(crate) struct Alu {
+    pub base: AluFn,
+    pub wide: AluFn,
+    pub result: Class,
+    pub sources: &'static [Class],
+}
+
+impl Alu {
+    /// The tier that this machine can run.
+    pub fn pick(self) -> AluFn {
+        if wide_tier() { self.wide } else { self.base }
+    }
+}
+
+/// Whether the AVX2 tier may be called on this machine.
+pub(crate) fn wide_tier() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("fma")
+            && std::arch::is_x86_feature_detected!("f16c")
+            && std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("lzcnt")
+            && std::arch::is_x86_feature_detected!("popcnt")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
+#[inline(always)]
+pub(crate) fn map1<A: Lane, D: Lane>(registers: &mut Registers, instr: &Instr, mask: u32, op: impl Fn(A) -> D) {
+    let mut result = D::empty();
+    {
+        let a = A::source(registers, instr.a);
+        for lane in 0..LANES {
+            D::put(&mut result, lane, op(A::get(&a, lane)));
+        }
+    }
+    D::commit(registers, instr.d, &result, mask);
+}
+
+#[inline(always)]
+pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(
+    registers: &mut Registers,
+    instr: &Instr,
+    mask: u32,
+    op: impl Fn(A, B) -> D,
+) {
+    let mut result = D::empty();
+    {
+        let a = A::source(registers, instr.a);
+        let b = B::source(registers, instr.b);
+        for lane in 0..LANES {
+            D::put(&mut result, lane, op(A::get(&a, lane), B::get(&b, lane)));
+        }
+    }
+    D::commit(registers, instr.d, &result, mask);
+}
+
+#[inline(always)]
+pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
+    registers: &mut Registers,
+    instr: &Instr,
+    mask: u32,
+    op: impl Fn(A, B, C) -> D,
+) {
+    let mut result = D::empty();
+    {
+        let a = A::source(registers, instr.a);
+        let b = B::source(registers, instr.b);
+        let c = C::source(registers, instr.c);
+        for lane in 0..LANES {
+            D::put(&mut result, lane, op(A::get(&a, lane), B::get(&b, lane), C::get(&c, lane)));
+        }
+    }
+    D::commit(registers, instr.d, &result, mask);
+}
+
+/// Both tiers of a handler: `tiers!(body: fn(&mut Registers, &Instr, u32))` gives `(base, wide)`.
+macro_rules! tiers {
+    ($body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
+        fn base($($arg: $ty),*) $(-> $out)? {
+            $body($($arg),*)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+        fn wide($($arg: $ty),*) $(-> $out)? {
+            $body($($arg),*)
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        use base as wide;
+        (base as unsafe fn($($ty),*) $(-> $out)?, wide as unsafe fn($($ty),*) $(-> $out)?)
+    }};
+}
+
+/// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`.
+macro_rules! alu {
+    (@make $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
+        #[inline(always)]
+        fn each(registers: &mut $crate::sim::lanes::Registers, instr: &$crate::sim::program::Instr, mask: u32) {
+            $crate::sim::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
+        }
+        let (base, wide) = $crate::sim::lanes::tiers!(each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32));
+        $crate::sim::lanes::Alu {
+            base,
+            wide,
+            result: <$out as $crate::sim::lanes::Lane>::CLASS,
+            sources: &[$(<$ty as $crate::sim::lanes::Lane>::CLASS),+],
+        }
+    }};
+    (|$a:ident: $A:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A) -> $D $body
+        $crate::sim::lanes::alu!(@make map1, [$A], $D, op)
+    }};
+    (|$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B) -> $D $body
+        $crate::sim::lanes::alu!(@make map2, [$A, $B], $D, op)
+    }};
+    (|$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B, $c: $C) -> $D $body
+        $crate::sim::lanes::alu!(@make map3, [$A, $B, $C], $D, op)
+    }};
+}
+
+/// One operation over several scalar types: `by_type!(ty; U32 => u32, U64 => u64; |a, b| a.wrapping_add(b))`.
+macro_rules! by_type {
+    ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident| $body:expr) => {
+        match $ty { $($pat => Some($crate::sim::lanes::alu!(|$a: $T| -> $T { $body })),)+ _ => None }
+    };
+    ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident, $b:ident| $body:expr) => {
+        match $ty { $($pat => Some($crate::sim::lanes::alu!(|$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
+    };
+    ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident, $b:ident, $c:ident| $body:expr) => {
+        match $ty { $($pat => Some($crate::sim::lanes::alu!(|$a: $T, $b: $T, $c: $T| -> $T { $body })),)+ _ => None }
+    };
+}
+
+pub(crate) use {alu, by_type, tiers};

@@ -1,0 +1,255 @@
+//! Global memory as a warp sees it: bounds, liveness, alignment, initialisation, then the words.
+
+use super::address::OFFSET_MASK;
+use super::allocation::Allocation;
+use super::pattern::Pattern;
+use crate::sim::exec::Context;
+use crate::sim::lanes::LANES;
+use crate::sim::metrics::{Counters, Traffic};
+use crate::sim::report::Check;
+
+/// The words of all lanes: `data[word][lane]`. Accesses below 4 bytes use the low bits of word 0.
+pub(crate) type Payload<const W: usize> = [[u32; LANES]; W];
+
+/// What an access does, for the checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Atomic,
+}
+
+/// Runs `visit` for each allocation that valid lanes of the pattern touch; the others are reported and left out.
+#[inline(always)]
+pub(crate) fn for_each_allocation(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    kind: Kind,
+    mut visit: impl FnMut(&mut Context<'_>, &Allocation, &Pattern),
+) {
+    let memory = ctx.grid.memory;
+    if let Some((_, allocation)) = memory.find(pattern.lowest) {
+        let end = pattern.highest.wrapping_sub(pattern.lowest & !OFFSET_MASK).saturating_add(u64::from(pattern.bytes));
+        if end <= allocation.bytes()
+            && allocation.is_live()
+            && !pattern.misaligned
+            && !(kind != Kind::Read && allocation.read_only)
+        {
+            visit(ctx, allocation, pattern);
+            return;
+        }
+    }
+    let mut rest = pattern.mask;
+    while rest != 0 {
+        let group = pattern.address[rest.trailing_zeros() as usize] & !OFFSET_MASK;
+        let members = pattern
+            .lanes()
+            .filter(|&lane| pattern.address[lane] & !OFFSET_MASK == group)
+            .fold(0, |mask, lane| mask | 1 << lane);
+        rest &= !members;
+        let valid = valid_lanes(ctx, &pattern.restrict(members), kind);
+        if valid != 0
+            && let Some((_, allocation)) = memory.find(group)
+        {
+            visit(ctx, allocation, &pattern.restrict(valid));
+        }
+    }
+}
+
+/// Reports the lanes that must not access; all addresses lie in one allocation (or none).
+#[cold]
+fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind) -> u32 {
+    let found = ctx.grid.memory.find(pattern.lowest);
+    let mut valid = pattern.mask;
+    for lane in pattern.lanes() {
+        let address = pattern.address[lane];
+        let bytes = pattern.bytes;
+        let offset = address & OFFSET_MASK;
+        let problem = match found {
+            None => Some((
+                Check::OutOfBounds,
+                format!("{} of {bytes} bytes at an address in no allocation", kind_name(kind)),
+            )),
+            Some((_, allocation)) if !allocation.is_live() => {
+                Some((Check::UseAfterFree, format!("{} of {bytes} bytes in freed memory", kind_name(kind))))
+            }
+            Some((_, allocation)) if offset + u64::from(bytes) > allocation.bytes() => Some((
+                Check::OutOfBounds,
+                format!(
+                    "{} of {bytes} bytes at offset {offset} of an allocation of {} bytes",
+                    kind_name(kind),
+                    allocation.bytes()
+                ),
+            )),
+            Some((_, allocation)) if kind != Kind::Read && allocation.read_only => {
+                Some((Check::ReadOnly, format!("{} of {bytes} bytes to constant memory", kind_name(kind))))
+            }
+            _ if !offset.is_multiple_of(u64::from(bytes)) => Some((
+                Check::Misaligned,
+                format!("{} of {bytes} bytes at an address that is no multiple of {bytes}", kind_name(kind)),
+            )),
+            _ => None,
+        };
+        if let Some((check, message)) = problem {
+            ctx.report(check, lane, Some(address), message);
+            valid &= !(1 << lane);
+        }
+    }
+    valid
+}
+
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Atomic => "atomic operation",
+    }
+}
+
+/// Loads; lanes that may not load get 0.
+#[inline(always)]
+pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern) -> Payload<W> {
+    let mut data = [[0; LANES]; W];
+    for_each_allocation(ctx, pattern, Kind::Read, |ctx, allocation, pattern| {
+        if allocation.tracks_definition() && ctx.grid.options.checks.initialised {
+            check_defined(ctx, allocation, pattern);
+        }
+        gather(allocation.words(), pattern, &mut data);
+    });
+    count(ctx, pattern, |counters| &mut counters.global_reads);
+    data
+}
+
+#[inline(always)]
+fn check_defined(ctx: &mut Context<'_>, allocation: &Allocation, pattern: &Pattern) {
+    let bytes = u64::from(pattern.bytes);
+    let offset = pattern.lowest & OFFSET_MASK;
+    if (pattern.contiguous || pattern.uniform)
+        && allocation.is_defined(offset, pattern.highest - pattern.lowest + bytes)
+    {
+        return;
+    }
+    for lane in pattern.lanes() {
+        if !allocation.is_defined(pattern.address[lane] & OFFSET_MASK, bytes) {
+            let message = format!("read of {bytes} bytes that nothing has written");
+            ctx.report(Check::UninitialisedGlobal, lane, Some(pattern.address[lane]), message);
+        }
+    }
+}
+
+#[inline(always)]
+fn gather<const W: usize>(words: &[std::sync::atomic::AtomicU32], pattern: &Pattern, data: &mut Payload<W>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let start = ((pattern.lowest & OFFSET_MASK) / 4) as usize;
+    if pattern.bytes < 4 {
+        for lane in pattern.lanes() {
+            let offset = (pattern.address[lane] & OFFSET_MASK) as usize;
+            data[0][lane] = sub_word(words[offset / 4].load(Relaxed), offset, pattern.bytes);
+        }
+    } else if pattern.contiguous && pattern.mask == u32::MAX {
+        let source = &words[start..start + LANES * W];
+        for lane in 0..LANES {
+            for word in 0..W {
+                data[word][lane] = source[lane * W + word].load(Relaxed);
+            }
+        }
+    } else if pattern.uniform {
+        for word in 0..W {
+            let value = words[start + word].load(Relaxed);
+            data[word] = [value; LANES];
+        }
+    } else {
+        for lane in pattern.lanes() {
+            let at = ((pattern.address[lane] & OFFSET_MASK) / 4) as usize;
+            for word in 0..W {
+                data[word][lane] = words[at + word].load(Relaxed);
+            }
+        }
+    }
+}
+
+/// The byte or half word at `offset` inside its word.
+#[inline(always)]
+pub(crate) fn sub_word(word: u32, offset: usize, bytes: u32) -> u32 {
+    let value = word >> (offset % 4 * 8);
+    if bytes == 1 { value & 0xFF } else { value & 0xFFFF }
+}
+
+/// Stores the valid lanes.
+#[inline(always)]
+pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>) {
+    for_each_allocation(ctx, pattern, Kind::Write, |_, allocation, pattern| {
+        if allocation.tracks_definition() {
+            define(allocation, pattern);
+        }
+        scatter(allocation, pattern, data);
+    });
+    count(ctx, pattern, |counters| &mut counters.global_writes);
+}
+
+#[inline(always)]
+pub(crate) fn define(allocation: &Allocation, pattern: &Pattern) {
+    let bytes = u64::from(pattern.bytes);
+    if pattern.contiguous || pattern.uniform {
+        allocation.define(pattern.lowest & OFFSET_MASK, pattern.highest - pattern.lowest + bytes);
+    } else {
+        for lane in pattern.lanes() {
+            allocation.define(pattern.address[lane] & OFFSET_MASK, bytes);
+        }
+    }
+}
+
+#[inline(always)]
+fn scatter<const W: usize>(allocation: &Allocation, pattern: &Pattern, data: &Payload<W>) {
+    if pattern.bytes < 4 {
+        scatter_sub_words(allocation, pattern, &data[0]);
+    } else if pattern.contiguous && pattern.mask == u32::MAX {
+        use std::sync::atomic::Ordering::Relaxed;
+        let start = ((pattern.lowest & OFFSET_MASK) / 4) as usize;
+        let target = &allocation.words()[start..start + LANES * W];
+        for lane in 0..LANES {
+            for word in 0..W {
+                target[lane * W + word].store(data[word][lane], Relaxed);
+            }
+        }
+    } else {
+        for lane in pattern.lanes() {
+            let at = ((pattern.address[lane] & OFFSET_MASK) / 4) as usize;
+            for word in 0..W {
+                allocation.store_bits(at + word, data[word][lane], u32::MAX);
+            }
+        }
+    }
+}
+
+/// Neighbouring half words of one warp are joined, so that most of them need no compare-and-swap.
+#[inline(always)]
+fn scatter_sub_words(allocation: &Allocation, pattern: &Pattern, data: &[u32; LANES]) {
+    let full = if pattern.bytes == 1 { 0xFF } else { 0xFFFF };
+    let (mut word, mut value, mut mask) = (usize::MAX, 0, 0);
+    for lane in pattern.lanes() {
+        let offset = (pattern.address[lane] & OFFSET_MASK) as usize;
+        let shift = offset % 4 * 8;
+        if offset / 4 != word {
+            if mask != 0 {
+                allocation.store_bits(word, value, mask);
+            }
+            (word, value, mask) = (offset / 4, 0, 0);
+        }
+        value = (value & !(full << shift)) | (data[lane] & full) << shift;
+        mask |= full << shift;
+    }
+    if mask != 0 {
+        allocation.store_bits(word, value, mask);
+    }
+}
+
+/// Counts sectors.
+#[inline(always)]
+pub(crate) fn count(ctx: &mut Context<'_>, pattern: &Pattern, traffic: fn(&mut Counters) -> &mut Traffic) {
+    let bytes = u64::from(pattern.mask.count_ones() * pattern.bytes);
+    let units = u64::from(pattern.sectors());
+    let ideal = if pattern.uniform { u64::from(pattern.bytes).div_ceil(32) } else { bytes.div_ceil(32) }.min(units);
+    traffic(&mut ctx.log.counters).add(bytes, units, ideal);
+    ctx.count_units(units, ideal);
+}

@@ -1,0 +1,163 @@
+//! Device memory: allocations with numbers in their addresses, shared memory of a block, and the checks on each access.
+
+pub(crate) mod access;
+pub(crate) mod address;
+pub(crate) mod allocation;
+pub(crate) mod global;
+pub(crate) mod local;
+pub(crate) mod pattern;
+pub(crate) mod shared;
+
+use super::error::{Error, Result};
+use address::{FIRST_ALLOCATION, OFFSET_BITS, OFFSET_MASK};
+use allocation::Allocation;
+
+/// A device address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pointer(u64);
+
+impl Pointer {
+    /// The null pointer.
+    pub const NULL: Pointer = Pointer(0);
+
+    /// The address `bytes` further on.
+    pub fn offset(self, bytes: u64) -> Pointer {
+        Pointer(self.0.wrapping_add(bytes))
+    }
+
+    /// The address as a kernel sees it.
+    pub fn address(self) -> u64 {
+        self.0
+    }
+}
+
+/// The global memory of the simulated device.
+///
+/// An allocation keeps its number for ever, so that an address of freed memory is recognised. Bytes of an allocation made without data
+/// count as uninitialised until something writes them.
+#[derive(Debug, Default)]
+pub struct Memory {
+    allocations: Vec<Allocation>,
+}
+
+impl Memory {
+    /// Memory without any allocation.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reserves `bytes` bytes, 256-byte aligned as on a device. `init` gives their content; without it they count as uninitialised.
+    ///
+    /// # Errors
+    /// When `bytes` is above 16 GiB, or `init` has another length.
+    pub fn alloc(&mut self, bytes: u64, init: Option<&[u8]>) -> Result<Pointer> {
+        if bytes > OFFSET_MASK {
+            return Err(Error::Launch(format!(
+                "an allocation of {bytes} bytes; the simulator holds up to {OFFSET_MASK} in one"
+            )));
+        }
+        if let Some(data) = init
+            && data.len() as u64 != bytes
+        {
+            return Err(Error::Launch(format!("an allocation of {bytes} bytes with {} bytes of content", data.len())));
+        }
+        let number = FIRST_ALLOCATION + self.allocations.len() as u64;
+        self.allocations.push(Allocation::new(bytes, init));
+        Ok(Pointer(number << OFFSET_BITS))
+    }
+
+    /// Gives an allocation back; its address stays known as freed.
+    ///
+    /// # Errors
+    /// When `pointer` is not the start of a live allocation.
+    pub fn free(&mut self, pointer: Pointer) -> Result<()> {
+        let at = self.live(pointer)?;
+        if pointer.0 & OFFSET_MASK != 0 {
+            return Err(Error::Launch(format!("free of {:#x}, which is not the start of an allocation", pointer.0)));
+        }
+        self.allocations[at].release();
+        Ok(())
+    }
+
+    /// Copies memory out.
+    ///
+    /// # Errors
+    /// When the range does not lie inside one live allocation.
+    pub fn read(&self, pointer: Pointer, out: &mut [u8]) -> Result<()> {
+        let allocation = &self.allocations[self.range(pointer, out.len())?];
+        allocation.copy_out(pointer.0 & OFFSET_MASK, out);
+        Ok(())
+    }
+
+    /// Copies memory in, which makes it initialised.
+    ///
+    /// # Errors
+    /// When the range does not lie inside one live allocation.
+    pub fn write(&mut self, pointer: Pointer, data: &[u8]) -> Result<()> {
+        let at = self.range(pointer, data.len())?;
+        self.allocations[at].copy_in(pointer.0 & OFFSET_MASK, data);
+        Ok(())
+    }
+
+    fn live(&self, pointer: Pointer) -> Result<usize> {
+        match self.find(pointer.0) {
+            Some((at, allocation)) if allocation.is_live() => Ok(at),
+            Some(_) => Err(Error::Launch(format!("{:#x} points into freed memory", pointer.0))),
+            None => Err(Error::Launch(format!("{:#x} points into no allocation", pointer.0))),
+        }
+    }
+
+    fn range(&self, pointer: Pointer, bytes: usize) -> Result<usize> {
+        let at = self.live(pointer)?;
+        let end = (pointer.0 & OFFSET_MASK) + bytes as u64;
+        let size = self.allocations[at].bytes();
+        if end > size {
+            return Err(Error::Launch(format!(
+                "{:#x} + {bytes} bytes ends {} bytes past its allocation of {size}",
+                pointer.0,
+                end - size
+            )));
+        }
+        Ok(at)
+    }
+
+    pub(crate) fn find(&self, address: u64) -> Option<(usize, &Allocation)> {
+        let at = (address >> OFFSET_BITS).checked_sub(FIRST_ALLOCATION)? as usize;
+        self.allocations.get(at).map(|allocation| (at, allocation))
+    }
+
+    pub(crate) fn allocations(&self) -> &[Allocation] {
+        &self.allocations
+    }
+
+    pub(crate) fn allocations_mut(&mut self) -> &mut Vec<Allocation> {
+        &mut self.allocations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_ranges_are_held() {
+        let mut memory = Memory::new();
+        let a = memory.alloc(7, Some(&[1, 2, 3, 4, 5, 6, 7])).unwrap();
+        memory.write(a.offset(3), &[9, 9]).unwrap();
+        let mut out = [0; 6];
+        memory.read(a.offset(1), &mut out).unwrap();
+        assert_eq!(out, [2, 3, 9, 9, 6, 7]);
+        assert!(memory.read(a.offset(2), &mut out).is_err());
+        assert!(memory.alloc(3, Some(&[0])).is_err());
+    }
+
+    #[test]
+    fn freed_memory_is_known_as_freed() {
+        let mut memory = Memory::new();
+        let a = memory.alloc(16, None).unwrap();
+        assert!(memory.free(a.offset(4)).is_err());
+        memory.free(a).unwrap();
+        assert!(memory.free(a).unwrap_err().to_string().contains("freed"));
+        assert!(memory.read(Pointer::NULL, &mut [0]).is_err());
+    }
+}

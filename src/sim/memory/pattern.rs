@@ -1,0 +1,132 @@
+//! The shape of a warp's addresses: where they lie, whether they follow each other, whether they agree.
+
+use crate::sim::lanes::LANES;
+
+/// The addresses of the active lanes of one access; inactive lanes repeat the first active one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pattern {
+    pub address: [u64; LANES],
+    pub mask: u32,
+    /// Bytes of a lane.
+    pub bytes: u32,
+    pub lowest: u64,
+    pub highest: u64,
+    /// All active lanes have one address.
+    pub uniform: bool,
+    /// The active lanes are the first ones and each starts where the one before ends.
+    pub contiguous: bool,
+    pub misaligned: bool,
+}
+
+impl Pattern {
+    /// `mask` must not be 0.
+    #[inline(always)]
+    pub fn new(mut address: [u64; LANES], mask: u32, bytes: u32) -> Self {
+        let first = address[(mask.trailing_zeros() & 31) as usize];
+        if mask != u32::MAX {
+            for (lane, address) in address.iter_mut().enumerate() {
+                let active = 0u64.wrapping_sub(u64::from((mask >> lane) & 1));
+                *address = (*address & active) | (first & !active);
+            }
+        }
+        let (mut differ, mut gaps, mut low_bits) = (0u64, 0u64, 0u64);
+        let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
+        for (lane, &address) in address.iter().enumerate() {
+            differ |= address ^ first;
+            let active = 0u64.wrapping_sub(u64::from((mask >> lane) & 1));
+            gaps |= (address.wrapping_sub(first).wrapping_sub(lane as u64 * u64::from(bytes))) & active;
+            low_bits |= address;
+            // Addresses stay below 2⁶³ wherever they are valid; a signed comparison is one instruction.
+            lowest = lowest.min(address as i64);
+            highest = highest.max(address as i64);
+        }
+        Pattern {
+            address,
+            mask,
+            bytes,
+            lowest: lowest as u64,
+            highest: highest as u64,
+            uniform: differ == 0,
+            contiguous: gaps == 0 && mask & mask.wrapping_add(1) == 0,
+            misaligned: low_bits & u64::from(bytes - 1) != 0,
+        }
+    }
+
+    /// The same access by fewer lanes.
+    pub fn restrict(&self, mask: u32) -> Pattern {
+        Pattern::new(self.address, mask, self.bytes)
+    }
+
+    pub fn lanes(&self) -> impl Iterator<Item = usize> + use<> {
+        lanes(self.mask)
+    }
+
+    /// 32-byte sectors that the access touches.
+    pub fn sectors(&self) -> u32 {
+        if self.contiguous || self.uniform {
+            return ((self.highest + u64::from(self.bytes) - 1) / 32 - self.lowest / 32 + 1) as u32;
+        }
+        let mut sectors = [0u64; LANES];
+        let mut last = 0;
+        let mut sorted = true;
+        for (sector, &address) in sectors.iter_mut().zip(&self.address) {
+            *sector = address / 32;
+            sorted &= *sector >= last;
+            last = *sector;
+        }
+        if !sorted {
+            sectors.sort_unstable();
+        }
+        1 + sectors.windows(2).filter(|pair| pair[0] != pair[1]).count() as u32
+    }
+}
+
+/// The set bits of a lane mask, upwards.
+pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> + use<> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (lane < 32).then_some(lane as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn strided(base: u64, stride: u64) -> [u64; LANES] {
+        std::array::from_fn(|lane| base + stride * lane as u64)
+    }
+
+    #[rstest]
+    #[case(strided(256, 4), u32::MAX, 4, false, true, 4)]
+    #[case(strided(256, 4), 0xFF, 4, false, true, 1)]
+    #[case(strided(256, 4), 0xFE, 4, false, false, 1)]
+    #[case(strided(256, 0), u32::MAX, 4, true, false, 1)]
+    #[case(strided(256, 8), u32::MAX, 4, false, false, 8)]
+    #[case(strided(256, 128), 0xF, 16, false, false, 4)]
+    #[case(strided(260, 4), u32::MAX, 4, false, true, 5)]
+    fn shapes(
+        #[case] address: [u64; LANES],
+        #[case] mask: u32,
+        #[case] bytes: u32,
+        #[case] uniform: bool,
+        #[case] contiguous: bool,
+        #[case] sectors: u32,
+    ) {
+        let pattern = Pattern::new(address, mask, bytes);
+        assert_eq!((pattern.uniform, pattern.contiguous, pattern.sectors()), (uniform, contiguous, sectors));
+    }
+
+    #[test]
+    fn inactive_lanes_count_for_nothing() {
+        let mut address = strided(1 << 40, 4);
+        address[3] = 1;
+        let pattern = Pattern::new(address, !8, 4);
+        assert!(!pattern.misaligned);
+        assert_eq!(pattern.lowest, 1 << 40);
+        assert!(Pattern::new(address, 8, 4).misaligned);
+    }
+}

@@ -1,0 +1,314 @@
+//! Shared memory of one block: words, a bit a byte for what was written, bank conflicts.
+
+use super::address::SHARED_RANK_SHIFT;
+use super::allocation::for_each_map_word;
+use super::global::{Kind, Payload, kind_name, sub_word};
+use super::pattern::Pattern;
+use crate::sim::exec::Context;
+use crate::sim::lanes::LANES;
+use crate::sim::report::Check;
+
+const POISON: u32 = 0xA5A5_A5A5;
+const OFFSET_MASK: u64 = (1 << SHARED_RANK_SHIFT) - 1;
+
+/// The shared memory of a block.
+#[derive(Debug, Default)]
+pub(crate) struct SharedMemory {
+    pub words: Vec<u32>,
+    bytes: u32,
+    defined: Vec<u32>,
+}
+
+impl SharedMemory {
+    pub fn new(bytes: u32) -> Self {
+        let words = vec![POISON; bytes.div_ceil(4) as usize];
+        SharedMemory { words, bytes, defined: vec![0; bytes.div_ceil(32) as usize] }
+    }
+
+    /// As a new block finds it: nothing of the block before may show, or results would depend on the schedule.
+    pub fn reset(&mut self) {
+        self.words.fill(POISON);
+        self.defined.fill(0);
+    }
+
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    pub fn define(&mut self, offset: u64, bytes: u64) {
+        for_each_map_word(offset, bytes, |word, bits| self.defined[word] |= bits);
+    }
+
+    #[inline(always)]
+    pub fn is_defined(&self, offset: u64, bytes: u64) -> bool {
+        let mut all = true;
+        for_each_map_word(offset, bytes, |word, bits| all &= self.defined[word] & bits == bits);
+        all
+    }
+
+    pub fn write_byte(&mut self, offset: usize, value: u8) {
+        let shift = offset % 4 * 8;
+        let word = &mut self.words[offset / 4];
+        *word = (*word & !(0xFF << shift)) | u32::from(value) << shift;
+    }
+}
+
+/// Runs `visit` for each block whose shared memory valid lanes touch. The pattern that it gets holds offsets in that block.
+#[inline(always)]
+pub(crate) fn for_each_block(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    kind: Kind,
+    mut visit: impl FnMut(&mut Context<'_>, usize, &Pattern),
+) {
+    let end = pattern.highest.saturating_add(u64::from(pattern.bytes));
+    if end <= u64::from(ctx.blocks[ctx.me].shared.bytes) && !pattern.misaligned {
+        visit(ctx, ctx.me, pattern);
+        return;
+    }
+    let mut rest = pattern.mask;
+    while rest != 0 {
+        let group = pattern.address[rest.trailing_zeros() as usize] >> SHARED_RANK_SHIFT;
+        let members = pattern
+            .lanes()
+            .filter(|&lane| pattern.address[lane] >> SHARED_RANK_SHIFT == group)
+            .fold(0, |mask, lane| mask | 1 << lane);
+        rest &= !members;
+        let block = if group == 0 {
+            Some(ctx.me)
+        } else {
+            usize::try_from(group - 1).ok().filter(|rank| *rank < ctx.blocks.len())
+        };
+        let offsets = Pattern::new(pattern.address.map(|address| address & OFFSET_MASK), members, pattern.bytes);
+        let valid = valid_lanes(ctx, &offsets, kind, block);
+        if let Some(block) = block
+            && valid != 0
+        {
+            visit(ctx, block, &offsets.restrict(valid));
+        }
+    }
+}
+
+#[cold]
+fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, block: Option<usize>) -> u32 {
+    let size = block.map(|block| ctx.blocks[block].shared.bytes);
+    let mut valid = pattern.mask;
+    for lane in pattern.lanes() {
+        let (offset, bytes) = (pattern.address[lane], pattern.bytes);
+        let problem = match size {
+            None => Some((
+                Check::OutOfBounds,
+                format!("{} of {bytes} bytes in the shared memory of no block of the cluster", kind_name(kind)),
+            )),
+            Some(size) if offset + u64::from(bytes) > u64::from(size) => Some((
+                Check::OutOfBounds,
+                format!("{} of {bytes} bytes at offset {offset} of {size} bytes of shared memory", kind_name(kind)),
+            )),
+            _ if offset % u64::from(bytes) != 0 => Some((
+                Check::Misaligned,
+                format!("{} of {bytes} bytes at shared offset {offset}, no multiple of {bytes}", kind_name(kind)),
+            )),
+            _ => None,
+        };
+        if let Some((check, message)) = problem {
+            ctx.report(check, lane, Some(offset), message);
+            valid &= !(1 << lane);
+        }
+    }
+    valid
+}
+
+/// Loads; lanes that may not load get 0.
+#[inline(always)]
+pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
+    let mut data = [[0; LANES]; W];
+    for_each_block(ctx, pattern, Kind::Read, |ctx, block, pattern| {
+        if ctx.grid.options.checks.initialised {
+            check_defined(ctx, block, pattern);
+        }
+        ctx.track_shared(block, pattern, if strong { Kind::Atomic } else { Kind::Read }, None);
+        let words = &ctx.blocks[block].shared.words;
+        if pattern.bytes < 4 {
+            for lane in pattern.lanes() {
+                let offset = pattern.address[lane] as usize;
+                data[0][lane] = sub_word(words[offset / 4], offset, pattern.bytes);
+            }
+        } else if pattern.uniform {
+            let start = (pattern.lowest / 4) as usize;
+            for (row, value) in data.iter_mut().zip(&words[start..start + W]) {
+                *row = [*value; LANES];
+            }
+        } else if W == 1 && pattern.contiguous && pattern.mask == u32::MAX {
+            let start = (pattern.lowest / 4) as usize;
+            data[0].copy_from_slice(&words[start..start + LANES]);
+        } else {
+            // Inactive lanes repeat a valid address: no need to skip them.
+            for lane in 0..LANES {
+                let at = (pattern.address[lane] / 4) as usize;
+                let source = &words[at..at + W];
+                for word in 0..W {
+                    data[word][lane] = source[word];
+                }
+            }
+        }
+    });
+    count(ctx, pattern, false);
+    data
+}
+
+#[inline(always)]
+fn check_defined(ctx: &mut Context<'_>, block: usize, pattern: &Pattern) {
+    let bytes = u64::from(pattern.bytes);
+    let shared = &ctx.blocks[block].shared;
+    // The whole span is often defined even where it has gaps; only if it is not, each lane is looked at.
+    let span = pattern.highest - pattern.lowest + bytes;
+    if span <= 1024 && shared.is_defined(pattern.lowest, span) {
+        return;
+    }
+    for lane in pattern.lanes() {
+        if !ctx.blocks[block].shared.is_defined(pattern.address[lane], bytes) {
+            let message = format!("read of {bytes} bytes of shared memory that nothing has written");
+            ctx.report(Check::UninitialisedShared, lane, Some(pattern.address[lane]), message);
+        }
+    }
+}
+
+/// Stores the valid lanes.
+#[inline(always)]
+pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+    for_each_block(ctx, pattern, Kind::Write, |ctx, block, pattern| {
+        ctx.track_shared(block, pattern, if strong { Kind::Atomic } else { Kind::Write }, Some(&data[0]));
+        let shared = &mut ctx.blocks[block].shared;
+        let bytes = u64::from(pattern.bytes);
+        if pattern.contiguous {
+            shared.define(pattern.lowest, pattern.highest - pattern.lowest + bytes);
+        } else {
+            for lane in pattern.lanes() {
+                shared.define(pattern.address[lane], bytes);
+            }
+        }
+        for lane in pattern.lanes() {
+            let offset = pattern.address[lane] as usize;
+            match pattern.bytes {
+                1 => shared.write_byte(offset, data[0][lane] as u8),
+                2 => {
+                    shared.write_byte(offset, data[0][lane] as u8);
+                    shared.write_byte(offset + 1, (data[0][lane] >> 8) as u8);
+                }
+                _ => {
+                    let target = &mut shared.words[offset / 4..offset / 4 + W];
+                    for word in 0..W {
+                        target[word] = data[word][lane];
+                    }
+                }
+            }
+        }
+    });
+    count(ctx, pattern, true);
+}
+
+/// Counts wavefronts.
+#[inline(always)]
+pub(crate) fn count(ctx: &mut Context<'_>, pattern: &Pattern, is_write: bool) {
+    let bytes = u64::from(pattern.mask.count_ones() * pattern.bytes);
+    let ideal = if pattern.uniform { 1 } else { bytes.div_ceil(128) };
+    let units = if pattern.uniform || (pattern.contiguous && pattern.lowest.is_multiple_of(128)) {
+        ideal
+    } else {
+        ctx.log.wavefronts.get(ctx.pc, pattern)
+    };
+    let ideal = ideal.min(units);
+    let counters = &mut ctx.log.counters;
+    if is_write { &mut counters.shared_writes } else { &mut counters.shared_reads }.add(bytes, units, ideal);
+    ctx.count_units(units, ideal);
+}
+
+/// Remembers the conflicts of the last address pattern of each instruction: patterns repeat, counting is slow.
+#[derive(Debug, Default)]
+pub(crate) struct WavefrontMemo {
+    by_pc: Vec<Option<Box<(Relative, u64)>>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+struct Relative {
+    offset: [u32; LANES],
+    mask: u32,
+}
+
+impl WavefrontMemo {
+    pub fn new(instructions: usize) -> Self {
+        WavefrontMemo { by_pc: vec![None; instructions] }
+    }
+
+    fn get(&mut self, pc: u32, pattern: &Pattern) -> u64 {
+        let base = pattern.lowest & !127;
+        let relative =
+            Relative { offset: pattern.address.map(|address| address.wrapping_sub(base) as u32), mask: pattern.mask };
+        let entry = &mut self.by_pc[pc as usize];
+        match entry {
+            Some(known) if known.0 == relative => known.1,
+            _ => {
+                let units = wavefronts(&relative, pattern.bytes);
+                *entry = Some(Box::new((relative, units)));
+                units
+            }
+        }
+    }
+}
+
+/// Wavefronts of a request: 8- and 16-byte accesses go in halves and quarters of the warp; within a part, the bank with the most
+/// distinct words decides.
+fn wavefronts(relative: &Relative, bytes: u32) -> u64 {
+    let words = bytes.div_ceil(4);
+    let part_lanes = match words {
+        1 => 32,
+        2 => 16,
+        _ => 8,
+    };
+    let mut total = 0;
+    for start in (0..LANES).step_by(part_lanes) {
+        let mut seen = [[u32::MAX; 32]; 32];
+        let mut depth = [0usize; 32];
+        let lanes = (start..start + part_lanes).filter(|lane| relative.mask >> lane & 1 != 0);
+        for word in lanes.flat_map(|lane| (0..words.min(4)).map(move |word| relative.offset[lane] / 4 + word)) {
+            let bank = word as usize % 32;
+            if !seen[bank][..depth[bank]].contains(&word) && depth[bank] < 32 {
+                seen[bank][depth[bank]] = word;
+                depth[bank] += 1;
+            }
+        }
+        total += depth.into_iter().max().unwrap_or(0) as u64;
+    }
+    total.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(4, 4, 1)]
+    #[case(8, 4, 2)]
+    #[case(128, 4, 32)]
+    #[case(132, 4, 1)]
+    #[case(0, 4, 1)]
+    #[case(16, 16, 4)]
+    #[case(32, 16, 8)]
+    #[case(8, 8, 2)]
+    fn bank_conflicts(#[case] stride: u32, #[case] bytes: u32, #[case] expected: u64) {
+        let relative = Relative { offset: std::array::from_fn(|lane| lane as u32 * stride), mask: u32::MAX };
+        assert_eq!(wavefronts(&relative, bytes), expected);
+    }
+
+    #[test]
+    fn a_reset_forgets_what_was_written() {
+        let mut shared = SharedMemory::new(40);
+        shared.write_byte(33, 7);
+        shared.define(33, 1);
+        assert!(shared.is_defined(33, 1) && shared.words[8] == POISON & !0xFF00 | 0x0700);
+        shared.reset();
+        assert!(!shared.is_defined(33, 1));
+    }
+}

@@ -1,0 +1,210 @@
+//! Exact counts of what a launch did. They depend on the kernel and its input alone, never on threads or time.
+
+use super::report::Source;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What kind of work an instruction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstructionClass {
+    /// Integer and bit arithmetic.
+    Integer,
+    /// 32-bit floating point.
+    Float32,
+    /// 64-bit floating point.
+    Float64,
+    /// 16-bit floating point, packed or not.
+    Half,
+    /// Reciprocals, roots, exponentials and the like.
+    Transcendental,
+    /// Conversions between types.
+    Convert,
+    /// Moves, packing, address-space conversion, parameters.
+    Move,
+    /// Comparisons and selections.
+    Compare,
+    /// Branches, exits, calls.
+    Control,
+    /// Loads and stores of global (or generic) memory.
+    Global,
+    /// Loads and stores of shared memory.
+    Shared,
+    /// Loads and stores of local memory.
+    Local,
+    /// Shuffles, votes, matches, reductions of a warp.
+    Warp,
+    /// Barriers and fences.
+    Barrier,
+    /// Atomic operations.
+    Atomic,
+    /// Asynchronous copies and barrier objects.
+    Async,
+    /// Matrix operations and their loads.
+    Tensor,
+}
+
+/// Traffic of one kind of memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Warp-wide requests.
+    pub requests: u64,
+    /// Bytes that lanes asked for.
+    pub bytes: u64,
+    /// 32-byte sectors of global memory, or wavefronts of shared memory.
+    pub units: u64,
+    /// The fewest units that the same bytes could have taken.
+    pub ideal_units: u64,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, bytes: u64, units: u64, ideal_units: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+        self.units += units;
+        self.ideal_units += ideal_units;
+    }
+
+    fn merge(&mut self, other: &Traffic) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.units += other.units;
+        self.ideal_units += other.ideal_units;
+    }
+}
+
+/// Counts of one source line (or PTX line, where there is no line information).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LineCount {
+    /// The source line, if the PTX names it.
+    pub source: Option<Source>,
+    /// The first PTX line that belongs to it.
+    pub ptx_line: u32,
+    /// Warp instructions.
+    pub warp_instructions: u64,
+    /// Lane instructions.
+    pub lane_instructions: u64,
+    /// Units of [`Traffic`]: sectors and wavefronts.
+    pub memory_units: u64,
+    /// Units above the ideal.
+    pub excess_units: u64,
+}
+
+/// All counts of a launch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Metrics {
+    /// Warp instructions by class.
+    pub warp_instructions: BTreeMap<InstructionClass, u64>,
+    /// Sum over the classes.
+    pub warp_instructions_total: u64,
+    /// Active lanes, summed over warp instructions.
+    pub lane_instructions_total: u64,
+    /// Branches where the lanes of a warp parted.
+    pub divergent_branches: u64,
+    /// Arrivals of warps at block barriers.
+    pub barriers: u64,
+    /// Reads of global memory.
+    pub global_reads: Traffic,
+    /// Writes of global memory.
+    pub global_writes: Traffic,
+    /// Reads of shared memory.
+    pub shared_reads: Traffic,
+    /// Writes of shared memory.
+    pub shared_writes: Traffic,
+    /// Per line, in the order of the PTX.
+    pub lines: Vec<LineCount>,
+}
+
+impl Metrics {
+    /// Active lanes per warp instruction, over 32.
+    pub fn active_lane_ratio(&self) -> f64 {
+        if self.warp_instructions_total == 0 {
+            return 1.0;
+        }
+        self.lane_instructions_total as f64 / (self.warp_instructions_total as f64 * 32.0)
+    }
+}
+
+/// Counts of one instruction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PcCount {
+    pub warps: u64,
+    pub lanes: u64,
+    pub units: u64,
+    pub ideal_units: u64,
+}
+
+/// The counts that a worker keeps while it runs blocks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counters {
+    pub by_pc: Vec<PcCount>,
+    pub divergent_branches: u64,
+    pub barriers: u64,
+    pub global_reads: Traffic,
+    pub global_writes: Traffic,
+    pub shared_reads: Traffic,
+    pub shared_writes: Traffic,
+}
+
+impl Counters {
+    pub fn new(instructions: usize) -> Self {
+        Counters { by_pc: vec![PcCount::default(); instructions], ..Counters::default() }
+    }
+
+    pub fn merge(&mut self, other: &Counters) {
+        for (mine, theirs) in self.by_pc.iter_mut().zip(&other.by_pc) {
+            mine.warps += theirs.warps;
+            mine.lanes += theirs.lanes;
+            mine.units += theirs.units;
+            mine.ideal_units += theirs.ideal_units;
+        }
+        self.divergent_branches += other.divergent_branches;
+        self.barriers += other.barriers;
+        self.global_reads.merge(&other.global_reads);
+        self.global_writes.merge(&other.global_writes);
+        self.shared_reads.merge(&other.shared_reads);
+        self.shared_writes.merge(&other.shared_writes);
+    }
+
+    /// Sums up by class and by line.
+    pub fn finish(&self, program: &super::program::Program) -> Metrics {
+        let mut metrics = Metrics {
+            divergent_branches: self.divergent_branches,
+            barriers: self.barriers,
+            global_reads: self.global_reads,
+            global_writes: self.global_writes,
+            shared_reads: self.shared_reads,
+            shared_writes: self.shared_writes,
+            ..Metrics::default()
+        };
+        let mut lines: Vec<LineCount> = Vec::new();
+        let mut line_of = std::collections::HashMap::new();
+        for (count, origin) in self.by_pc.iter().zip(&program.origins) {
+            if count.warps == 0 || origin.is_step {
+                continue;
+            }
+            *metrics.warp_instructions.entry(origin.class).or_default() += count.warps;
+            metrics.warp_instructions_total += count.warps;
+            metrics.lane_instructions_total += count.lanes;
+            let key = (origin.source, if origin.source.is_some() { 0 } else { origin.ptx_line });
+            let at = *line_of.entry(key).or_insert_with(|| {
+                lines.push(LineCount {
+                    source: program.source(origin),
+                    ptx_line: origin.ptx_line,
+                    warp_instructions: 0,
+                    lane_instructions: 0,
+                    memory_units: 0,
+                    excess_units: 0,
+                });
+                lines.len() - 1
+            });
+            let line: &mut LineCount = &mut lines[at];
+            line.warp_instructions += count.warps;
+            line.lane_instructions += count.lanes;
+            line.memory_units += count.units;
+            line.excess_units += count.units.saturating_sub(count.ideal_units);
+        }
+        metrics.lines = lines;
+        metrics
+    }
+}

@@ -1,0 +1,70 @@
+//! A PTX module: parsed once, its entries decoded when they are first launched.
+
+use super::decode;
+use super::error::{Error, Result};
+use super::program::Program;
+use super::ptx::{self, ast};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A parsed PTX text.
+#[derive(Debug)]
+pub struct Module {
+    tree: ast::Module,
+    programs: Mutex<HashMap<String, Arc<Program>>>,
+}
+
+impl Module {
+    /// Reads PTX, as NVRTC, `nvcc -ptx` or Triton write it.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] with the line for text that is no PTX, [`Error::Unsupported`] for directives that are not modelled. Opcodes are
+    /// looked at when their entry is first launched, or by [`Module::check`].
+    pub fn parse(text: &str) -> Result<Module> {
+        Ok(Module { tree: ptx::parse(text)?, programs: Mutex::default() })
+    }
+
+    /// Names of the entries, in the order of the text.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.tree
+            .functions
+            .iter()
+            .filter(|function| function.is_entry && function.body.is_some())
+            .map(|function| function.name.as_str())
+    }
+
+    /// Whether the simulator models everything that an entry uses.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the first opcode that is not modelled.
+    pub fn check(&self, entry: &str) -> Result<()> {
+        self.program(entry).map(drop)
+    }
+
+    pub(crate) fn program(&self, entry: &str) -> Result<Arc<Program>> {
+        // A thread that panicked while it held the map left no half-made entry behind.
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = programs.get(entry) {
+            return Ok(Arc::clone(program));
+        }
+        let function =
+            self.tree.functions.iter().find(|function| function.is_entry && function.name == entry).ok_or_else(
+                || {
+                    let names: Vec<_> = self.entries().collect();
+                    Error::Launch(format!("no entry `{entry}`; this module has: {}", names.join(", ")))
+                },
+            )?;
+        let program = Arc::new(decode::decode(&self.tree, function)?);
+        programs.insert(entry.to_owned(), Arc::clone(&program));
+        Ok(program)
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program")
+            .field("name", &self.name)
+            .field("instructions", &self.code.len())
+            .finish_non_exhaustive()
+    }
+}

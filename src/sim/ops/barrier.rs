@@ -1,0 +1,222 @@
+//! Barriers of a block and of a cluster, and fences.
+
+use super::warp::warp_barrier;
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::block::BARRIERS;
+use crate::sim::exec::warp::Wait;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES};
+use crate::sim::metrics::InstructionClass::Barrier;
+use crate::sim::program::Instr;
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::Type;
+use crate::sim::report::Check;
+
+/// Bits of the field `x` of a barrier.
+const WAITS: u32 = 1;
+const ALIGNED: u32 = 2;
+const COUNTED: u32 = 4;
+const VOTES: u32 = 8;
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    let operands = &instruction.operands;
+    let name = op.name;
+    match name {
+        "bar" if op.take("warp") => {
+            op.take("sync");
+            warp_barrier(decoder, op, operands)?;
+        }
+        "barrier" if op.take("cluster") => cluster(decoder, op)?,
+        "bar" | "barrier" => block(decoder, op, operands)?,
+        "membar" | "fence" => fence(decoder, op),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn fence(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) {
+    let orders_proxies = op.take("proxy");
+    op.ignore(|modifier| {
+        matches!(
+            modifier,
+            "cta"
+                | "cluster"
+                | "gl"
+                | "gpu"
+                | "sys"
+                | "sc"
+                | "acq_rel"
+                | "acquire"
+                | "release"
+                | "mbarrier_init"
+                | "async"
+                | "alias"
+        ) || modifier.starts_with("async::")
+            || modifier.starts_with("tensormap")
+            || modifier.starts_with("sync_restrict")
+    });
+    let handler: fn(&mut Context<'_>, &Instr, u32) -> Outcome = if orders_proxies {
+        |ctx, _, _| {
+            ctx.fence_proxy();
+            Outcome::Next
+        }
+    } else {
+        |ctx, _, _| {
+            ctx.fence();
+            Outcome::Next
+        }
+    };
+    decoder.push_plain(handler, Barrier, [0; 5]);
+}
+
+fn block(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    op.take("cta");
+    let mut flags = if op.take("aligned") || op.name == "bar" { ALIGNED } else { 0 };
+    if op.take("red") {
+        return reduction(decoder, op, operands, flags | WAITS | VOTES);
+    }
+    if op.take("sync") {
+        flags |= WAITS;
+    } else if !op.take("arrive") {
+        return Err(op.unsupported());
+    }
+    if operands.is_empty() || operands.len() > 2 {
+        return Err(Error::parse(op.line, "a barrier takes its number and maybe a number of threads"));
+    }
+    let id = decoder.source(Class::Word, &operands[0])?;
+    let mut count = 0;
+    if let Some(operand) = operands.get(1) {
+        flags |= COUNTED;
+        count = decoder.source(Class::Word, operand)?;
+    }
+    decoder.push_plain(arrive, Barrier, [0, id, count, 0, flags]);
+    Ok(())
+}
+
+/// `bar.red.{popc,and,or}`: arrives with a predicate, then reads what all of them gave.
+fn reduction(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], mut flags: u32) -> Result<()> {
+    let (count, pred) = match operands.len() {
+        3 => (None, &operands[2]),
+        4 => (Some(&operands[2]), &operands[3]),
+        _ => return Err(Error::parse(op.line, "a barrier with a reduction takes 3 or 4 operands")),
+    };
+    let id = decoder.source(Class::Word, &operands[1])?;
+    let vote = decoder.source(Class::Pred, pred)?;
+    let mut threads = 0;
+    if let Some(count) = count {
+        flags |= COUNTED;
+        threads = decoder.source(Class::Word, count)?;
+    }
+    let read: fn(&mut Context<'_>, &Instr, u32) -> Outcome = if op.take("popc") {
+        read_count
+    } else if op.take("and") {
+        read_all
+    } else if op.take("or") {
+        read_any
+    } else {
+        return Err(op.unsupported());
+    };
+    let class = if op.ty()? == Type::Pred { Class::Pred } else { Class::Word };
+    let d = decoder.result(class, &operands[0])?;
+    decoder.push_plain(arrive, Barrier, [0, id, threads, vote, flags]);
+    decoder.push_plain(read, Barrier, [d, id, 0, 0, 0]);
+    Ok(())
+}
+
+fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let first = mask.trailing_zeros() as usize & 31;
+    let alive = ctx.warp.alive();
+    if instr.x & ALIGNED != 0 && mask != alive {
+        return Outcome::Wait(Wait::Lanes { members: alive, is_barrier: true });
+    }
+    let id = ctx.warp.registers.word(instr.a)[first];
+    if id as usize >= BARRIERS {
+        ctx.report(Check::Trap, first, None, format!("barrier {id}; a block has {BARRIERS}"));
+        return Outcome::Abort;
+    }
+    let expected = (instr.x & COUNTED != 0).then(|| ctx.warp.registers.word(instr.b)[first]);
+    if let Some(count) = expected
+        && (count == 0 || count % LANES as u32 != 0)
+    {
+        ctx.report(
+            Check::Trap,
+            first,
+            None,
+            format!("a barrier for {count} threads; a positive multiple of 32 is needed"),
+        );
+        return Outcome::Abort;
+    }
+    let votes = ctx.warp.registers.preds[instr.c as usize];
+    ctx.log.counters.barriers += 1;
+    let waiting = ctx.block().barriers[id as usize].arrived > 0;
+    let known = ctx.block().barriers[id as usize].expected;
+    if waiting && known != expected {
+        let name = |count: Option<u32>| count.map_or("all".to_owned(), |count| count.to_string());
+        let message =
+            format!("barrier {id} for {} threads, while others wait there for {}", name(expected), name(known));
+        ctx.report(Check::BarrierDivergence, first, None, message);
+    }
+    ctx.arrive(id);
+    let barrier = &mut ctx.block().barriers[id as usize];
+    barrier.expected = expected;
+    // With a count, a warp stands for 32 threads even where it has fewer.
+    barrier.arrived += if expected.is_some() && instr.x & ALIGNED != 0 { LANES as u32 } else { mask.count_ones() };
+    if instr.x & VOTES != 0 {
+        barrier.gathered.count += (votes & mask).count_ones();
+        barrier.gathered.all &= votes & mask == mask;
+        barrier.gathered.any |= votes & mask != 0;
+    }
+    let generation = barrier.generation;
+    if instr.x & WAITS != 0 { Outcome::Wait(Wait::Barrier { id, generation }) } else { Outcome::Next }
+}
+
+fn result(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> crate::sim::exec::block::Reduction {
+    let id = ctx.warp.registers.word(instr.a)[mask.trailing_zeros() as usize & 31];
+    ctx.block().barriers[id as usize % BARRIERS].result
+}
+
+fn read_count(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let count = result(ctx, instr, mask).count;
+    ctx.warp.registers.set_word(instr.d, &[count; LANES], mask);
+    Outcome::Next
+}
+
+fn read_all(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let all = result(ctx, instr, mask).all;
+    ctx.warp.registers.set_pred(instr.d, if all { u32::MAX } else { 0 }, mask);
+    Outcome::Next
+}
+
+fn read_any(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let any = result(ctx, instr, mask).any;
+    ctx.warp.registers.set_pred(instr.d, if any { u32::MAX } else { 0 }, mask);
+    Outcome::Next
+}
+
+fn cluster(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) -> Result<()> {
+    let arrives = op.take("arrive");
+    if !arrives && !op.take("wait") {
+        return Err(op.unsupported());
+    }
+    op.ignore(|modifier| matches!(modifier, "aligned" | "release" | "acquire" | "relaxed"));
+    decoder.push_plain(if arrives { cluster_arrive } else { cluster_wait }, Barrier, [0; 5]);
+    Ok(())
+}
+
+fn cluster_arrive(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    ctx.log.counters.barriers += 1;
+    let generation = ctx.blocks[0].cluster_barrier.generation;
+    let clock = ctx.warp.race.publish();
+    let barrier = &mut ctx.blocks[0].cluster_barrier;
+    barrier.clock.join(&clock);
+    barrier.arrived += mask.count_ones();
+    ctx.warp.cluster_generation = generation;
+    ctx.meet();
+    Outcome::Next
+}
+
+fn cluster_wait(ctx: &mut Context<'_>, _: &Instr, _: u32) -> Outcome {
+    Outcome::Wait(Wait::Cluster { generation: ctx.warp.cluster_generation })
+}

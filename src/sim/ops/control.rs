@@ -1,0 +1,78 @@
+//! Where lanes go: branches, exits, traps, hints without effect.
+
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::warp::Split;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::Class;
+use crate::sim::memory::pattern::lanes;
+use crate::sim::metrics::InstructionClass::Control;
+use crate::sim::program::{Exec, Instr};
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::report::Check;
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    match op.name {
+        "bra" => {
+            op.take("uni");
+            let [Operand::Label(label)] = instruction.operands.as_slice() else {
+                return Err(Error::parse(op.line, "a branch takes one label"));
+            };
+            decoder.push(Exec::Branch, Control, [0, 0, 0, 0, *label], None);
+        }
+        "brx" => {
+            op.take("idx");
+            op.take("uni");
+            let [index, Operand::TargetList(list)] = instruction.operands.as_slice() else {
+                return Err(Error::parse(op.line, "an indexed branch takes an index and a list of labels"));
+            };
+            let a = decoder.source(Class::Word, index)?;
+            decoder.push_plain(indexed_branch, Control, [0, a, 0, 0, *list]);
+        }
+        "ret" | "exit" => {
+            op.take("uni");
+            decoder.push(Exec::Exit, Control, [0; 5], None);
+        }
+        "trap" => decoder.push_plain(trap, Control, [0; 5]),
+        "nanosleep" | "brkpt" | "pmevent" | "setmaxnreg" | "griddepcontrol" => {
+            op.ignore(|_| true);
+            decoder.push_plain(nothing, Control, [0; 5]);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A hint about time or resources, which the simulator does not have; it gives other warps a turn.
+fn nothing(_: &mut Context<'_>, _: &Instr, _: u32) -> Outcome {
+    Outcome::Yield
+}
+
+fn trap(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    ctx.report(Check::Trap, mask.trailing_zeros() as usize, None, "the kernel executed `trap`".to_owned());
+    Outcome::Abort
+}
+
+fn indexed_branch(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let targets = &ctx.grid.program.targets[instr.x as usize];
+    let index = *ctx.warp.registers.word(instr.a);
+    for lane in lanes(mask) {
+        let Some(&pc) = targets.get(index[lane] as usize) else {
+            let message = format!("indexed branch to entry {} of {}", index[lane], targets.len());
+            ctx.report(Check::Trap, lane, None, message);
+            return Outcome::Abort;
+        };
+        ctx.warp.back_edges += u64::from(pc <= ctx.pc);
+        match ctx.warp.scattered.iter_mut().find(|split| split.pc == pc) {
+            Some(split) => split.mask |= 1 << lane,
+            None => ctx.warp.scattered.push(Split { pc, mask: 1 << lane, wait: None }),
+        }
+    }
+    if ctx.warp.back_edges >= ctx.grid.options.back_edge_budget {
+        let message = format!("still in a loop after {} jumps backwards of this warp", ctx.warp.back_edges);
+        ctx.report(Check::EndlessLoop, mask.trailing_zeros() as usize, None, message);
+        return Outcome::Abort;
+    }
+    Outcome::Scatter
+}

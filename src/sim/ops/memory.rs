@@ -1,0 +1,150 @@
+//! `ld`, `st` and prefetches: modifiers, vectors, and which parameters are constants of the launch.
+
+use super::moves::push_copy;
+use crate::sim::decode::Decoder;
+use crate::sim::decode::Place;
+use crate::sim::error::{Error, Result};
+use crate::sim::lanes::{Class, Slot};
+use crate::sim::memory::access::{load_handler, store_handler};
+use crate::sim::metrics::InstructionClass;
+use crate::sim::program::Access;
+use crate::sim::ptx::ast::{Base, Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::{Space, Type};
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    match op.name {
+        "ld" | "ldu" => access(decoder, op, &instruction.operands, true)?,
+        "st" => access(decoder, op, &instruction.operands, false)?,
+        "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy" => {
+            op.ignore(|_| true);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Cache and scope hints, which change no value.
+fn is_hint(modifier: &str) -> bool {
+    matches!(
+        modifier,
+        "ca" | "cg"
+            | "cs"
+            | "lu"
+            | "cv"
+            | "wb"
+            | "wt"
+            | "nc"
+            | "weak"
+            | "cta"
+            | "cluster"
+            | "gpu"
+            | "sys"
+            | "unified"
+            | "L2::cache_hint"
+    ) || modifier.starts_with("L1::")
+        || modifier.starts_with("L2::")
+}
+
+fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], load: bool) -> Result<()> {
+    if op.types.len() != 1 {
+        return Err(op.unsupported());
+    }
+    let ty = op.ty()?;
+    let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
+    let volatile = op.take("volatile");
+    let ordering = op.take("acquire") || op.take("release");
+    let strong = volatile || ordering || op.take("relaxed") || op.take("mmio");
+    let count = op.take_map(|modifier| match modifier {
+        "v2" => Some(2),
+        "v4" => Some(4),
+        "v8" => Some(8),
+        _ => None,
+    });
+    op.ignore(is_hint);
+    let (address, value) = if load { (1, 0) } else { (0, 1) };
+    // A cache policy may follow as a third operand.
+    if operands.len() < 2 || operands.len() > 3 {
+        return decoder.expect_operands(op, operands, 2);
+    }
+    let items = match (&operands[value], count) {
+        (Operand::Vector(items), Some(count)) if items.len() == count => items.as_slice(),
+        (Operand::Vector(items), None) if items.len() == 1 => items.as_slice(),
+        (item, None) => std::slice::from_ref(item),
+        _ => return Err(Error::parse(op.line, "the number of registers does not fit the vector")),
+    };
+    if load && param_constants(decoder, space, ty, &operands[address], items)? {
+        return Ok(());
+    }
+    let slots = items.iter().map(|item| slot(decoder, ty, item, load)).collect::<Result<Vec<_>>>()?;
+    // Parameters of calls live in local memory.
+    let found = decoder.space_of(&operands[address]);
+    let space = if space == Space::Param && found == Some(Space::Local) { Space::Local } else { space };
+    let mut operand = decoder.address_operand(&operands[address])?;
+    if space == Space::Param && operand.base.is_none() {
+        operand.offset = operand.offset.wrapping_add(crate::sim::memory::address::PARAM_WINDOW as i64);
+    }
+    let class = match space {
+        Space::Shared => InstructionClass::Shared,
+        Space::Local => InstructionClass::Local,
+        Space::Param => InstructionClass::Move,
+        _ => InstructionClass::Global,
+    };
+    let access = Access { space, address: operand, width: ty.bytes(), signed: ty.is_signed(), slots, strong, ordering };
+    let handler = if load { load_handler(access.bytes()) } else { store_handler(access.bytes()) };
+    let handler = handler.ok_or_else(|| op.unsupported())?;
+    // A block that looks at what another one writes while both run depends on their order.
+    decoder.in_order |= load && strong && matches!(space, Space::Global | Space::Generic);
+    let x = decoder.accesses.len() as u32;
+    decoder.accesses.push(access);
+    decoder.push_action(handler, class, [0, 0, 0, 0, x]);
+    Ok(())
+}
+
+fn slot(decoder: &mut Decoder<'_>, ty: Type, item: &Operand, load: bool) -> Result<Option<Slot>> {
+    match item {
+        Operand::Sink if load => Ok(None),
+        Operand::Register(_) => {
+            let slot = decoder.any_register(item)?;
+            if slot.class == Class::Pred || (ty.bytes() == 8 && slot.class != Class::Wide) {
+                return Err(Error::parse(decoder.line, format!("a register too small for {ty}")));
+            }
+            Ok(Some(slot))
+        }
+        _ if load => Err(Error::parse(decoder.line, "expected a register to load into")),
+        _ => {
+            let class = if ty.bytes() == 8 { Class::Wide } else { Class::Word };
+            Ok(Some(Slot { class, index: decoder.source(class, item)? }))
+        }
+    }
+}
+
+/// A kernel parameter at a fixed offset is a row that the launch fills: the load becomes a move.
+fn param_constants(
+    decoder: &mut Decoder<'_>,
+    space: Space,
+    ty: Type,
+    address: &Operand,
+    items: &[Operand],
+) -> Result<bool> {
+    let Operand::Address(Base::Symbol(symbol), offset) = address else { return Ok(false) };
+    let (Space::Param, Place::Param(start)) = (space, decoder.layout.find(*symbol)) else { return Ok(false) };
+    let width = ty.bytes();
+    for (at, item) in items.iter().enumerate() {
+        if *item == Operand::Sink {
+            continue;
+        }
+        let position = i64::from(start) + offset + at as i64 * i64::from(width);
+        let end = position + i64::from(width);
+        if position < 0 || end > i64::from(decoder.layout.param_bytes) || position % i64::from(width) != 0 {
+            return Err(Error::parse(
+                decoder.line,
+                format!("{width} bytes at offset {position} are not a parameter of this kernel"),
+            ));
+        }
+        let target = decoder.any_register(item)?;
+        let source = decoder.param_row(target.class, position as u32, width, ty.is_signed());
+        push_copy(decoder, target, source)?;
+    }
+    Ok(true)
+}

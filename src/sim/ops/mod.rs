@@ -1,0 +1,72 @@
+//! The operations, one family a file: which opcodes there are, and what each does to a lane, a warp or memory.
+
+mod approximate;
+pub(crate) mod atomic;
+mod barrier;
+mod bits;
+mod call;
+mod carry;
+mod compare;
+mod control;
+mod convert;
+mod float32;
+mod float64;
+mod half;
+mod integer;
+mod memory;
+mod moves;
+mod rounding;
+mod warp;
+
+use super::decode::Decoder;
+use super::error::Result;
+use super::lanes::Alu;
+use super::metrics::InstructionClass;
+use super::ptx::ast::Instruction;
+use super::ptx::opcode::Opcode;
+
+/// A family that maps an opcode to one lane-wise operation.
+type Lookup = fn(&mut Opcode<'_>) -> Option<(Alu, InstructionClass)>;
+
+const LANE_WISE: &[Lookup] = &[
+    integer::lookup,
+    bits::lookup,
+    float32::lookup,
+    float64::lookup,
+    half::lookup,
+    approximate::lookup,
+    convert::lookup,
+];
+
+/// A family that emits its instructions itself; `false` if the opcode is none of its.
+type Family = fn(&mut Decoder<'_>, &mut Opcode<'_>, &Instruction) -> Result<bool>;
+
+const FAMILIES: &[Family] = &[
+    moves::decode,
+    memory::decode,
+    control::decode,
+    compare::decode,
+    carry::decode,
+    warp::decode,
+    barrier::decode,
+    atomic::decode,
+    call::decode,
+];
+
+/// Emits what carries an instruction out, or fails with `Unsupported`.
+pub(crate) fn decode(decoder: &mut Decoder<'_>, opcode: &mut Opcode<'_>, instruction: &Instruction) -> Result<()> {
+    for family in FAMILIES {
+        if family(decoder, opcode, instruction)? {
+            return Ok(());
+        }
+    }
+    for lookup in LANE_WISE {
+        let mut attempt = opcode.clone();
+        if let Some((alu, class)) = lookup(&mut attempt) {
+            attempt.finish()?;
+            *opcode = attempt;
+            return decoder.bind(alu, class, opcode, &instruction.operands);
+        }
+    }
+    Err(opcode.unsupported())
+}

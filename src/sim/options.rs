@@ -1,0 +1,79 @@
+//! How a launch is carried out: which checks, which schedule, which of the allowed results.
+
+/// Which of the optional checks run. Bounds, alignment, freed memory and deadlocks are always held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checks {
+    /// Reads of memory that nothing has written.
+    pub initialised: bool,
+    /// Races in shared memory, and missing warp synchronisation.
+    pub races: bool,
+}
+
+impl Checks {
+    /// Everything.
+    pub const ALL: Checks = Checks { initialised: true, races: true };
+    /// Only what memory safety needs.
+    pub const NONE: Checks = Checks { initialised: false, races: false };
+}
+
+/// In which order the warps of a block take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarpOrder {
+    /// By number.
+    Ascending,
+    /// By number, the last one first.
+    Descending,
+    /// Drawn from the seed at each turn.
+    Seeded,
+}
+
+/// When an asynchronous copy moves its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// When it is issued.
+    Early,
+    /// When something waits for it.
+    Late,
+}
+
+/// In which order a tensor-core operation adds up its products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accumulation {
+    /// By k.
+    Ascending,
+    /// In an order drawn from the seed.
+    Shuffled,
+}
+
+/// The modes of one launch. A right kernel gives a right result in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Optional checks.
+    pub checks: Checks,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+    /// Turns of the warps.
+    pub warp_order: WarpOrder,
+    /// Asynchronous copies.
+    pub completion: Completion,
+    /// Sums of tensor-core operations.
+    pub accumulation: Accumulation,
+    /// Adds a seeded error, within the documented bound, to every approximate operation.
+    pub adversarial_approximations: bool,
+    /// Jumps backwards that one warp may make before it counts as an endless loop.
+    pub back_edge_budget: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            checks: Checks::ALL,
+            seed: 0,
+            warp_order: WarpOrder::Ascending,
+            completion: Completion::Early,
+            accumulation: Accumulation::Ascending,
+            adversarial_approximations: false,
+            back_edge_budget: 20_000_000,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A kernel after decoding: an array of instructions with handlers and register slots, and what a launch has to fill in.
+
+use super::exec::{Context, Outcome};
+use super::lanes::{AluFn, Guard, Slot};
+use super::metrics::InstructionClass;
+use super::ops::atomic::AtomicAccess;
+use super::ptx::ast::SourceLine;
+use super::ptx::special::Special;
+use super::ptx::types::Space;
+use super::report::Source;
+
+/// A handler that may touch memory, other lanes or the schedule.
+pub(crate) type ActionFn = unsafe fn(&mut Context<'_>, &Instr, u32) -> Outcome;
+
+/// How an instruction is carried out.
+#[derive(Clone, Copy)]
+pub(crate) enum Exec {
+    /// Registers only, skipped where no lane is active.
+    Alu(AluFn),
+    /// Anything else.
+    Action(ActionFn),
+    /// To the instruction `x`.
+    Branch,
+    Exit,
+}
+
+/// One decoded instruction. The meaning of the fields depends on the handler.
+#[derive(Clone, Copy)]
+pub(crate) struct Instr {
+    pub exec: Exec,
+    pub guard: Guard,
+    pub d: u32,
+    pub a: u32,
+    pub b: u32,
+    pub c: u32,
+    /// Branch target, or an index into a side table of the program.
+    pub x: u32,
+}
+
+/// Where an instruction comes from and what it counts as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub ptx_line: u32,
+    pub source: Option<SourceLine>,
+    pub class: InstructionClass,
+    /// A further step of the instruction before: it counts for nothing.
+    pub is_step: bool,
+}
+
+/// The address operand of a memory instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AddressOperand {
+    /// `None` is an absolute address.
+    pub base: Option<Slot>,
+    pub offset: i64,
+}
+
+/// A load or store: what moves, and between which slots and where.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    pub space: Space,
+    pub address: AddressOperand,
+    /// Bytes of one element.
+    pub width: u32,
+    pub signed: bool,
+    /// A slot an element; `None` for `_`.
+    pub slots: Vec<Option<Slot>>,
+    /// `.volatile`, `.relaxed`, `.acquire` or `.release`: takes no part in data races.
+    pub strong: bool,
+    /// `.acquire` or `.release`: orders other accesses too.
+    pub ordering: bool,
+}
+
+impl Access {
+    /// Bytes that one lane moves.
+    pub fn bytes(&self) -> u32 {
+        self.width * self.slots.len() as u32
+    }
+}
+
+/// A row that is filled when a launch, a block or a warp starts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpecialRow {
+    pub special: Special,
+    pub slot: u32,
+}
+
+/// A row that holds a kernel argument for the whole launch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ParamRow {
+    pub slot: Slot,
+    /// Offset and bytes in the parameter block.
+    pub offset: u32,
+    pub bytes: u32,
+    pub signed: bool,
+}
+
+/// A parameter in the parameter block of a kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Param {
+    pub name: String,
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+/// A module variable in global or constant memory, created at each launch.
+#[derive(Debug, Clone)]
+pub(crate) struct GlobalVariable {
+    pub bytes: u64,
+    pub init: Vec<u8>,
+    /// (offset, variable, addend)
+    pub relocations: Vec<(u64, usize, i64)>,
+    pub is_const: bool,
+}
+
+/// A row that holds the address of a module variable plus an offset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SymbolRow {
+    pub slot: u32,
+    pub variable: usize,
+    pub offset: i64,
+}
+
+/// One decoded entry.
+pub(crate) struct Program {
+    pub name: String,
+    pub code: Vec<Instr>,
+    pub origins: Vec<Origin>,
+    pub accesses: Vec<Access>,
+    pub atomics: Vec<AtomicAccess>,
+    /// Slots of operands that do not fit into an instruction: fragments, lists.
+    pub lists: Vec<Vec<Slot>>,
+    pub targets: Vec<Vec<u32>>,
+    pub params: Vec<Param>,
+    pub param_bytes: u32,
+    pub shared_bytes: u32,
+    /// Alignment of the dynamic part, which starts there after `shared_bytes`.
+    pub dynamic_shared_align: u32,
+    pub local_bytes: u32,
+    pub globals: Vec<GlobalVariable>,
+    pub required_threads: Option<[u32; 3]>,
+    pub word_rows: u32,
+    pub wide_rows: u32,
+    pub pred_rows: u32,
+    pub word_constants: Vec<(u32, u32)>,
+    pub wide_constants: Vec<(u32, u64)>,
+    pub specials: Vec<SpecialRow>,
+    pub param_rows: Vec<ParamRow>,
+    pub symbol_rows: Vec<SymbolRow>,
+    /// Rows of the start of dynamic shared memory plus an offset.
+    pub dynamic_rows: Vec<(Slot, i64)>,
+    /// Registers that may be read before they are written: zeroed when a warp starts.
+    pub zeroed: Vec<Slot>,
+    /// Blocks have to run one after the other: the result depends on the order, or they wait for each other.
+    pub in_order: bool,
+    /// `.file` numbers and their paths.
+    pub files: std::collections::BTreeMap<u32, String>,
+}
+
+impl Program {
+    /// The source line of an instruction with the path of its file.
+    pub fn source(&self, origin: &Origin) -> Option<Source> {
+        let source = origin.source?;
+        let file = self.files.get(&source.file).cloned().unwrap_or_else(|| format!("file {}", source.file));
+        Some(Source { file, line: source.line })
+    }
+}

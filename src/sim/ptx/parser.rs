@@ -1,0 +1,441 @@
+//! The module level of PTX: directives, variables, function headers; bodies go to [`super::statement`].
+
+use super::ast::{Function, Module, Variable};
+use super::lexer::{Kind, Token, tokens};
+use super::statement::BodyParser;
+use super::types::{Space, Type};
+use crate::sim::error::{Error, Result};
+use std::collections::HashMap;
+
+/// Caps against hostile input; real kernels stay far below.
+pub(super) const MAX_REGISTERS: usize = 1 << 17;
+pub(super) const MAX_INSTRUCTIONS: usize = 1 << 20;
+pub(super) const MAX_NESTING: usize = 64;
+const MAX_VARIABLE_BYTES: u64 = 1 << 30;
+const MAX_TEXT_BYTES: usize = 1 << 28;
+
+/// Reads a whole module.
+pub(crate) fn parse(text: &str) -> Result<Module> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(Error::parse(1, format!("text of {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
+    }
+    let mut parser = Parser { cursor: Cursor::new(tokens(text)?), module: Module::default(), names: HashMap::new() };
+    parser.module()?;
+    Ok(parser.module)
+}
+
+/// A position in the token list.
+pub(super) struct Cursor<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(tokens: Vec<Token<'a>>) -> Self {
+        Cursor { tokens, at: 0 }
+    }
+
+    pub fn peek(&self) -> Option<Kind<'a>> {
+        self.peek_after(0)
+    }
+
+    pub fn peek_after(&self, ahead: usize) -> Option<Kind<'a>> {
+        self.tokens.get(self.at + ahead).map(|token| token.kind)
+    }
+
+    /// Line of the next token, or of the last one at the end.
+    pub fn line(&self) -> u32 {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |token| token.line)
+    }
+
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    pub fn next(&mut self) -> Result<Kind<'a>> {
+        let kind =
+            self.peek().ok_or_else(|| Error::parse(self.line(), "the text ends in the middle of a statement"))?;
+        self.at += 1;
+        Ok(kind)
+    }
+
+    pub fn at_mark(&self, mark: char) -> bool {
+        self.peek() == Some(Kind::Mark(mark))
+    }
+
+    pub fn take_mark(&mut self, mark: char) -> bool {
+        let found = self.at_mark(mark);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub fn take_word(&mut self, word: &str) -> bool {
+        let found = self.peek() == Some(Kind::Word(word));
+        self.at += usize::from(found);
+        found
+    }
+
+    pub fn expect(&mut self, mark: char) -> Result<()> {
+        if self.take_mark(mark) { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
+    }
+
+    pub fn word(&mut self) -> Result<&'a str> {
+        match self.peek() {
+            Some(Kind::Word(word)) => {
+                self.at += 1;
+                Ok(word)
+            }
+            _ => Err(self.unexpected("a name")),
+        }
+    }
+
+    pub fn integer(&mut self) -> Result<u64> {
+        match self.peek() {
+            Some(Kind::Integer(value)) => {
+                self.at += 1;
+                Ok(value)
+            }
+            _ => Err(self.unexpected("an integer")),
+        }
+    }
+
+    pub fn signed(&mut self) -> Result<i64> {
+        let negative = self.take_mark('-');
+        let value = self.integer()? as i64;
+        Ok(if negative { value.wrapping_neg() } else { value })
+    }
+
+    pub fn unexpected(&self, wanted: &str) -> Error {
+        let found = match self.peek() {
+            None => "the end of the text".to_owned(),
+            Some(Kind::Word(word)) => format!("`{word}`"),
+            Some(Kind::Mark(mark)) => format!("`{mark}`"),
+            Some(Kind::Integer(value)) => format!("the number {value}"),
+            Some(Kind::Float32(_) | Kind::Float64(_)) => "a floating-point number".to_owned(),
+            Some(Kind::Text(text)) => format!("the string {text:?}"),
+        };
+        Error::parse(self.line(), format!("expected {wanted}, found {found}"))
+    }
+
+    /// `.loc` and `.file` end with their line, not with a semicolon.
+    pub fn skip_line(&mut self, line: u32) {
+        while self.tokens.get(self.at).is_some_and(|token| token.line == line) {
+            self.at += 1;
+        }
+    }
+
+    /// Skips `{ … }` with everything inside.
+    fn skip_braces(&mut self) -> Result<()> {
+        self.expect('{')?;
+        let mut depth = 1usize;
+        while depth > 0 {
+            match self.next()? {
+                Kind::Mark('{') => depth += 1,
+                Kind::Mark('}') => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The rest of a variable declaration, after its space: `.align 4 .b8 name[16] = {…}`, and more after commas.
+    pub fn variables(&mut self, space: Space) -> Result<Vec<Variable>> {
+        let mut align = None;
+        let mut ty = None;
+        let mut lanes = 1;
+        while let Some(Kind::Word(word)) = self.peek() {
+            let Some(modifier) = word.strip_prefix('.') else { break };
+            let line = self.line();
+            self.advance();
+            match modifier {
+                "align" => align = Some(self.integer()?),
+                "v2" => lanes = 2,
+                "v4" => lanes = 4,
+                // Attributes of kernel parameters: `.ptr .global .align 16`.
+                "ptr" | "global" | "const" | "shared" | "local" => {}
+                _ => ty = Some(Type::from_name(modifier).ok_or_else(|| Error::unsupported(line, word))?),
+            }
+        }
+        let ty = ty.ok_or_else(|| self.unexpected("the type of a variable"))?;
+        let mut out = Vec::new();
+        loop {
+            out.push(self.variable(space, ty, lanes, align)?);
+            if space == Space::Param || !self.take_mark(',') {
+                return Ok(out);
+            }
+        }
+    }
+
+    fn variable(&mut self, space: Space, ty: Type, lanes: u64, align: Option<u64>) -> Result<Variable> {
+        let element = u64::from(ty.bytes()) * lanes;
+        let line = self.line();
+        let align_bytes = align.unwrap_or(element);
+        if !align_bytes.is_power_of_two() || align_bytes > 1 << 20 {
+            return Err(Error::parse(line, format!("alignment {align_bytes} is no power of two up to 1048576")));
+        }
+        let mut variable = Variable {
+            name: self.word()?.to_owned(),
+            space,
+            align_bytes: align_bytes as u32,
+            bytes: element,
+            init: Vec::new(),
+            relocations: Vec::new(),
+        };
+        while self.take_mark('[') {
+            let count = if self.at_mark(']') { 0 } else { self.integer()? };
+            self.expect(']')?;
+            variable.bytes = variable.bytes.saturating_mul(count);
+        }
+        if variable.bytes > MAX_VARIABLE_BYTES {
+            return Err(Error::parse(
+                line,
+                format!("`{}` has {} bytes; the limit is {MAX_VARIABLE_BYTES}", variable.name, variable.bytes),
+            ));
+        }
+        if self.take_mark('=') {
+            self.initialiser(&mut variable, ty)?;
+            variable.bytes = variable.bytes.max(variable.init.len() as u64);
+        }
+        Ok(variable)
+    }
+
+    /// One value, or nested lists of them, flattened as memory is.
+    fn initialiser(&mut self, variable: &mut Variable, ty: Type) -> Result<()> {
+        let mut depth = 0usize;
+        loop {
+            if self.take_mark('{') {
+                depth += 1;
+            } else if self.take_mark('}') {
+                depth = depth.checked_sub(1).ok_or_else(|| self.unexpected("a value"))?;
+            } else if !self.take_mark(',') {
+                self.initial_value(variable, ty)?;
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn initial_value(&mut self, variable: &mut Variable, ty: Type) -> Result<()> {
+        let bytes = ty.bytes() as usize;
+        let value = match self.peek() {
+            Some(Kind::Float32(bits)) => {
+                self.advance();
+                u64::from(bits)
+            }
+            Some(Kind::Float64(bits)) => {
+                self.advance();
+                if ty == Type::F32 { u64::from((f64::from_bits(bits) as f32).to_bits()) } else { bits }
+            }
+            Some(Kind::Word(word)) => {
+                self.advance();
+                let name = if word == "generic" && self.take_mark('(') {
+                    let name = self.word()?;
+                    self.expect(')')?;
+                    name
+                } else {
+                    word
+                };
+                let addend = if self.take_mark('+') || self.at_mark('-') { self.signed()? } else { 0 };
+                variable.relocations.push((variable.init.len() as u64, name.to_owned(), addend));
+                0
+            }
+            _ => self.signed()? as u64,
+        };
+        let start = variable.init.len();
+        if start as u64 > MAX_VARIABLE_BYTES {
+            return Err(Error::parse(self.line(), "initialiser past the size limit of a variable"));
+        }
+        variable.init.extend_from_slice(&value.to_le_bytes()[..bytes.min(8)]);
+        Ok(())
+    }
+}
+
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    module: Module,
+    /// Module-scope variables by name.
+    names: HashMap<&'a str, usize>,
+}
+
+impl<'a> Parser<'a> {
+    fn module(&mut self) -> Result<()> {
+        while self.cursor.peek().is_some() {
+            let line = self.cursor.line();
+            if self.cursor.take_mark(';') {
+                continue;
+            }
+            let word = self.cursor.word()?;
+            match word {
+                ".version" | ".target" | ".address_size" => self.cursor.skip_line(line),
+                ".pragma" => {
+                    while !self.cursor.take_mark(';') {
+                        self.cursor.next()?;
+                    }
+                }
+                ".file" => self.file(line)?,
+                ".section" => {
+                    self.cursor.word()?;
+                    self.cursor.skip_braces()?;
+                }
+                ".visible" | ".extern" | ".weak" | ".common" => {}
+                ".entry" | ".func" => self.function(word == ".entry")?,
+                ".global" | ".const" | ".shared" => self.declare(word)?,
+                _ => return Err(Error::unsupported(line, word)),
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, line: u32) -> Result<()> {
+        let number = self.cursor.integer()? as u32;
+        if let Kind::Text(path) = self.cursor.next()? {
+            self.module.files.insert(number, path.to_owned());
+        }
+        self.cursor.skip_line(line);
+        Ok(())
+    }
+
+    fn declare(&mut self, directive: &str) -> Result<()> {
+        let space = Space::from_name(&directive[1..]).unwrap_or(Space::Global);
+        let start = self.cursor.at;
+        for variable in self.cursor.variables(space)? {
+            // The name as it stands in the text lives as long as the text does.
+            let text = self.cursor.tokens[start..self.cursor.at].iter().find_map(|token| match token.kind {
+                Kind::Word(word) if word == variable.name => Some(word),
+                _ => None,
+            });
+            if let Some(name) = text {
+                self.names.insert(name, self.module.variables.len());
+            }
+            self.module.variables.push(variable);
+        }
+        self.cursor.expect(';')
+    }
+
+    fn function(&mut self, is_entry: bool) -> Result<()> {
+        if self.cursor.at_mark('(') {
+            self.parameters()?;
+        }
+        let name = self.cursor.word()?.to_owned();
+        let params = if self.cursor.at_mark('(') { self.parameters()? } else { Vec::new() };
+        let mut required_threads = None;
+        while let Some(Kind::Word(word)) = self.cursor.peek() {
+            let line = self.cursor.line();
+            self.cursor.advance();
+            match word {
+                ".reqntid" => {
+                    let mut threads = [1; 3];
+                    for axis in &mut threads {
+                        *axis = self.cursor.integer()? as u32;
+                        if !self.cursor.take_mark(',') {
+                            break;
+                        }
+                    }
+                    required_threads = Some(threads);
+                }
+                ".maxntid" | ".minnctapersm" | ".maxnreg" | ".maxnctapersm" | ".reqnctapercluster"
+                | ".maxclusterrank" => {
+                    self.cursor.integer()?;
+                    while self.cursor.take_mark(',') {
+                        self.cursor.integer()?;
+                    }
+                }
+                ".explicitcluster" | ".noreturn" => {}
+                ".pragma" => {
+                    while !self.cursor.take_mark(';') {
+                        self.cursor.next()?;
+                    }
+                }
+                _ => return Err(Error::unsupported(line, word)),
+            }
+        }
+        let body = if self.cursor.take_mark('{') {
+            Some(BodyParser::new(&mut self.cursor, &self.names, &params).body()?)
+        } else {
+            self.cursor.expect(';')?;
+            None
+        };
+        self.module.functions.push(Function { name, is_entry, params, body, required_threads });
+        Ok(())
+    }
+
+    fn parameters(&mut self) -> Result<Vec<Variable>> {
+        self.cursor.expect('(')?;
+        let mut out = Vec::new();
+        while !self.cursor.take_mark(')') {
+            if !self.cursor.take_word(".param") && !self.cursor.take_word(".reg") {
+                return Err(self.cursor.unexpected("`.param` or `)`"));
+            }
+            out.extend(self.cursor.variables(Space::Param)?);
+            if !self.cursor.take_mark(',') && !self.cursor.at_mark(')') {
+                return Err(self.cursor.unexpected("`,` or `)`"));
+            }
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::ptx::ast::{Base, Operand, SourceLine, Symbol};
+    use rstest::rstest;
+
+    const HEAD: &str = ".version 9.0\n.target sm_80\n.address_size 64\n";
+
+    fn body(text: &str) -> Result<crate::sim::ptx::ast::Body> {
+        let module =
+            parse(&format!("{HEAD}.visible .entry k(.param .u64 p0, .param .align 8 .b8 p1[24]) {{\n{text}\n}}"))?;
+        module.functions.into_iter().next().and_then(|f| f.body).ok_or_else(|| Error::parse(0, "no body"))
+    }
+
+    #[test]
+    fn globals_have_their_bytes_and_relocations() {
+        let module = parse(&format!("{HEAD}.global .align 1 .b8 s[4] = {{104, 105}};\n.const .u64 t[2] = {{s, generic(s)+1}};\n.extern .shared .align 16 .b8 dyn[];")).unwrap();
+        assert_eq!(module.variables[0].init, [104, 105]);
+        assert_eq!(module.variables[0].bytes, 4);
+        assert_eq!(module.variables[1].relocations, [(0, "s".to_owned(), 0), (8, "s".to_owned(), 1)]);
+        assert_eq!(module.variables[2].bytes, 0);
+    }
+
+    #[test]
+    fn loc_lines_and_local_variables_are_told_apart() {
+        let body = body(".reg .b64 %rd<3>;\n.local .align 4 .b8 depot[8];\n.loc 1 7 3, function_name $x, inlined_at 1 2 3\nmov.u64 %rd1, depot;\nret;").unwrap();
+        assert_eq!(body.instructions[0].source, Some(SourceLine { file: 1, line: 7 }));
+        assert_eq!(body.instructions[0].operands[1], Operand::Symbol(Symbol::Body(0), 0));
+    }
+
+    #[test]
+    fn inner_scopes_have_their_own_labels_and_registers() {
+        let body = body("{ .reg .pred P; W: @P bra W; }\n{ .reg .pred P; W: @!P bra W; }\nret;").unwrap();
+        assert_eq!(body.registers.len(), 2);
+        assert_eq!(body.labels, [0, 1]);
+        assert_eq!(body.instructions[1].guard, Some((1, true)));
+        assert_eq!(body.instructions[1].operands, [Operand::Label(1)]);
+    }
+
+    #[test]
+    fn vectors_pairs_and_spaced_addresses() {
+        let body = body(".reg .b32 %r<5>; .reg .b64 %rd<2>; .reg .pred %p<3>;\n@%p1 ld.global.v2.b32 { %r1, _ }, [ %rd1 + 0 ];\nshfl.sync.bfly.b32 %r1|%p2, %r2, 16, 31, -1;\nld.param.u64 %rd1, [p1+8];").unwrap();
+        assert_eq!(
+            body.instructions[0].operands,
+            [Operand::Vector(vec![Operand::Register(1), Operand::Sink]), Operand::Address(Base::Register(6), 0)]
+        );
+        assert_eq!(body.instructions[1].operands[0], Operand::Pair(1, Some(9)));
+        assert_eq!(body.instructions[1].operands[4], Operand::Integer(u64::MAX));
+        assert_eq!(body.instructions[2].operands[1], Operand::Address(Base::Symbol(Symbol::Param(1)), 8));
+    }
+
+    #[rstest]
+    #[case("mov.u32 %r1, 0;", "`%r1`")]
+    #[case(".reg .b32 %r<999999999>;", "registers")]
+    #[case("bra NOWHERE;", "NOWHERE")]
+    #[case("add.s32 1 2;", "expected")]
+    #[case("{ { ret;", "end of the text")]
+    #[case(".reg .b32 %a; .reg .b32 %a;", "twice")]
+    fn errors_name_what_is_wrong(#[case] text: &str, #[case] part: &str) {
+        let error = body(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}

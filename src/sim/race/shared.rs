@@ -1,0 +1,251 @@
+//! Races in the shared memory of a block.
+//!
+//! Precise cells cost more than the accesses that they watch, so accesses first go to a list, and 128-byte segments keep the latest clock
+//! of a read and of a write. Only when a segment shows an access that the floor does not order are the listed ones entered into the cells
+//! and the new one checked against them.
+
+use super::cell::{Cell, Entry};
+use super::{Clock, WarpClock};
+use crate::sim::exec::Context;
+use crate::sim::lanes::LANES;
+use crate::sim::memory::global::Kind;
+use crate::sim::memory::pattern::Pattern;
+use crate::sim::report::Check;
+use std::collections::HashMap;
+
+const SEGMENT_SHIFT: u32 = 7;
+/// Listed accesses before they are entered into the cells anyway.
+const MAX_LISTED: usize = 4096;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Segment {
+    write: u32,
+    read: u32,
+}
+
+/// An access that was seen to conflict with nothing.
+#[derive(Debug, Clone)]
+struct Listed {
+    offset: [u32; LANES],
+    mask: u32,
+    bytes: u32,
+    clock: u32,
+    warp: u32,
+    pc: u32,
+    write: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct BlockRaces {
+    /// The highest clock of any warp of the block.
+    pub top: u32,
+    segments: Vec<Segment>,
+    cells: Vec<Cell>,
+    listed: Vec<Listed>,
+    latest: Segment,
+    /// What atomic operations on a shared word have passed on.
+    pub(super) published: HashMap<u64, Clock>,
+}
+
+impl BlockRaces {
+    /// Prepares for a new block; gives the clock that everything before is ordered by. Clocks go on rising from block to block, so that
+    /// the tables need no clearing.
+    pub fn restart(&mut self, enabled: bool, bytes: u32) -> u32 {
+        if enabled && self.cells.is_empty() {
+            self.cells = vec![Cell::default(); bytes.div_ceil(4) as usize];
+            self.segments = vec![Segment::default(); (bytes as usize).div_ceil(1 << SEGMENT_SHIFT)];
+        }
+        if self.top > Entry::CLOCK_LIMIT / 2 {
+            self.cells.fill(Cell::default());
+            self.segments.fill(Segment::default());
+            self.top = 0;
+        }
+        self.top += 1;
+        self.listed.clear();
+        self.latest = Segment::default();
+        self.published.clear();
+        self.top
+    }
+
+    /// A barrier of the whole block: all before is ordered before all after.
+    pub fn everything_met(&mut self) -> Clock {
+        self.listed.clear();
+        Clock::everything_until(self.top)
+    }
+
+    /// Whether the floor orders every write (and for a writer every read) in the segments that the access touches.
+    #[inline(always)]
+    fn quiet(&self, pattern: &Pattern, floor: u32, write: bool) -> bool {
+        let calm = |segment: &Segment| segment.write <= floor && !(write && segment.read > floor);
+        if calm(&self.latest) {
+            return true;
+        }
+        if pattern.contiguous || pattern.uniform {
+            let first = (pattern.lowest >> SEGMENT_SHIFT) as usize;
+            let last = ((pattern.highest + u64::from(pattern.bytes) - 1) >> SEGMENT_SHIFT) as usize;
+            self.segments[first..=last].iter().all(calm)
+        } else {
+            pattern.address.iter().all(|address| calm(&self.segments[(address >> SEGMENT_SHIFT) as usize]))
+        }
+    }
+
+    #[inline(always)]
+    fn note(&mut self, pattern: &Pattern, clock: u32, write: bool) {
+        let raise = |segment: &mut Segment| {
+            let field = if write { &mut segment.write } else { &mut segment.read };
+            *field = (*field).max(clock);
+        };
+        raise(&mut self.latest);
+        if pattern.contiguous || pattern.uniform {
+            let first = (pattern.lowest >> SEGMENT_SHIFT) as usize;
+            let last = ((pattern.highest + u64::from(pattern.bytes) - 1) >> SEGMENT_SHIFT) as usize;
+            self.segments[first..=last].iter_mut().for_each(raise);
+        } else {
+            for address in &pattern.address {
+                raise(&mut self.segments[(address >> SEGMENT_SHIFT) as usize]);
+            }
+        }
+    }
+
+    /// Enters the listed accesses into the cells.
+    fn enter_listed(&mut self, clock: &WarpClock) {
+        for listed in std::mem::take(&mut self.listed) {
+            for lane in crate::sim::memory::pattern::lanes(listed.mask) {
+                for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
+                    let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
+                    if listed.write {
+                        self.cells[at].record_write(entry);
+                    } else {
+                        self.cells[at].record_read(entry, clock);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The cells that a range touches, and which of their bytes.
+#[inline(always)]
+pub(super) fn words(offset: u64, bytes: u32) -> impl Iterator<Item = (usize, u32)> {
+    let first = (offset / 4) as usize;
+    let part = if bytes < 4 { ((1u32 << bytes) - 1) << (offset % 4) } else { 0xF };
+    (0..bytes.div_ceil(4) as usize).map(move |word| (first + word, part))
+}
+
+impl Context<'_> {
+    /// Checks and remembers an access to the shared memory of a block of the cluster. `values` are the words that a write stores.
+    #[inline(always)]
+    pub fn track_shared(&mut self, block: usize, pattern: &Pattern, kind: Kind, values: Option<&[u32; LANES]>) {
+        if !self.grid.options.checks.races {
+            return;
+        }
+        let write = kind != Kind::Read;
+        let races = &mut self.blocks[block].races;
+        let clock = &self.warp.race;
+        let simple = kind != Kind::Atomic && (!write || increasing(pattern));
+        if simple && races.listed.len() < MAX_LISTED && races.quiet(pattern, clock.floor(), write) {
+            races.listed.push(Listed {
+                offset: pattern.address.map(|address| address as u32),
+                mask: pattern.mask,
+                bytes: pattern.bytes,
+                clock: clock.own,
+                warp: clock.id,
+                pc: self.pc,
+                write,
+            });
+        } else {
+            self.track_precisely(block, pattern, kind, values);
+        }
+        let clock = self.warp.race.own;
+        self.blocks[block].races.note(pattern, clock, write);
+    }
+
+    fn track_precisely(&mut self, block: usize, pattern: &Pattern, kind: Kind, values: Option<&[u32; LANES]>) {
+        let atomic = kind == Kind::Atomic;
+        let state = &mut self.blocks[block];
+        let (races, memory) = (&mut state.races, &state.shared.words);
+        races.enter_listed(&self.warp.race);
+        let mut conflict = None;
+        let mut conflicts = 0u64;
+        for lane in pattern.lanes() {
+            for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
+                let clock = &self.warp.race;
+                let now = Entry::new(clock.own, clock.id, lane as u32, bytes, atomic, self.pc);
+                let cell = &mut races.cells[at];
+                let found = if kind == Kind::Read {
+                    let found = cell.conflict_of_read(now, clock);
+                    cell.record_read(now, clock);
+                    found
+                } else {
+                    let stored = |other: Entry| {
+                        pattern.bytes <= 4
+                            && values.is_some_and(|values| stores_the_same(other, now, pattern, values, memory[at]))
+                    };
+                    let found = cell.conflict_of_write(now, clock, stored);
+                    cell.record_write(now);
+                    found
+                };
+                if let Some(other) = found {
+                    conflicts += 1;
+                    conflict.get_or_insert((lane, other));
+                }
+            }
+        }
+        if let Some((lane, other)) = conflict {
+            self.report_shared_race(block, lane, pattern.address[lane], kind, other, conflicts);
+        }
+    }
+
+    #[cold]
+    fn report_shared_race(&mut self, block: usize, lane: usize, offset: u64, kind: Kind, other: Entry, words: u64) {
+        let same_warp = other.warp() == self.warp.race.id;
+        let (rank, warp) = (other.warp() / 32, other.warp() % 32);
+        let linear = self.blocks.get(rank as usize).map_or(0, |block| block.linear);
+        let place = self.grid.place(linear, warp * 32 + other.lane().unwrap_or(0), Some(other.pc()));
+        let what = match kind {
+            Kind::Read => "read of shared memory that another thread wrote",
+            Kind::Write => "write to shared memory that another thread accessed",
+            Kind::Atomic => "atomic operation on shared memory that another thread accessed plainly",
+        };
+        let (check, missing) = if same_warp {
+            (Check::MissingSyncwarp, "no synchronisation of the warp between")
+        } else {
+            (Check::RaceShared, "no barrier between")
+        };
+        let owner = if block == self.me { "" } else { " of another block of the cluster" };
+        self.report_pair(
+            check,
+            lane,
+            Some(offset),
+            format!("{what}{owner}, with {missing} ({words} words)"),
+            Some(place),
+        );
+    }
+}
+
+/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `before` is the word as it stands.
+fn stores_the_same(other: Entry, now: Entry, pattern: &Pattern, values: &[u32; LANES], before: u32) -> bool {
+    let Some(lane) = now.lane().map(|lane| lane as usize) else { return false };
+    let same_instruction = other.warp() == now.warp() && other.clock() == now.clock() && other.pc() == now.pc();
+    if same_instruction {
+        return other.lane().is_some_and(|other| values[other as usize] == values[lane]);
+    }
+    match pattern.bytes {
+        4 => before == values[lane],
+        bytes => {
+            let full = (1u32 << (8 * bytes)) - 1;
+            (before >> (pattern.address[lane] % 4 * 8)) & full == values[lane] & full
+        }
+    }
+}
+
+/// Whether no two lanes of a store touch the same byte, as far as that can be seen quickly.
+#[inline(always)]
+fn increasing(pattern: &Pattern) -> bool {
+    if pattern.contiguous || pattern.mask.is_power_of_two() {
+        return true;
+    }
+    let bytes = u64::from(pattern.bytes);
+    pattern.mask == u32::MAX
+        && pattern.address.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]).wrapping_sub(bytes) < 1 << 32)
+}

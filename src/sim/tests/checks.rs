@@ -1,0 +1,119 @@
+//! Kernels with one defect each, and the one finding that they must give.
+
+use super::{kernel, words};
+use crate::sim::{Check, Launch, Memory, Options, Report, launch};
+use rstest::rstest;
+
+/// Runs 64 threads on a buffer of 64 words with data (`%rd0`), one of 64 words without (`%rd1`), a freed one (`%rd2`) and shared memory.
+fn defect(body: &str) -> Report {
+    let text = format!(
+        "ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; ld.param.u64 %rd2, [p2]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; cvt.u64.u32 %rd3, %r1; add.s64 %rd4, %rd0, %rd3; add.s64 %rd5, %rd1, %rd3;\n{body}"
+    );
+    let module = kernel(3, &text);
+    let mut memory = Memory::new();
+    let full = words(&mut memory, &[7; 64]);
+    let empty = memory.alloc(256, None).unwrap();
+    let freed = memory.alloc(256, None).unwrap();
+    memory.free(freed).unwrap();
+    let options = Options { back_edge_budget: 10_000, ..Options::default() };
+    launch(&module, &Launch::new("k", 1, 64).dynamic_shared(256).arg(full).arg(empty).arg(freed), &mut memory, &options)
+        .unwrap()
+}
+
+#[rstest]
+#[case::one_past_the_end("ld.global.u32 %r2, [%rd4+4];", Check::OutOfBounds, 63)]
+#[case::before_the_start("st.global.u32 [%rd4-4], 0;", Check::OutOfBounds, 0)]
+#[case::null("mov.u64 %rd9, 0; ld.u32 %r2, [%rd9];", Check::OutOfBounds, 0)]
+#[case::past_shared("ld.shared.u32 %r2, [256];", Check::OutOfBounds, 0)]
+#[case::straddles_the_end(
+    "add.s64 %rd9, %rd4, 248; setp.eq.u32 %p0, %r0, 1; @%p0 ld.global.u64 %rd8, [%rd9];",
+    Check::OutOfBounds,
+    1
+)]
+#[case::odd_address("ld.global.u32 %r2, [%rd0+2];", Check::Misaligned, 0)]
+#[case::odd_vector("ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd0+8];", Check::Misaligned, 0)]
+#[case::odd_shared("st.shared.u32 [2], 0;", Check::Misaligned, 0)]
+#[case::freed("ld.global.u32 %r2, [%rd2];", Check::UseAfterFree, 0)]
+#[case::nothing_written("ld.global.u32 %r2, [%rd5];", Check::UninitialisedGlobal, 0)]
+#[case::half_written(
+    "setp.eq.u32 %p0, %r0, 5; @%p0 st.global.u16 [%rd5], 1; @%p0 ld.global.u32 %r2, [%rd5];",
+    Check::UninitialisedGlobal,
+    5
+)]
+#[case::shared_nothing_written("ld.shared.u32 %r2, [%r1];", Check::UninitialisedShared, 0)]
+#[case::no_barrier(
+    "st.shared.u32 [%r1], %r0; bar.sync 0; st.shared.u32 [%r1], 5; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];",
+    Check::RaceShared,
+    32
+)]
+#[case::write_after_read(
+    "st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; st.shared.u32 [%r1], 1;",
+    Check::RaceShared,
+    32
+)]
+#[case::no_syncwarp(
+    "st.shared.u32 [%r1], %r0; xor.b32 %r2, %r1, 4; ld.shared.u32 %r3, [%r2];",
+    Check::MissingSyncwarp,
+    0
+)]
+#[case::two_writers("shr.u32 %r2, %r1, 1; and.b32 %r2, %r2, 124; st.shared.u32 [%r2], %r0;", Check::MissingSyncwarp, 1)]
+#[case::barrier_in_a_branch(
+    "setp.lt.u32 %p0, %r0, 16; @%p0 bra A; bar.sync 0; bra E; A: bar.sync 0; E:",
+    Check::BarrierDivergence,
+    16
+)]
+#[case::two_barriers(
+    "setp.lt.u32 %p0, %r0, 32; @%p0 bra A; bar.sync 1; bra E; A: bar.sync 0; E:",
+    Check::BarrierDivergence,
+    0
+)]
+#[case::nobody_comes("bar.sync 3, 96;", Check::Deadlock, 0)]
+#[case::endless("L: bra L;", Check::EndlessLoop, 0)]
+#[case::waits_for_nothing(
+    "L: ld.volatile.global.u32 %r2, [%rd0]; setp.eq.u32 %p0, %r2, 7; @%p0 bra L;",
+    Check::EndlessLoop,
+    0
+)]
+#[case::left_out("shfl.sync.idx.b32 %r2, %r0, 0, 31, 0xfffffffe;", Check::MemberMask, 0)]
+#[case::does_not_come(
+    "setp.eq.u32 %p0, %r0, 3; @%p0 bra E; shfl.sync.idx.b32 %r2, %r0, 0, 31, -1; E: bar.warp.sync -1;",
+    Check::MemberMask,
+    0
+)]
+#[case::has_gone("setp.eq.u32 %p0, %r0, 3; @%p0 exit; shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", Check::MemberMask, 0)]
+#[case::trap("setp.eq.u32 %p0, %r0, 40; @%p0 trap;", Check::Trap, 40)]
+fn one_finding(#[case] body: &str, #[case] check: Check, #[case] thread: u32) {
+    let report = defect(body);
+    let first = report.findings.first().unwrap_or_else(|| panic!("nothing found"));
+    assert_eq!((first.check, first.place.thread[0]), (check, thread), "{first}");
+    assert!(report.findings.iter().all(|finding| finding.check == check), "{:?}", report.findings);
+}
+
+#[test]
+fn a_race_names_the_other_access() {
+    let report = defect(
+        "st.shared.u32 [%r1], %r0; bar.sync 0;\nst.shared.u32 [%r1], 5;\nxor.b32 %r2, %r1, 128;\nld.shared.u32 %r3, [%r2];",
+    );
+    let finding = &report.findings[0];
+    let other = finding.other.as_ref().unwrap();
+    assert_eq!((finding.place.thread[0], other.thread[0]), (32, 0));
+    assert_eq!((finding.place.ptx_line, other.ptx_line), (9, 11));
+    assert_eq!(finding.address, Some(128));
+}
+
+#[rstest]
+#[case::halves_of_a_word(
+    "shl.b32 %r2, %r0, 1; st.shared.u16 [%r2], %rs1; add.u32 %r3, %r2, 128; st.shared.u16 [%r3], %rs1;"
+)]
+#[case::own_words("st.shared.u32 [%r1], %r0; ld.shared.u32 %r3, [%r1]; st.shared.u32 [%r1], %r3;")]
+#[case::same_value_everywhere("st.shared.u32 [0], 5; bar.sync 0; ld.shared.u32 %r2, [0];")]
+#[case::atomics("atom.shared.add.u32 %r2, [4], 1;")]
+#[case::syncwarp_between(
+    "and.b32 %r2, %r1, 124; setp.lt.u32 %p0, %r0, 32; @%p0 st.shared.u32 [%r2], %r0; bar.warp.sync -1; xor.b32 %r3, %r2, 4; @%p0 ld.shared.u32 %r4, [%r3];"
+)]
+#[case::early_exit("setp.ge.u32 %p0, %r0, 50; @%p0 exit; st.shared.u32 [%r1], %r0; bar.sync 0;")]
+#[case::partial_shuffle("setp.lt.u32 %p0, %r0, 16; @!%p0 bra E; shfl.sync.idx.b32 %r2, %r0, 0, 31, 0xffff; E:")]
+fn nothing_found(#[case] body: &str) {
+    let report = defect(body);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+}
