@@ -55,13 +55,25 @@ fn parse(log: &str) -> Vec<Resources> {
     all
 }
 
+/// The headers beside the kernels; the crate itself supplies `kernelgate.cuh`.
+fn headers() -> Result<Vec<(String, String)>, Failed> {
+    let mut headers = Vec::new();
+    for entry in std::fs::read_dir(root().join("kernels"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".cuh") && name != "kernelgate.cuh" {
+            headers.push((name, std::fs::read_to_string(path)?));
+        }
+    }
+    Ok(headers)
+}
+
 fn program(file: &Path) -> Result<Program, Failed> {
-    let common = std::fs::read_to_string(root().join("kernels/common.cuh"))?;
     Ok(Program {
         text: std::fs::read_to_string(file)?,
         language: Language::Cuda,
         file: format!("kernels/{}", file.file_name().unwrap_or_default().to_string_lossy()),
-        headers: vec![("common.cuh".into(), common)],
+        headers: headers()?,
         options: Vec::new(),
     })
 }
