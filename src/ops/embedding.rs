@@ -3,8 +3,10 @@
 use super::family::rows::double;
 use super::float::Float;
 use super::simd;
+use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::permutation;
 use crate::core::suite::Suite;
@@ -24,7 +26,13 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .into()
 }
 
 fn operator() -> Op<Lookup> {
@@ -90,6 +98,34 @@ fn naive<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (table, ids) = (inputs.slice::<T>(0), inputs.slice::<i32>(1));
     for (y, &id) in outputs.slice::<T>(0).chunks_exact_mut(s.dim).zip(ids) {
         y.copy_from_slice(&table[id as usize * s.dim..][..s.dim]);
+    }
+}
+
+fn cuda(version: usize) -> Cuda<Lookup> {
+    let plan = move |s: &Lookup| launch(version, s).scalar(s.ids as i32).scalar(s.dim as i32).scalar(s.vocab as i32);
+    let kernel = kernel!("embedding.cu", ["common.cuh"], format!("embedding_v{version}"), plan);
+    if version == 1 {
+        kernel.tile("dim", 256)
+    } else {
+        kernel.tile("ids", 128).tile("dim", 8).tile("dim", 256).tile("dim", 2048)
+    }
+}
+
+/// The launch rule of each version, without its scalars.
+fn launch(version: usize, s: &Lookup) -> Launch {
+    /// Threads of a block, and elements that one of them copies at a time.
+    const THREADS: usize = 256;
+    const PACK: usize = 8;
+    const WARP: usize = 32;
+    let of_row = match s.dim {
+        ..=256 => s.dim.div_ceil(PACK).next_power_of_two(),
+        dim => (WARP * dim.div_ceil(WARP * PACK)).min(THREADS),
+    };
+    let rows = THREADS / of_row;
+    match version {
+        1 => Launch::blocks(s.ids, THREADS),
+        2 => Launch::grid([s.ids.div_ceil(rows), 1, 1], [of_row, rows, 1]),
+        _ => Launch::grid([s.ids.div_ceil(4 * rows), 1, 1], [of_row, rows, 1]),
     }
 }
 

@@ -1,16 +1,24 @@
 //! GELU: y = x Φ(x) = x/2 (1 + erf(x/√2)), with Φ the normal distribution function.
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation, cancelled};
+use super::family::elementwise::{Vector, activation, cancelled, launch, tiles};
 use super::float::Float;
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Vector> {
@@ -36,6 +44,11 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     for (y, x) in outputs.slice::<T>(0).iter_mut().zip(inputs.slice::<T>(0)) {
         *y = T::from_f32(gelu_f32(x.to_f32()));
     }
+}
+
+fn cuda(version: usize) -> Cuda<Vector> {
+    let entry = format!("gelu_v{version}");
+    tiles(version, kernel!("gelu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -1,9 +1,10 @@
 //! GELU by tanh: y = x/2 (1 + tanh u), u = √(2/π) (x + 0.044715 x³).
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation, cancelled};
+use super::family::elementwise::{Vector, activation, cancelled, launch, tiles};
 use super::float::Float;
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -11,7 +12,14 @@ use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Vector> {
@@ -39,6 +47,11 @@ pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Out
         let u = SCALE as f32 * (x + CUBIC as f32 * (x * x * x));
         *y = T::from_f32(0.5 * x * (1.0 + u.tanh()));
     }
+}
+
+fn cuda(version: usize) -> Cuda<Vector> {
+    let entry = format!("gelu_tanh_v{version}");
+    tiles(version, kernel!("gelu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

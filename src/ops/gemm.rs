@@ -3,9 +3,11 @@
 use super::family::rows::{double, permute_columns};
 use super::float::Float;
 use super::simd;
-use crate::core::candidate::Cpu;
+use crate::core::candidate::{Cpu, Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::permutation;
 use crate::core::suite::Suite;
@@ -31,6 +33,10 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive))
         .candidate("tiled", every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
         .into()
 }
 
@@ -141,6 +147,28 @@ fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let b = MatRef::from_row_major_slice(inputs.slice::<f32>(1), s.k, s.n);
     let c = MatMut::from_row_major_slice_mut(outputs.slice::<f32>(0), s.m, s.n);
     matmul(c, Accum::Replace, a, b, 1.0, Par::rayon(0));
+}
+
+fn cuda(version: usize) -> Cuda<Product> {
+    let plan = move |s: &Product| launch(version, s).scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32);
+    let kernel = kernel!("gemm.cu", [], format!("gemm_v{version}"), plan);
+    match version {
+        1 => kernel.tile("n", 256),
+        2 => kernel.tile("m", 16).tile("n", 16).tile("k", 16),
+        3 => kernel.tile("m", 128).tile("n", 128).tile("k", 8),
+        _ => kernel.tile("m", 128).tile("n", 128).tile("k", 32).dtypes([DType::F16, DType::BF16]),
+    }
+}
+
+/// The launch rule of each version, without its scalars.
+fn launch(version: usize, s: &Product) -> Launch {
+    let tiles = |extent: usize| s.m.div_ceil(extent) * s.n.div_ceil(extent);
+    match version {
+        1 => Launch::blocks((s.m * s.n).div_ceil(256), 256),
+        2 => Launch::blocks(tiles(16), 256),
+        3 => Launch::blocks(tiles(128), 256),
+        _ => Launch::blocks(tiles(128), 128),
+    }
 }
 
 #[cfg(test)]

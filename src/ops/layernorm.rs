@@ -3,6 +3,7 @@
 use super::family::rows::{self, double, negate, permute_columns, shift_rows};
 use super::float::{Float, sum};
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;
@@ -23,7 +24,14 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -126,6 +134,17 @@ pub(super) fn normalise<T: Float>(
 
 fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     normalise::<T>(s, inputs, outputs, |y| y);
+}
+
+fn cuda(version: usize) -> Cuda<Normalised> {
+    let plan = move |s: &Normalised| {
+        let launch = rows::launch("layernorm", version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    };
+    rows::tiles(
+        version,
+        kernel!("layernorm.cu", ["common.cuh", "rows.cuh", "layernorm.cuh"], format!("layernorm_v{version}"), plan),
+    )
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

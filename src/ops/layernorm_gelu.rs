@@ -1,18 +1,26 @@
 //! Layer normalisation and GELU in one pass: y = gelu(layernorm(x)), with no rounding between.
 
-use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::cancelled;
+use super::family::{FUNCTION_FLOPS, rows};
 use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
 use super::layernorm::{self, Normalised};
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -45,6 +53,22 @@ fn magnitude(s: &Normalised, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
 
 fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     layernorm::normalise::<T>(s, inputs, outputs, gelu_f32);
+}
+
+fn cuda(version: usize) -> Cuda<Normalised> {
+    let plan = move |s: &Normalised| {
+        let launch = rows::launch("layernorm_gelu", version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    };
+    rows::tiles(
+        version,
+        kernel!(
+            "layernorm_gelu.cu",
+            ["common.cuh", "rows.cuh", "layernorm.cuh"],
+            format!("layernorm_gelu_v{version}"),
+            plan
+        ),
+    )
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -20,6 +20,15 @@ macro_rules! every_float {
     };
 }
 
+/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule.
+macro_rules! kernel {
+    ($file:literal, [$($header:literal),*], $entry:expr, $plan:expr $(,)?) => {
+        $crate::core::candidate::Cuda::source(include_str!(concat!("../../kernels/", $file)), $entry, $plan)
+            .file(concat!("kernels/", $file))
+            $(.header($header, include_str!(concat!("../../kernels/", $header))))*
+    };
+}
+
 macro_rules! catalogue {
     ($($op:ident),+ $(,)?) => {
         $(pub mod $op;)+
@@ -39,3 +48,54 @@ pub mod simd;
 
 #[cfg(test)]
 mod agreement;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::Body;
+
+    /// Limits of every device of compute capability 8.0 and up.
+    const MAX_GRID: [usize; 3] = [(1 << 31) - 1, 65_535, 65_535];
+    const MAX_THREADS: usize = 1024;
+
+    #[test]
+    fn every_launch_names_an_entry_of_its_file_within_the_limits() {
+        let mut launches = 0;
+        for suite in catalogue() {
+            let points = suite.operator.shapes().iter().chain(suite.operator.perf_shapes());
+            for (candidate, point) in suite.candidates.iter().flat_map(|c| points.clone().map(move |point| (c, point)))
+            {
+                let Body::Cuda(kernel) = &candidate.body else { continue };
+                for launch in kernel.plan(point).0 {
+                    let entry = kernel.entry_of(&launch, candidate.traits.dtypes[0]);
+                    let place = format!("{entry} at {point:?}");
+                    assert!(
+                        kernel.program.text.contains(&format!("{entry}(")),
+                        "{place}: not in {}",
+                        kernel.program.file
+                    );
+                    assert!(
+                        launch.grid.iter().zip(MAX_GRID).all(|(&blocks, max)| blocks <= max),
+                        "{place}: {launch:?}"
+                    );
+                    assert!(launch.block.iter().product::<usize>() <= MAX_THREADS, "{place}: {launch:?}");
+                    launches += 1;
+                }
+            }
+        }
+        assert!(launches > 1000, "{launches}");
+    }
+
+    #[test]
+    fn every_operator_can_be_timed_in_every_dtype() {
+        for suite in catalogue() {
+            let (operator, first) = (&suite.operator, &suite.candidates[0]);
+            assert_eq!((first.name.as_str(), &first.traits.dtypes), ("naive", &suite.dtypes), "{}", operator.name());
+            assert!(!operator.perf_shapes().is_empty(), "{}", operator.name());
+            for &dtype in &suite.dtypes {
+                let sizes = operator.perf_shapes().iter().map(|point| operator.cost(point, dtype).bytes);
+                assert!(sizes.min() > Some(1 << 20), "{} {dtype}", operator.name());
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@ use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
 use super::layernorm::{EPS, Normalised, RANGE};
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -11,7 +12,14 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -66,6 +74,14 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
             y[i] = T::from_f32(x[i].to_f32() / root * weight[i].to_f32());
         }
     }
+}
+
+fn cuda(version: usize) -> Cuda<Normalised> {
+    let plan = move |s: &Normalised| {
+        let launch = rows::launch("rmsnorm", version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    };
+    rows::tiles(version, kernel!("rmsnorm.cu", ["common.cuh", "rows.cuh"], format!("rmsnorm_v{version}"), plan))
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

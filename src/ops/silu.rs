@@ -1,9 +1,10 @@
 //! SiLU: y = x σ(x) = x / (1 + e^-x).
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation};
+use super::family::elementwise::{Vector, activation, launch, tiles};
 use super::float::Float;
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -11,7 +12,14 @@ use crate::core::tolerance::ACCUMULATOR_EPSILON;
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Vector> {
@@ -42,6 +50,11 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
         let x = x.to_f32();
         *y = T::from_f32(x / (1.0 + (-x).exp()));
     }
+}
+
+fn cuda(version: usize) -> Cuda<Vector> {
+    let entry = format!("silu_v{version}");
+    tiles(version, kernel!("silu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -4,6 +4,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
 use super::float::{Float, sum};
 use super::simd;
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -22,7 +23,14 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).candidate("naive", every_float!(naive)).candidate("tiled", every_float!(tiled)).into()
+    Suite::of(operator())
+        .candidate("naive", every_float!(naive))
+        .candidate("tiled", every_float!(tiled))
+        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v2", cuda(2))
+        .candidate("cuda_v3", cuda(3))
+        .candidate("cuda_v4", cuda(4))
+        .into()
 }
 
 fn operator() -> Op<Matrix> {
@@ -84,6 +92,14 @@ fn naive<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
             *y = T::from_f32(e / sum);
         }
     }
+}
+
+fn cuda(version: usize) -> Cuda<Matrix> {
+    let plan = move |s: &Matrix| {
+        let launch = rows::launch("softmax", version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32)
+    };
+    rows::tiles(version, kernel!("softmax.cu", ["common.cuh", "rows.cuh"], format!("softmax_v{version}"), plan))
 }
 
 fn tiled<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -1,6 +1,8 @@
 //! Activations: one function of one element, over a vector of `n`.
 
+use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below};
 
@@ -31,6 +33,29 @@ pub fn activation(name: &str, flops: usize, function: fn(f64) -> f64) -> Op<Vect
         )
         .shapes(sizes().map(|n| Vector { n }))
         .perf([1 << 20, 1 << 25, 1 << 26].map(|n| Vector { n }))
+}
+
+/// Threads of a block in every version.
+const THREADS: usize = 256;
+
+/// Elements that a thread of version `version` maps.
+const fn elements_of_thread(version: usize) -> usize {
+    match version {
+        1 => 1,
+        2 | 3 => 8,
+        _ => 16,
+    }
+}
+
+/// The launch rule of version `version` of an activation's kernel.
+pub fn launch(version: usize, s: &Vector) -> Launch {
+    Launch::blocks(s.n.div_ceil(THREADS * elements_of_thread(version)), THREADS).scalar(s.n as i64)
+}
+
+/// Declares the extents at which version `version` takes another path: its pack, what a thread maps, its block.
+pub fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
+    let thread = elements_of_thread(version);
+    kernel.tile("n", 4).tile("n", thread).tile("n", thread * THREADS)
 }
 
 /// Whole numbers in 32..=64: exact in every dtype, and past the bend of every activation.

@@ -1,6 +1,9 @@
 //! Operators over the rows of a matrix: `rows` independent rows of `cols` elements.
 
+use crate::core::candidate::{Cuda, Declare};
+use crate::core::launch::Launch;
 use crate::core::seed::{Rng, below, permutation};
+use crate::core::shape::Shape;
 
 /// The extents of a matrix.
 type Extents = (usize, usize);
@@ -17,6 +20,58 @@ pub fn cases() -> impl Iterator<Item = Extents> {
 
 /// Shapes to time, as (rows, cols).
 pub const TIMED: [Extents; 4] = [(2048, 1024), (8192, 4096), (8192, 4095), (32_768, 8192)];
+
+/// Columns up to which a warp is shared by several rows, one warp and one block keep a row in registers.
+const LANES_UP_TO: usize = 256;
+const WARP_UP_TO: usize = 1024;
+const BLOCK_UP_TO: usize = 32_768;
+/// Columns that a block of a cluster takes, and past which a cluster is used at all.
+const CLUSTER_SHARE: usize = 16_384;
+const LARGEST_CLUSTER: usize = 8;
+
+/// The launch rule that the kernels of norms and softmax share, without their scalars: version `version` of operator
+/// `op`, by the version before where a version does not serve the shape.
+pub fn launch(op: &str, version: usize, (rows, cols): Extents) -> Launch {
+    /// Threads of a block that holds several teams.
+    const SHARED_BLOCK: usize = 128;
+    const WARP: usize = 32;
+    /// Elements of a thread: of one that shares a warp, of any other.
+    const FEW: usize = 8;
+    const MANY: usize = 32;
+    let team = |columns: usize| WARP * columns.div_ceil(WARP * MANY);
+    match version {
+        1 => Launch::blocks(rows, 256).entry(format!("{op}_v1")),
+        3 | 4 if cols <= LANES_UP_TO => {
+            let lanes = cols.div_ceil(FEW).next_power_of_two();
+            let teams = SHARED_BLOCK / lanes;
+            Launch::grid([rows.div_ceil(teams), 1, 1], [lanes, teams, 1]).entry(format!("{op}_v3_lanes"))
+        }
+        3 | 4 if cols <= WARP_UP_TO => {
+            let teams = SHARED_BLOCK / WARP;
+            Launch::grid([rows.div_ceil(teams), 1, 1], [WARP, teams, 1]).entry(format!("{op}_v3_warp"))
+        }
+        4 if cols > CLUSTER_SHARE => {
+            let cluster = cols.div_ceil(CLUSTER_SHARE).next_power_of_two().min(LARGEST_CLUSTER);
+            let share = FEW * cols.div_ceil(FEW * cluster);
+            Launch::blocks(rows * cluster, team(share)).cluster(cluster).entry(format!("{op}_v4_cluster"))
+        }
+        3 | 4 if cols <= BLOCK_UP_TO => Launch::blocks(rows, team(cols)).entry(format!("{op}_v3_block")),
+        _ => Launch::blocks(rows, team(cols).min(1024)).entry(format!("{op}_v2")),
+    }
+}
+
+/// Declares the extents at which version `version` takes another path.
+pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
+    match version {
+        1 => kernel.tile("cols", 256),
+        2 => kernel.tile("cols", 8).tile("cols", WARP_UP_TO).tile("cols", BLOCK_UP_TO),
+        _ => {
+            let teams = kernel.tile("rows", 4).tile("rows", 128).tile("cols", 8).tile("cols", LANES_UP_TO);
+            let team = teams.tile("cols", WARP_UP_TO).tile("cols", CLUSTER_SHARE);
+            if version == 3 { team } else { team.tile("cols", 4 * CLUSTER_SHARE) }
+        }
+    }
+}
 
 /// Adds to each row a multiple of 1/8 in [-4, 4]: exact on a grid of such values.
 pub fn shift_rows(values: &mut [f64], cols: usize, rng: &mut Rng) {
@@ -45,4 +100,40 @@ pub fn double(values: &mut [f64]) {
 /// Changes the sign of all values.
 pub fn negate(values: &mut [f64]) {
     values.iter_mut().for_each(|value| *value = -*value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(1, (7, 5), "op_v1", 7, [256, 1], 1)]
+    #[case(2, (7, 5), "op_v2", 7, [32, 1], 1)]
+    #[case(2, (7, 1025), "op_v2", 7, [64, 1], 1)]
+    #[case(2, (7, 262_144), "op_v2", 7, [1024, 1], 1)]
+    #[case(3, (129, 8), "op_v3_lanes", 2, [1, 128], 1)]
+    #[case(3, (129, 9), "op_v3_lanes", 3, [2, 64], 1)]
+    #[case(3, (9, 256), "op_v3_lanes", 3, [32, 4], 1)]
+    #[case(3, (9, 257), "op_v3_warp", 3, [32, 4], 1)]
+    #[case(3, (9, 1025), "op_v3_block", 9, [64, 1], 1)]
+    #[case(3, (9, 32_768), "op_v3_block", 9, [1024, 1], 1)]
+    #[case(3, (9, 32_769), "op_v2", 9, [1024, 1], 1)]
+    #[case(4, (9, 16_384), "op_v3_block", 9, [512, 1], 1)]
+    #[case(4, (9, 16_385), "op_v4_cluster", 18, [288, 1], 2)]
+    #[case(4, (9, 32_769), "op_v4_cluster", 36, [288, 1], 4)]
+    #[case(4, (9, 262_144), "op_v4_cluster", 72, [1024, 1], 8)]
+    fn the_rule_of_the_kernel_headers(
+        #[case] version: usize,
+        #[case] extents: Extents,
+        #[case] entry: &str,
+        #[case] blocks: usize,
+        #[case] block: [usize; 2],
+        #[case] cluster: usize,
+    ) {
+        let launch = launch("op", version, extents);
+        assert_eq!(launch.entry.as_deref(), Some(entry));
+        assert_eq!((launch.grid, launch.block), ([blocks, 1, 1], [block[0], block[1], 1]));
+        assert_eq!(launch.cluster, cluster);
+    }
 }
