@@ -20,6 +20,16 @@ impl Avx2 {
             .then_some(Avx2(()))
     }
 
+    /// `2^n` for `n` within the exponents of normal floats.
+    #[inline(always)]
+    fn exp2(self, n: __m256i) -> __m256 {
+        // SAFETY: `self` proves the instruction set.
+        unsafe {
+            let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+        }
+    }
+
     /// Rounds to nearest even; a NaN keeps its sign and becomes quiet.
     #[inline(always)]
     fn to_bf16(self, v: __m256) -> __m128i {
@@ -201,12 +211,8 @@ impl Simd for Avx2 {
             // In two steps: 2^n itself may lie outside the normal floats where the product does not.
             let n = _mm256_cvtps_epi32(n);
             let half = _mm256_srai_epi32::<1>(n);
-            let exp2 = |n| {
-                let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-            };
-            let a = _mm256_mul_ps(a, exp2(half));
-            _mm256_mul_ps(a, exp2(_mm256_sub_epi32(n, half)))
+            let a = _mm256_mul_ps(a, self.exp2(half));
+            _mm256_mul_ps(a, self.exp2(_mm256_sub_epi32(n, half)))
         }
     }
 

@@ -24,7 +24,14 @@ impl<T: Lane, F: Formula> Kernel for Map<'_, T, F> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        map(simd, self.stores, self.x, self.y, |x| self.formula.apply(simd, x));
+        map(
+            simd,
+            self.stores,
+            self.x,
+            self.y,
+            #[inline(always)]
+            |x| self.formula.apply(simd, x),
+        );
     }
 }
 

@@ -33,23 +33,47 @@ impl<T: Lane> Kernel for Rows<'_, T> {
             match self.norm {
                 Norm::Layer { bias, gelu } => {
                     let centre = Centre::of(simd, x, self.eps);
-                    let (mean, rest) = (simd.splat(centre.mean), simd.splat(centre.rest));
-                    let scale = simd.splat(centre.scale);
-                    let normalise = |x, [w, b]: [S::V; 2]| {
-                        let d = simd.sub(simd.sub(x, mean), rest);
-                        simd.mul_add(simd.mul(d, scale), w, b)
-                    };
                     let parameters = [self.weight, bias];
                     if gelu {
-                        map_with(simd, self.stores, x, parameters, y, |x, p| math::gelu(simd, normalise(x, p)));
+                        map_with(
+                            simd,
+                            self.stores,
+                            x,
+                            parameters,
+                            y,
+                            #[inline(always)]
+                            |x, p| math::gelu(simd, centre.normalise(simd, x, p)),
+                        );
                     } else {
-                        map_with(simd, self.stores, x, parameters, y, normalise);
+                        map_with(
+                            simd,
+                            self.stores,
+                            x,
+                            parameters,
+                            y,
+                            #[inline(always)]
+                            |x, p| centre.normalise(simd, x, p),
+                        );
                     }
                 }
                 Norm::RootMeanSquare => {
-                    let [squares] = sums(simd, x, 0.0, |x| [simd.mul(x, x)]);
+                    let [squares] = sums(
+                        simd,
+                        x,
+                        0.0,
+                        #[inline(always)]
+                        |x| [simd.mul(x, x)],
+                    );
                     let scale = simd.splat(inverse_root(squares / cols as f64, self.eps));
-                    map_with(simd, self.stores, x, [self.weight], y, |x, [w]| simd.mul(simd.mul(x, scale), w));
+                    map_with(
+                        simd,
+                        self.stores,
+                        x,
+                        [self.weight],
+                        y,
+                        #[inline(always)]
+                        |x, [w]| simd.mul(simd.mul(x, scale), w),
+                    );
                 }
             }
         }
@@ -73,18 +97,36 @@ impl Centre {
     #[inline(always)]
     fn of<S: Simd, T: Lane>(simd: S, x: &[T], eps: f32) -> Centre {
         let n = x.len() as f64;
-        let [sum] = sums(simd, x, 0.0, |x| [x]);
+        let [sum] = sums(
+            simd,
+            x,
+            0.0,
+            #[inline(always)]
+            |x| [x],
+        );
         let mean = (sum / n) as f32;
         let centre = simd.splat(mean);
-        let [offsets, squares] = sums(simd, x, mean, |x| {
-            let d = simd.sub(x, centre);
-            [d, simd.mul(d, d)]
-        });
+        let [offsets, squares] = sums(
+            simd,
+            x,
+            mean,
+            #[inline(always)]
+            |x| {
+                let d = simd.sub(x, centre);
+                [d, simd.mul(d, d)]
+            },
+        );
         let rest = offsets / n;
         // Rounding may leave a constant row a hair below zero; NaN has to stay.
         let variance = squares / n - rest * rest;
         let variance = if variance < 0.0 { 0.0 } else { variance };
         Centre { mean, rest: rest as f32, scale: inverse_root(variance, eps) }
+    }
+
+    #[inline(always)]
+    fn normalise<S: Simd>(&self, simd: S, x: S::V, [weight, bias]: [S::V; 2]) -> S::V {
+        let d = simd.sub(simd.sub(x, simd.splat(self.mean)), simd.splat(self.rest));
+        simd.mul_add(simd.mul(d, simd.splat(self.scale)), weight, bias)
     }
 }
 

@@ -1,5 +1,7 @@
 //! One pass over a run of contiguous elements: map, sums, maximum, ragged ends included.
 
+use std::ops::Range;
+
 use super::lane::{Lane, load_ragged, store_ragged};
 use super::vector::Simd;
 
@@ -36,7 +38,15 @@ impl Stores {
 #[inline(always)]
 pub(super) fn map<S: Simd, X: Lane, Y: Lane>(simd: S, stores: Stores, x: &[X], y: &mut [Y], f: impl Fn(S::V) -> S::V) {
     let parameters: [&[X]; 0] = [];
-    map_with(simd, stores, x, parameters, y, |x, []| f(x));
+    map_with(
+        simd,
+        stores,
+        x,
+        parameters,
+        y,
+        #[inline(always)]
+        |x, []| f(x),
+    );
 }
 
 /// `y[i] = f(x[i], [parameters[..][i]])`.
@@ -51,37 +61,64 @@ pub(super) fn map_with<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
 ) {
     let n = y.len();
     assert!(x.len() == n && parameters.iter().all(|p| p.len() == n));
-    let ragged = |from: usize, to: usize, y: &mut [Y]| {
-        let p = parameters.map(|p| load_ragged(simd, &p[from..to]));
-        let v = f(load_ragged(simd, &x[from..to]), p);
-        store_ragged(simd, &mut y[from..to], v);
-    };
-    let whole = |i: usize| {
-        // SAFETY: callers of `whole` have checked i + LANES <= n, the length of all inputs.
-        unsafe {
-            let p = parameters.map(|p| P::load(simd, p.as_ptr().add(i)));
-            f(X::load(simd, x.as_ptr().add(i)), p)
-        }
-    };
     let mut i = 0;
     if stores == Stores::Streamed {
         i = y.as_ptr().align_offset(S::LANES * size_of::<Y>()).min(n);
-        ragged(0, i, y);
+        ragged(simd, 0..i, x, &parameters, y, &f);
         while i + S::LANES <= n {
-            // SAFETY: LANES elements from i lie within y, and i is aligned since the first.
-            unsafe { Y::stream(simd, y.as_mut_ptr().add(i), whole(i)) };
+            // SAFETY: LANES elements from i lie within all slices, and y + i is aligned since the first.
+            unsafe { Y::stream(simd, y.as_mut_ptr().add(i), whole(simd, i, x, &parameters, &f)) };
             i += S::LANES;
         }
         simd.fence();
     }
     while i + S::LANES <= n {
-        // SAFETY: LANES elements from i lie within y.
-        unsafe { Y::store(simd, y.as_mut_ptr().add(i), whole(i)) };
+        // SAFETY: LANES elements from i lie within all slices.
+        unsafe { Y::store(simd, y.as_mut_ptr().add(i), whole(simd, i, x, &parameters, &f)) };
         i += S::LANES;
     }
     if i < n {
-        ragged(i, n, y);
+        ragged(simd, i..n, x, &parameters, y, &f);
     }
+}
+
+/// `f` of the `LANES` elements from `i` on.
+///
+/// # Safety
+/// They lie within all slices.
+#[inline(always)]
+unsafe fn whole<S: Simd, X: Lane, P: Lane, const N: usize>(
+    simd: S,
+    i: usize,
+    x: &[X],
+    parameters: &[&[P]; N],
+    f: &impl Fn(S::V, [S::V; N]) -> S::V,
+) -> S::V {
+    let mut p = [simd.splat(0.0); N];
+    for (p, from) in p.iter_mut().zip(parameters) {
+        // SAFETY: the caller's word.
+        *p = unsafe { P::load(simd, from.as_ptr().add(i)) };
+    }
+    // SAFETY: the caller's word.
+    f(unsafe { X::load(simd, x.as_ptr().add(i)) }, p)
+}
+
+/// The map over fewer than `LANES` elements.
+#[inline(always)]
+fn ragged<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
+    simd: S,
+    range: Range<usize>,
+    x: &[X],
+    parameters: &[&[P]; N],
+    y: &mut [Y],
+    f: &impl Fn(S::V, [S::V; N]) -> S::V,
+) {
+    let mut p = [simd.splat(0.0); N];
+    for (p, from) in p.iter_mut().zip(parameters) {
+        *p = load_ragged(simd, &from[range.clone()]);
+    }
+    let v = f(load_ragged(simd, &x[range.clone()]), p);
+    store_ragged(simd, &mut y[range], v);
 }
 
 /// Feeds `x` vector by vector into `CHAINS` accumulators in turn. Lanes past the end hold `pad`.
@@ -118,10 +155,19 @@ pub(super) fn sums<S: Simd, T: Lane, const N: usize>(
     let mut totals = [0.0; N];
     for x in x.chunks(F32_RUN) {
         let zero = [simd.splat(0.0); N];
-        let [a, b, c, d] = fold(simd, x, pad, zero, |sums, v| {
-            let terms = f(v);
-            std::array::from_fn(|i| simd.add(sums[i], terms[i]))
-        });
+        let [a, b, c, d] = fold(
+            simd,
+            x,
+            pad,
+            zero,
+            #[inline(always)]
+            |mut sums, v| {
+                for (sum, term) in sums.iter_mut().zip(f(v)) {
+                    *sum = simd.add(*sum, term);
+                }
+                sums
+            },
+        );
         for i in 0..N {
             let sum = simd.add(simd.add(a[i], b[i]), simd.add(c[i], d[i]));
             totals[i] += f64::from(simd.sum(sum));
@@ -134,6 +180,13 @@ pub(super) fn sums<S: Simd, T: Lane, const N: usize>(
 #[inline(always)]
 pub(super) fn maximum<S: Simd, T: Lane>(simd: S, x: &[T]) -> f32 {
     let least = f32::NEG_INFINITY;
-    let [a, b, c, d] = fold(simd, x, least, simd.splat(least), |max, v| simd.max(v, max));
+    let [a, b, c, d] = fold(
+        simd,
+        x,
+        least,
+        simd.splat(least),
+        #[inline(always)]
+        |max, v| simd.max(v, max),
+    );
     simd.maximum(simd.max(simd.max(a, b), simd.max(c, d)))
 }

@@ -39,14 +39,34 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 *seen = max;
                 // Nothing but minus infinities yet: their exponentials are 0 against any number.
                 let shift = simd.splat(if max == f32::NEG_INFINITY { 0.0 } else { max });
-                map(simd, Stores::Cached, x, e, |x| math::exp(simd, simd.sub(x, shift)));
-                let [sum] = sums(simd, e, 0.0, |e| [e]);
+                map(
+                    simd,
+                    Stores::Cached,
+                    x,
+                    e,
+                    #[inline(always)]
+                    |x| math::exp(simd, simd.sub(x, shift)),
+                );
+                let [sum] = sums(
+                    simd,
+                    e,
+                    0.0,
+                    #[inline(always)]
+                    |e| [e],
+                );
                 total = total * correction(before, max) + sum;
             }
             let chunks = self.exponentials.chunks(CHUNK).zip(y.chunks_mut(CHUNK));
             for ((e, y), &seen) in chunks.zip(self.maxima.iter()) {
                 let scale = simd.splat((correction(seen, max) / total) as f32);
-                map(simd, self.stores, e, y, |e| simd.mul(e, scale));
+                map(
+                    simd,
+                    self.stores,
+                    e,
+                    y,
+                    #[inline(always)]
+                    |e| simd.mul(e, scale),
+                );
             }
         }
     }

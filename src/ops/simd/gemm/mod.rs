@@ -200,7 +200,14 @@ impl<X: Lane, Y: Lane> Kernel for Convert<'_, X, Y> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        map(simd, Stores::Cached, self.from, self.to, |x| x);
+        map(
+            simd,
+            Stores::Cached,
+            self.from,
+            self.to,
+            #[inline(always)]
+            |x| x,
+        );
     }
 }
 

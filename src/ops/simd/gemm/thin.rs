@@ -79,11 +79,14 @@ impl<T: Lane> Columns<'_, T> {
         let (n, k) = self.extents;
         let rows: [&[T]; N] = std::array::from_fn(|s| &self.b[(p + s) * n..][..self.cols]);
         for j in (0..self.cols).step_by(S::LANES) {
-            let b = rows.map(|row| match row[j..].get(..S::LANES) {
-                // SAFETY: the slice holds LANES elements.
-                Some(whole) => unsafe { T::load(simd, whole.as_ptr()) },
-                None => load_ragged(simd, &row[j..]),
-            });
+            let mut b = [simd.splat(0.0); N];
+            for (b, row) in b.iter_mut().zip(rows) {
+                *b = match row[j..].get(..S::LANES) {
+                    // SAFETY: the slice holds LANES elements.
+                    Some(whole) => unsafe { T::load(simd, whole.as_ptr()) },
+                    None => load_ragged(simd, &row[j..]),
+                };
+            }
             for (a, sums) in self.a.chunks_exact(k).zip(self.sums.chunks_exact_mut(self.stride)) {
                 let sums = &mut sums[j..][..S::LANES];
                 // SAFETY: the slice holds LANES floats.

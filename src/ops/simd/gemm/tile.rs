@@ -67,14 +67,16 @@ impl<const R: usize, const V: usize> Kernel for Sized<'_, R, V> {
         }
         let mut sums = [[simd.splat(0.0); V]; R];
         for p in 0..tile.depth {
-            // SAFETY: p < depth, and `multiply` has checked that a and b hold depth steps.
-            unsafe {
-                let b: [S::V; V] = std::array::from_fn(|v| simd.load(tile.b.as_ptr().add((p * V + v) * S::LANES)));
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let a = simd.splat(*tile.a.as_ptr().add(r * tile.a_stride + p));
-                    for (sum, &b) in sums.iter_mut().zip(&b) {
-                        *sum = simd.mul_add(a, b, *sum);
-                    }
+            let mut b = [simd.splat(0.0); V];
+            for (v, b) in b.iter_mut().enumerate() {
+                // SAFETY: p < depth, and `multiply` has checked that b holds depth rows of V vectors.
+                *b = unsafe { simd.load(tile.b.as_ptr().add((p * V + v) * S::LANES)) };
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: p < depth, and `multiply` has checked that a holds R rows of depth.
+                let a = simd.splat(unsafe { *tile.a.as_ptr().add(r * tile.a_stride + p) });
+                for (sum, &b) in sums.iter_mut().zip(&b) {
+                    *sum = simd.mul_add(a, b, *sum);
                 }
             }
         }
