@@ -21,7 +21,7 @@ pub trait Simd: Copy + Send + Sync {
     /// Vectors of C a row that the GEMM tile keeps in registers.
     const TILE_VECTORS: usize;
 
-    /// Runs a kernel with the instruction set enabled, never inlined into its caller.
+    /// Runs a kernel with the instruction set enabled.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 
     fn splat(self, x: f32) -> Self::V;

@@ -1,8 +1,9 @@
 //! The register tile: a few rows of A times one panel of B, all sums in registers.
 
-use super::super::lane::{load_ragged, store_ragged};
+use std::slice;
+
 use super::super::level::Kernel;
-use super::super::vector::Simd;
+use super::super::vector::{MAX_LANES, Simd};
 
 /// One tile of C and what it is made from.
 #[derive(Clone, Copy)]
@@ -80,20 +81,41 @@ impl<const R: usize, const V: usize> Kernel for Sized<'_, R, V> {
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, &sum) in sums.iter().enumerate() {
-                let cols = S::LANES.min(tile.cols - v * S::LANES);
-                // SAFETY: the caller of `multiply` vouches for rows x cols floats from c.
-                unsafe {
-                    let c = tile.c.add(r * tile.c_stride + v * S::LANES);
-                    if cols == S::LANES {
-                        let sum = if tile.accumulate { simd.add(simd.load(c), sum) } else { sum };
-                        simd.store(c, sum);
-                    } else {
-                        let c = std::slice::from_raw_parts_mut(c, cols);
-                        let sum = if tile.accumulate { simd.add(load_ragged(simd, c), sum) } else { sum };
-                        store_ragged(simd, c, sum);
+        // Short, constant loops: were they not unrolled, the sums would live in memory all along.
+        if tile.cols == V * S::LANES {
+            for (r, sums) in sums.iter().enumerate() {
+                for (v, &sum) in sums.iter().enumerate() {
+                    // SAFETY: the caller of `multiply` vouches for rows x cols floats from c.
+                    unsafe {
+                        let c = tile.c.add(r * tile.c_stride + v * S::LANES);
+                        let before = if tile.accumulate { simd.load(c) } else { simd.splat(0.0) };
+                        simd.store(c, simd.add(before, sum));
                     }
+                }
+            }
+        } else {
+            let mut buffer = [[[0.0; MAX_LANES]; V]; R];
+            for (sums, buffer) in sums.iter().zip(&mut buffer) {
+                for (&sum, buffer) in sums.iter().zip(buffer) {
+                    // SAFETY: the buffer holds MAX_LANES >= LANES floats.
+                    unsafe { simd.store(buffer.as_mut_ptr(), sum) };
+                }
+            }
+            tile.store_ragged(&buffer, S::LANES);
+        }
+    }
+}
+
+impl Tile<'_> {
+    /// Stores sums of which the last columns do not exist.
+    #[inline(never)]
+    fn store_ragged<const R: usize, const V: usize>(&self, sums: &[[[f32; MAX_LANES]; V]; R], lanes: usize) {
+        for (r, sums) in sums.iter().enumerate() {
+            // SAFETY: the caller of `multiply` vouches for rows x cols floats from c.
+            let c = unsafe { slice::from_raw_parts_mut(self.c.add(r * self.c_stride), self.cols) };
+            for (c, sums) in c.chunks_mut(lanes).zip(sums) {
+                for (c, sum) in c.iter_mut().zip(sums) {
+                    *c = if self.accumulate { *c + sum } else { *sum };
                 }
             }
         }
