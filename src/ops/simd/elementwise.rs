@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use super::level::{Kernel, Level};
 use super::math;
-use super::run::{Stores, map};
+use super::run::{Ahead, Stores, map};
 use super::threads::for_each_piece;
 use super::vector::Simd;
 
@@ -27,6 +27,7 @@ impl<T: Lane, F: Formula> Kernel for Map<'_, T, F> {
         map(
             simd,
             self.stores,
+            Ahead::NOTHING,
             self.x,
             self.y,
             #[inline(always)]

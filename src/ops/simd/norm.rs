@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use super::level::{Kernel, Level};
 use super::math;
-use super::run::{Stores, map_with, sums};
+use super::run::{Ahead, Stores, map_with, sums};
 use super::threads::for_each_piece;
 use super::vector::Simd;
 
@@ -38,6 +38,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                         map_with(
                             simd,
                             self.stores,
+                            Ahead::NOTHING,
                             x,
                             parameters,
                             y,
@@ -48,6 +49,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                         map_with(
                             simd,
                             self.stores,
+                            Ahead::NOTHING,
                             x,
                             parameters,
                             y,
@@ -59,6 +61,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 Norm::RootMeanSquare => {
                     let [squares] = sums(
                         simd,
+                        Ahead::NOTHING,
                         x,
                         0.0,
                         #[inline(always)]
@@ -68,6 +71,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                     map_with(
                         simd,
                         self.stores,
+                        Ahead::of(x),
                         x,
                         [self.weight],
                         y,
@@ -99,6 +103,7 @@ impl Centre {
         let n = x.len() as f64;
         let [sum] = sums(
             simd,
+            Ahead::NOTHING,
             x,
             0.0,
             #[inline(always)]
@@ -108,6 +113,7 @@ impl Centre {
         let centre = simd.splat(mean);
         let [offsets, squares] = sums(
             simd,
+            Ahead::of(x),
             x,
             mean,
             #[inline(always)]

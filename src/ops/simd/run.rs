@@ -34,13 +34,47 @@ impl Stores {
     }
 }
 
+/// How many bytes ahead a pass may fetch what the next one reads: an eighth of a second-level cache,
+/// which the row at hand and its results share.
+const FURTHEST_FETCH_BYTES: usize = 128 << 10;
+
+/// Elements from each that is read to the one to ask for meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead(Option<usize>);
+
+impl Ahead {
+    /// No fetching: what follows is not read next, or is in cache.
+    pub(super) const NOTHING: Ahead = Ahead(None);
+
+    /// What follows `x` in memory, as many elements as `x` has. A pass that computes leaves the memory
+    /// idle; it is the time to fetch for the pass that only reads.
+    pub(super) fn of<T>(x: &[T]) -> Ahead {
+        Ahead((size_of_val(x) <= FURTHEST_FETCH_BYTES).then_some(x.len()))
+    }
+
+    #[inline(always)]
+    fn fetch<S: Simd, T>(self, simd: S, p: *const T) {
+        if let Ahead(Some(distance)) = self {
+            simd.prefetch(p.wrapping_add(distance).cast());
+        }
+    }
+}
+
 /// `y[i] = f(x[i])`.
 #[inline(always)]
-pub(super) fn map<S: Simd, X: Lane, Y: Lane>(simd: S, stores: Stores, x: &[X], y: &mut [Y], f: impl Fn(S::V) -> S::V) {
+pub(super) fn map<S: Simd, X: Lane, Y: Lane>(
+    simd: S,
+    stores: Stores,
+    ahead: Ahead,
+    x: &[X],
+    y: &mut [Y],
+    f: impl Fn(S::V) -> S::V,
+) {
     let parameters: [&[X]; 0] = [];
     map_with(
         simd,
         stores,
+        ahead,
         x,
         parameters,
         y,
@@ -54,6 +88,7 @@ pub(super) fn map<S: Simd, X: Lane, Y: Lane>(simd: S, stores: Stores, x: &[X], y
 pub(super) fn map_with<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
     simd: S,
     stores: Stores,
+    ahead: Ahead,
     x: &[X],
     parameters: [&[P]; N],
     y: &mut [Y],
@@ -66,6 +101,7 @@ pub(super) fn map_with<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
         i = y.as_ptr().align_offset(S::LANES * size_of::<Y>()).min(n);
         ragged(simd, 0..i, x, &parameters, y, &f);
         while i + S::LANES <= n {
+            ahead.fetch(simd, x.as_ptr().wrapping_add(i));
             // SAFETY: LANES elements from i lie within all slices, and y + i is aligned since the first.
             unsafe { Y::stream(simd, y.as_mut_ptr().add(i), whole(simd, i, x, &parameters, &f)) };
             i += S::LANES;
@@ -73,6 +109,7 @@ pub(super) fn map_with<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
         simd.fence();
     }
     while i + S::LANES <= n {
+        ahead.fetch(simd, x.as_ptr().wrapping_add(i));
         // SAFETY: LANES elements from i lie within all slices.
         unsafe { Y::store(simd, y.as_mut_ptr().add(i), whole(simd, i, x, &parameters, &f)) };
         i += S::LANES;
@@ -123,13 +160,21 @@ fn ragged<S: Simd, X: Lane, P: Lane, Y: Lane, const N: usize>(
 
 /// Feeds `x` vector by vector into `CHAINS` accumulators in turn. Lanes past the end hold `pad`.
 #[inline(always)]
-fn fold<S: Simd, T: Lane, A: Copy>(simd: S, x: &[T], pad: f32, start: A, f: impl Fn(A, S::V) -> A) -> [A; CHAINS] {
+fn fold<S: Simd, T: Lane, A: Copy>(
+    simd: S,
+    ahead: Ahead,
+    x: &[T],
+    pad: f32,
+    start: A,
+    f: impl Fn(A, S::V) -> A,
+) -> [A; CHAINS] {
     let mut chains = [start; CHAINS];
     let mut i = 0;
     while i + CHAINS * S::LANES <= x.len() {
         for (c, chain) in chains.iter_mut().enumerate() {
             // SAFETY: CHAINS * LANES elements from i lie within x.
             let v = unsafe { T::load(simd, x.as_ptr().add(i + c * S::LANES)) };
+            ahead.fetch(simd, x.as_ptr().wrapping_add(i + c * S::LANES));
             *chain = f(*chain, v);
         }
         i += CHAINS * S::LANES;
@@ -148,6 +193,7 @@ const F32_RUN: usize = 4096;
 #[inline(always)]
 pub(super) fn sums<S: Simd, T: Lane, const N: usize>(
     simd: S,
+    ahead: Ahead,
     x: &[T],
     pad: f32,
     f: impl Fn(S::V) -> [S::V; N],
@@ -157,6 +203,7 @@ pub(super) fn sums<S: Simd, T: Lane, const N: usize>(
         let zero = [simd.splat(0.0); N];
         let [a, b, c, d] = fold(
             simd,
+            ahead,
             x,
             pad,
             zero,
@@ -182,6 +229,7 @@ pub(super) fn maximum<S: Simd, T: Lane>(simd: S, x: &[T]) -> f32 {
     let least = f32::NEG_INFINITY;
     let [a, b, c, d] = fold(
         simd,
+        Ahead::NOTHING,
         x,
         least,
         simd.splat(least),

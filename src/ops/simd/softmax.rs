@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use super::level::{Kernel, Level};
 use super::math;
-use super::run::{Stores, map, maximum, sums};
+use super::run::{Ahead, Stores, map, maximum, sums};
 use super::scratch::with_scratch;
 use super::threads::for_each_piece;
 use super::vector::Simd;
@@ -42,6 +42,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 map(
                     simd,
                     Stores::Cached,
+                    Ahead::of(x),
                     x,
                     e,
                     #[inline(always)]
@@ -49,6 +50,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 );
                 let [sum] = sums(
                     simd,
+                    Ahead::NOTHING,
                     e,
                     0.0,
                     #[inline(always)]
@@ -62,6 +64,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 map(
                     simd,
                     self.stores,
+                    Ahead::NOTHING,
                     e,
                     y,
                     #[inline(always)]

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::lane::Lane;
 use super::level::{Kernel, Level};
-use super::run::{Stores, map};
+use super::run::{Ahead, Stores, map};
 use super::scratch::with_scratch;
 use super::vector::{MAX_LANES, Simd};
 use pack::Panels;
@@ -203,6 +203,7 @@ impl<X: Lane, Y: Lane> Kernel for Convert<'_, X, Y> {
         map(
             simd,
             Stores::Cached,
+            Ahead::NOTHING,
             self.from,
             self.to,
             #[inline(always)]
