@@ -1,0 +1,9 @@
+//! The harness, its summary and its command from outside: processes are started, their output is read.
+
+mod runs;
+mod schema;
+mod support;
+
+#[cfg(feature = "cli")]
+mod command;
+mod user;

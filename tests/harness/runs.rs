@@ -1,0 +1,218 @@
+//! The harness from outside: a gate with candidates that misbehave, run as people and runners run it.
+
+use crate::support::{Fixture, Ran};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_listing_touches_no_device_and_costs_nothing() {
+    let fixture = Fixture::new();
+    fixture.run("right", &["--list"]);
+    let start = Instant::now();
+    let listed = fixture.run("right,wrong", &["--list", "--format", "terse"]);
+    let took = start.elapsed();
+    assert_eq!(
+        listed.stdout,
+        "double::kernel::f32::correctness: test\n\
+         double::kernel::f32::property: test\n\
+         double::right::f32::correctness: test\n\
+         double::right::f32::property: test\n\
+         double::wrong::f32::correctness: test\n\
+         double::wrong::f32::property: test\n"
+    );
+    assert!(took < Duration::from_millis(500), "{took:?} on a busy machine; a few milliseconds on a quiet one");
+    assert!(!fixture.summary_path().exists(), "a listing is no run");
+}
+
+#[test]
+fn nothing_is_ignored_in_advance() {
+    let listed = Fixture::new().run("right", &["--list", "--ignored"]);
+    assert_eq!(listed.stdout, "", "what a machine cannot run is only known when it runs");
+}
+
+#[test]
+fn filters_skips_and_their_count() {
+    let ran = Fixture::new().run("right,also", &["right::", "also", "--skip", "property", "--skip", "nothing"]);
+    assert!(ran.says("double::right::f32::correctness", "ok") && ran.says("double::also::f32::correctness", "ok"));
+    assert!(ran.stdout.contains("2 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out"), "{}", ran.stdout);
+    let exact = Fixture::new().run("right", &["--exact", "double::right::f32::property", "right"]);
+    assert!(exact.stdout.contains("1 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out"), "{}", exact.stdout);
+    let none = Fixture::new().run("right", &["--dtype", "bf16"]);
+    assert!(none.stdout.contains("running 0 tests") && none.code == Some(0), "{}", none.stdout);
+}
+
+#[test]
+fn a_missing_device_is_a_skip_with_a_reason_or_a_failure_on_demand() {
+    let fixture = Fixture::new();
+    let ran = fixture.run("right", &["--device", "cpu"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.says("double::kernel::f32::correctness", "ignored (kernels are switched off by `--device cpu`)"));
+    assert_eq!(fixture.summary()["counts"]["skip"], 2);
+    assert_eq!(fixture.summary()["counts"]["pass"], 2);
+
+    let mut command = fixture.command("right", &["--device", "cpu"]);
+    let required = Ran::from(command.env("KERNELGATE_REQUIRE", "cuda").output().unwrap());
+    assert_eq!(required.code, Some(101));
+    assert!(required.failure("double::kernel::f32::correctness").contains("a GPU is required"), "{}", required.stdout);
+    assert!(required.says("double::right::f32::correctness", "ok"));
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_say_what_is_right() {
+    let fixture = Fixture::new();
+    for (arguments, expected) in [
+        (&["--device", "tpu"][..], "use cpu, sim, cuda or cuda:<n>"),
+        (&["--shape", "rows=3"], "axis `cols` is missing"),
+        (&["--shape", "rows=3,cols=900"], "1..=64"),
+        (&["--frobnicate"], "unexpected argument"),
+    ] {
+        let ran = fixture.run("right", arguments);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+    let mut command = fixture.command("right", &[]);
+    let ran = Ran::from(command.env("KERNELGATE_SEED", "lucky").output().unwrap());
+    assert!(ran.code == Some(2) && ran.stderr.contains("KERNELGATE_SEED: `lucky` is no seed"), "{}", ran.stderr);
+    let twice = fixture.run("right,right", &[]);
+    assert!(twice.code == Some(2) && twice.stderr.contains("two trials are called"), "{}", twice.stderr);
+}
+
+#[test]
+fn a_failure_in_full_and_the_command_that_repeats_it() {
+    let fixture = Fixture::new();
+    let shape = ["--shape", "rows=3,cols=9", "--dist", "tiny", "--seed", "0x2a", "--offset", "16"];
+    let ran = fixture.run("wrong", &[&["wrong::f32::correctness"], &shape[..]].concat());
+    assert_eq!(ran.code, Some(101));
+    let text = ran.failure("double::wrong::f32::correctness");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[..4].join("\n"),
+        "  check     values\n  shape     rows=3,cols=9\n  inputs    f32 tiny, seed 0x2a\n  offset    buffers start 16 bytes behind an aligned address"
+    );
+    assert!(lines[4].starts_with("  found     `y` is wrong in 1 of 27 elements"), "{text}");
+    assert_eq!(lines[5], "  worst at  y[0, 8]; 1 of 27 elements are wrong");
+    let labels: Vec<&str> = lines[6..].iter().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
+    assert_eq!(labels, ["expected", "got", "allowed", "device", "repeat"], "{text}");
+    let repeat = lines.last().unwrap();
+    assert!(
+        repeat.contains("cargo test")
+            && repeat.contains("--test misbehaving -- --exact double::wrong::f32::correctness")
+    );
+    assert!(repeat.ends_with("--shape rows=3,cols=9 --dist tiny --seed 0x2a --offset 16"), "{repeat}");
+
+    let record = &fixture.summary()["records"][0];
+    assert_eq!(record["failure"]["worst"]["index"], serde_json::json!([0, 8]));
+    assert!(repeat.contains(record["repeat"].as_str().unwrap()), "{repeat}");
+    assert_eq!(fixture.run("wrong", &[&["wrong"], &["--shape", "rows=3,cols=8"][..]].concat()).code, Some(0));
+}
+
+#[test]
+fn the_command_of_a_failure_repeats_it() {
+    let fixture = Fixture::new();
+    let first = fixture.run("wrong", &["wrong::f32::property"]);
+    let text = first.failure("double::wrong::f32::property");
+    let (_, arguments) = text.split_once(" -- ").expect("a command");
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let second = Fixture::new().run("wrong", &arguments);
+    assert_eq!(second.code, Some(101));
+    let case = |text: &str| text.lines().filter(|line| !line.contains("note")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(case(&text), case(&second.failure("double::wrong::f32::property")));
+}
+
+#[test]
+fn a_candidate_that_takes_its_process_down_is_one_failure() {
+    let fixture = Fixture::new();
+    let candidates = "abort,exit,overflow,panic,right";
+    let ran = fixture.run(candidates, &["correctness", "--test-threads", "1"]);
+    assert_eq!(ran.code, Some(101));
+    for (candidate, expected) in [("abort", "signal 6 (SIGABRT"), ("exit", "exit code 7"), ("overflow", "signal 6")] {
+        let text = ran.failure(&format!("double::{candidate}::f32::correctness"));
+        assert!(text.contains("ended its process") && text.contains(expected), "{candidate}: {text}");
+    }
+    let panicked = ran.failure("double::panic::f32::correctness");
+    assert!(panicked.contains("nine columns are too many") && panicked.contains("cols="), "{panicked}");
+    assert!(ran.says("double::right::f32::correctness", "ok"), "the one after them ran in a fresh process");
+    let counts = &fixture.summary()["counts"];
+    assert_eq!((&counts["fail"], &counts["pass"]), (&4.into(), &1.into()));
+}
+
+#[test]
+fn a_hang_is_ended_and_costs_one_trial() {
+    let ran = Fixture::new().run("hang,right", &["correctness", "--time-limit", "2"]);
+    let text = ran.failure("double::hang::f32::correctness");
+    assert!(text.contains("still running after 2 s"), "{text}");
+    assert!(ran.says("double::right::f32::correctness", "ok"));
+}
+
+#[test]
+fn what_a_candidate_prints_does_no_harm() {
+    let ran = Fixture::new().run("chatty", &["chatty", "--format", "json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_suite = |event: &&Value| event["type"] == "suite";
+    let ended = events.iter().rfind(of_suite).unwrap();
+    assert_eq!((&ended["event"], &ended["passed"], &ended["failed"]), (&"ok".into(), &2.into(), &0.into()));
+    assert!(ran.stderr.contains("no end of line"));
+}
+
+#[test]
+fn json_events_hold_the_failure_text() {
+    let ran = Fixture::new().run("wrong", &["wrong::f32::correctness", "--format", "json", "-Z", "unstable-options"]);
+    let events: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = events.iter().find(|event| event["event"] == "failed" && event["type"] == "test").unwrap();
+    assert!(failed["stdout"].as_str().unwrap().contains("\n  worst at  y["), "{failed}");
+}
+
+#[test]
+fn one_process_a_trial_gives_one_summary() {
+    let fixture = Fixture::new();
+    let names =
+        ["right::f32::correctness", "right::f32::property", "also::f32::correctness", "wrong::f32::correctness"];
+    let name = |short: &str| format!("double::{short}");
+    let children: Vec<_> = names
+        .iter()
+        .map(|short| {
+            // As nextest does it.
+            let mut command = fixture.command("right,also,wrong", &["--exact", &name(short), "--nocapture"]);
+            command.env("NEXTEST_RUN_ID", "3f9c").stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let codes: Vec<_> = children.into_iter().map(|mut child| child.wait().unwrap().code()).collect();
+    assert_eq!(codes, [Some(0), Some(0), Some(0), Some(101)]);
+    let summary = fixture.summary();
+    assert_eq!((&summary["run"]["id"], &summary["counts"]["pass"]), (&"3f9c".into(), &3.into()));
+    let trials: Vec<&str> =
+        summary["records"].as_array().unwrap().iter().map(|r| r["trial"].as_str().unwrap()).collect();
+    let mut expected: Vec<String> = names.iter().map(|short| name(short)).collect();
+    expected.sort();
+    assert_eq!(trials, expected);
+
+    fixture.run("right", &["right::f32::property"]);
+    assert_eq!(fixture.summary()["records"].as_array().unwrap().len(), 1, "another run replaces it");
+}
+
+#[test]
+fn in_process_a_run_gives_the_same_records() {
+    let verdicts = |extra: &[&str]| {
+        let fixture = Fixture::new();
+        fixture.run("right,wrong,panic", &[&["--skip", "kernel"], extra].concat());
+        let records = fixture.summary()["records"].as_array().unwrap().clone();
+        records.iter().map(|r| (r["trial"].clone(), r["verdict"].clone(), r["failure"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(&[]), verdicts(&["--in-process"]));
+}
+
+#[test]
+fn a_summary_that_cannot_be_written_is_an_error() {
+    let mut command = Fixture::new().command("right", &["right"]);
+    let ran = Ran::from(command.env("KERNELGATE_OUT", "unused").arg("--seed").arg("1").output().unwrap());
+    assert_eq!(ran.code, Some(0), "a flag wins over its variable: {}", ran.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut command = crate::support::bare(Fixture::new().command("right", &[]).get_program());
+    command.env("KERNELGATE_ROOT", folder.path()).arg("right").arg("--out").arg(file.join("summary.json"));
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(101));
+    assert!(ran.stderr.contains("file: cannot create"), "{}", ran.stderr);
+}

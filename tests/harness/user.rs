@@ -1,0 +1,34 @@
+//! The downstream project of `fixtures/user`, built and run as its author would.
+
+use crate::support::{Ran, bare, build, root};
+use serde_json::Value;
+
+#[test]
+fn a_downstream_project_builds_and_passes_its_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = root().join("fixtures/user");
+    // The lock file of this crate, so that nothing else has to be fetched.
+    std::fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let gate = build(&project.join("Cargo.toml"), "gate");
+
+    let out = folder.path().join("summary.json");
+    let mut command = bare(&gate);
+    command.env("KERNELGATE_ROOT", folder.path()).arg("--out").arg(&out).args(["--device", "cpu"]);
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    for trial in ["fast_gelu::cpu::f32::correctness", "fast_gelu::cpu::f32::property"] {
+        assert!(ran.says(trial, "ok"), "{}", ran.stdout);
+    }
+    // No baseline yet, or a machine too busy to tell: neither is a failure.
+    assert!(ran.says("fast_gelu::cpu::f32::perf", "ignored ("), "{}", ran.stdout);
+    assert!(ran.says("fast_gelu::cuda::bf16::correctness", "ignored (kernels are switched off"), "{}", ran.stdout);
+
+    let summary: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!((&summary["run"]["package"], &summary["counts"]["fail"]), (&"fast-gelu".into(), &0.into()));
+}
+
+#[test]
+fn its_gate_is_short_and_safe() {
+    let gate = std::fs::read_to_string(root().join("fixtures/user/tests/gate.rs")).unwrap();
+    assert!(gate.lines().count() <= 25 && !gate.contains("unsafe"), "{gate}");
+}
