@@ -7,12 +7,15 @@
 //! | 2 | usage or input error |
 //! | 3 | something required is missing |
 
+mod bench;
 mod check;
 mod doctor;
 mod list;
 mod merge;
+mod noise;
 mod report;
 mod schema;
+mod selection;
 
 use crate::core::environment;
 use crate::harness::{Gate, Project};
@@ -43,6 +46,10 @@ enum Sub {
     List(list::List),
     /// Run the gate over the catalogue: the same trials and summary as `cargo test --test gate`
     Check(Box<check::Check>),
+    /// Time candidates of the catalogue, without judging them against a baseline
+    Bench(bench::Bench),
+    /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
+    Noise(noise::Noise),
     /// Join summaries of several runs or machines into one
     Merge(merge::Merge),
     /// Turn summaries into a table
@@ -67,6 +74,8 @@ pub fn main() -> ExitCode {
         Sub::Check(check) => return check.run(),
         Sub::Doctor(doctor) => doctor.run(),
         Sub::List(list) => list.run(),
+        Sub::Bench(bench) => bench.run(),
+        Sub::Noise(noise) => noise.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
         Sub::Schema => schema::run(),

@@ -191,7 +191,11 @@ impl std::fmt::Display for DeviceChoice {
     }
 }
 
-fn parse_seed(text: &str) -> Result<u64, String> {
+/// `42` or `0x2a`.
+///
+/// # Errors
+/// If it is neither.
+pub fn parse_seed(text: &str) -> Result<u64, String> {
     let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
     hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
 }

@@ -101,3 +101,40 @@ fn report_makes_a_table() {
     assert_eq!(lines.count(), 4);
     assert_eq!(kernelgate(&["report", &data("summary-full.json")]).code, Some(2), "a form must be named");
 }
+
+#[test]
+fn bench_times_what_is_selected() {
+    let case = ["bench", "silu::naive", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
+    let ran = kernelgate(&case);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stdout.lines().any(|line| line.starts_with("silu::naive::f32 ") && line.contains("n=4096")),
+        "{}",
+        ran.stdout
+    );
+    let ran = kernelgate(&[&case[..], &["--json"]].concat());
+    let summary = json(&ran.stdout);
+    assert_eq!(crate::schema::problems(&summary), [""; 0]);
+    let timing = &summary["records"][0]["timings"][0];
+    assert!(timing["median_us"].as_f64().unwrap() > 0.0 && timing["shape"] == "n=4096", "{timing}");
+    assert_eq!(kernelgate(&["bench", "no_such_operator"]).code, Some(2));
+    assert_eq!(kernelgate(&["bench", "silu::cuda", "--device", "cpu"]).code, Some(3));
+}
+
+#[test]
+fn noise_compares_a_kernel_with_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("noise.json").to_string_lossy().into_owned();
+    let case = ["noise", "silu::naive", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
+    let few = ["--trials", "2", "--planted", "2", "--out", &out, "--json", "--save"];
+    let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
+    let ran = Ran::from(command.env("KERNELGATE_ROOT", folder.path()).args(case).args(few).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("2 comparisons of a kernel with itself"), "{}", ran.stderr);
+    let summary = json(&ran.stdout);
+    assert_eq!(crate::schema::problems(&summary), [""; 0]);
+    assert_eq!(summary, json(&std::fs::read_to_string(&out).unwrap()));
+    assert_eq!((&summary["noise"][0]["trials"], &summary["noise"][0]["planted"][0]["trials"]), (&2.into(), &2.into()));
+    let key = summary["noise"][0]["device"].as_str().unwrap();
+    assert!(folder.path().join(format!("snapshots/noise/{key}.json")).is_file(), "{}", ran.stderr);
+}

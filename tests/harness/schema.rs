@@ -12,7 +12,7 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&schema).unwrap()
 }
 
-fn problems(summary: &Value) -> Vec<String> {
+pub fn problems(summary: &Value) -> Vec<String> {
     validator().iter_errors(summary).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 

@@ -1,0 +1,88 @@
+//! What `bench` and `noise` measure: candidates, dtypes and shapes of the catalogue, and the devices for them.
+
+use super::{Failure, project};
+use crate::check::Subject;
+use crate::check::outcome::Check;
+use crate::core::dtype::DType;
+use crate::core::seed::DEFAULT_SEED;
+use crate::core::shape::{Point, parse};
+use crate::core::suite::Suite;
+use crate::device::Device;
+use crate::device::fingerprint::Fingerprint;
+use crate::harness::arguments::{DeviceChoice, Options, parse_seed};
+use crate::harness::devices::Devices;
+use crate::harness::lane::Lanes;
+use crate::harness::trial::{Trial, trials};
+use crate::report::summary::Summary;
+use clap::Args;
+use std::collections::BTreeSet;
+
+/// Which cases to measure.
+#[derive(Args)]
+pub struct Selection {
+    /// Only trials whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
+    /// Where kernels run: cpu, cuda or cuda:<n>; with cpu they are left out
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
+    /// Only these dtypes
+    #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',')]
+    dtypes: Vec<DType>,
+    /// Only this shape instead of those that the operator lists: rows=8192,cols=4096
+    #[arg(long, value_name = "AXIS=N,…")]
+    shape: Option<String>,
+    /// The seed of the inputs and of the order of measurements
+    #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
+    pub seed: u64,
+}
+
+impl Selection {
+    /// Calls `measure` for each selected subject whose device is there, one after the other and alone on the machine.
+    /// Returns an empty summary of this run that knows the devices.
+    pub fn each(
+        &self,
+        mut measure: impl FnMut(&Trial, &Subject<'_>, &dyn Device, Option<&Point>) -> Result<(), Failure>,
+    ) -> Result<Summary, Failure> {
+        let suites: Vec<Suite> = crate::ops::catalogue();
+        let selected = self.select(&suites)?;
+        let (devices, lanes) = (Devices::new(self.device), Lanes::default());
+        let mut summary = Summary::new(project().describe_run(self.seed));
+        let (mut absent, mut used) = (BTreeSet::new(), false);
+        for (trial, point) in &selected {
+            match devices.for_kind(trial.kind) {
+                Ok(device) => {
+                    let _turn = lanes.enter(Check::Perf, trial.kind);
+                    summary.add_device(device.fingerprint());
+                    measure(trial, &trial.subject(&suites), device, point.as_ref())?;
+                    used = true;
+                }
+                Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),
+            }
+        }
+        absent.iter().for_each(|why| eprintln!("{why}"));
+        if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }
+    }
+
+    fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Option<Point>)>, Failure> {
+        let options = Options { filters: self.filters.clone(), dtypes: self.dtypes.clone(), ..Options::default() };
+        let mut all = trials(suites).map_err(Failure::Input)?;
+        all.retain(|trial| trial.check == Check::Perf && trial.is_selected(&options));
+        if all.is_empty() {
+            return Err(Failure::Input("no timed candidate has such a name; `kernelgate list` names them".into()));
+        }
+        let Some(shape) = &self.shape else { return Ok(all.into_iter().map(|trial| (trial, None)).collect()) };
+        let point = |trial: &Trial| parse(trial.subject(suites).operator.axes(), shape);
+        let why = all.iter().find_map(|trial| point(trial).err());
+        let fitting: Vec<_> = all.into_iter().filter_map(|t| point(&t).ok().map(|point| (t, Some(point)))).collect();
+        match why {
+            Some(why) if fitting.is_empty() => Err(Failure::Input(why)),
+            _ => Ok(fitting),
+        }
+    }
+}
+
+/// `NVIDIA H200 (nvidia-h200-132)`.
+pub fn describe_device(fingerprint: &Fingerprint) -> String {
+    format!("{} ({})", fingerprint.name, fingerprint.key())
+}
