@@ -5,7 +5,7 @@
 pub struct Checks {
     /// Reads of memory that nothing has written.
     pub initialised: bool,
-    /// Races in shared memory, and missing warp synchronisation.
+    /// Races in shared and global memory, and missing warp synchronisation.
     pub races: bool,
 }
 

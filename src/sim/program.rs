@@ -2,8 +2,13 @@
 
 use super::exec::{Context, Outcome};
 use super::lanes::{AluFn, Guard, Slot};
+use super::memory::address::{FIRST_ALLOCATION, OFFSET_BITS};
 use super::metrics::InstructionClass;
 use super::ops::atomic::AtomicAccess;
+use super::ops::barrier_object::ObjectAccess;
+use super::ops::copy_async::Copy;
+use super::ops::matrix::Product;
+use super::ops::matrix_memory::TileAccess;
 use super::ptx::ast::SourceLine;
 use super::ptx::special::Special;
 use super::ptx::types::Space;
@@ -121,6 +126,28 @@ pub(crate) struct SymbolRow {
     pub offset: i64,
 }
 
+/// Which allocations addresses of a kind may point into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Anything,
+    /// Those that pointers in these parameters name.
+    Params(Vec<usize>),
+}
+
+impl Reach {
+    /// Whether an allocation can be reached, given the parameter block of a launch.
+    pub fn may_reach(&self, program: &Program, params: &[u8], allocation: usize) -> bool {
+        let Reach::Params(indices) = self else { return true };
+        indices.iter().filter_map(|index| program.params.get(*index)).any(|param| {
+            let bytes = &params[param.offset as usize..(param.offset + param.bytes) as usize];
+            bytes.chunks_exact(8).any(|word| {
+                let address = word.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+                (address >> OFFSET_BITS).checked_sub(FIRST_ALLOCATION) == Some(allocation as u64)
+            })
+        })
+    }
+}
+
 /// One decoded entry.
 pub(crate) struct Program {
     pub name: String,
@@ -128,6 +155,10 @@ pub(crate) struct Program {
     pub origins: Vec<Origin>,
     pub accesses: Vec<Access>,
     pub atomics: Vec<AtomicAccess>,
+    pub copies: Vec<Copy>,
+    pub products: Vec<Product>,
+    pub tiles: Vec<TileAccess>,
+    pub objects: Vec<ObjectAccess>,
     /// Slots of operands that do not fit into an instruction: fragments, lists.
     pub lists: Vec<Vec<Slot>>,
     pub targets: Vec<Vec<u32>>,
@@ -151,6 +182,9 @@ pub(crate) struct Program {
     pub dynamic_rows: Vec<(Slot, i64)>,
     /// Registers that may be read before they are written: zeroed when a warp starts.
     pub zeroed: Vec<Slot>,
+    /// What it may read and write through addresses in global memory.
+    pub read: Reach,
+    pub written: Reach,
     /// Blocks have to run one after the other: the result depends on the order, or they wait for each other.
     pub in_order: bool,
     /// `.file` numbers and their paths.

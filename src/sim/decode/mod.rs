@@ -3,13 +3,17 @@
 mod constants;
 mod layout;
 mod operands;
+mod reach;
 mod registers;
 
 use super::error::{Error, Result};
 use super::exec::{Context, Outcome};
 use super::lanes::{Alu, Class, Guard, Slot};
 use super::metrics::InstructionClass;
-use super::ops::{self, atomic::AtomicAccess};
+use super::ops::{
+    self, atomic::AtomicAccess, barrier_object::ObjectAccess, copy_async::Copy, matrix::Product,
+    matrix_memory::TileAccess,
+};
 use super::program::{ActionFn, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
 use super::ptx::opcode::Opcode;
@@ -36,6 +40,10 @@ pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
         origins: Vec::new(),
         accesses: Vec::new(),
         atomics: Vec::new(),
+        copies: Vec::new(),
+        products: Vec::new(),
+        tiles: Vec::new(),
+        objects: Vec::new(),
         lists: Vec::new(),
         in_order: false,
         carry: None,
@@ -66,6 +74,10 @@ pub(crate) struct Decoder<'a> {
     origins: Vec<Origin>,
     pub accesses: Vec<super::program::Access>,
     pub atomics: Vec<AtomicAccess>,
+    pub copies: Vec<Copy>,
+    pub products: Vec<Product>,
+    pub tiles: Vec<TileAccess>,
+    pub objects: Vec<ObjectAccess>,
     pub lists: Vec<Vec<Slot>>,
     /// Set by operations whose result depends on the order of blocks.
     pub in_order: bool,
@@ -169,12 +181,17 @@ impl Decoder<'_> {
             .map(|list| list.iter().filter_map(|label| target(*label)).collect())
             .collect();
         let constants = self.constants;
+        let (read, written) = reach::reach(self.body);
         Ok(Program {
             name: self.function.name.clone(),
             code,
             origins: self.origins,
             accesses: self.accesses,
             atomics: self.atomics,
+            copies: self.copies,
+            products: self.products,
+            tiles: self.tiles,
+            objects: self.objects,
             lists: self.lists,
             targets,
             params: self.layout.params,
@@ -194,6 +211,8 @@ impl Decoder<'_> {
             symbol_rows: constants.symbols,
             dynamic_rows: constants.dynamic,
             zeroed: self.zeroed,
+            read,
+            written,
             in_order: self.in_order,
             files: self.module.files.clone(),
         })

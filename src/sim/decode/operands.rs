@@ -7,6 +7,7 @@ use crate::sim::lanes::{Class, Slot, alu};
 use crate::sim::metrics::InstructionClass;
 use crate::sim::program::AddressOperand;
 use crate::sim::ptx::ast::{Base, Operand, Symbol};
+use crate::sim::ptx::special::Special;
 use crate::sim::ptx::types::Space;
 
 impl Decoder<'_> {
@@ -22,6 +23,10 @@ impl Decoder<'_> {
     /// A row for an intermediate result.
     pub fn temporary(&mut self, class: Class) -> Slot {
         self.constants.fresh(class)
+    }
+
+    pub fn special(&mut self, special: Special) -> Slot {
+        self.constants.special(special)
     }
 
     pub fn word_constant(&mut self, value: u32) -> u32 {

@@ -47,11 +47,14 @@ pub(crate) struct Block {
     pub alive: u32,
     /// Whether this is the only block of its cluster: nobody else reaches its shared memory.
     pub alone: bool,
+    /// Rises whenever something happens that a polling warp may wait for.
+    pub events: u64,
     /// Instructions of the block so far, which stand in for a clock.
     pub instructions: u64,
     /// Lives in the first block of a cluster.
     pub cluster_barrier: Barrier,
     pub races: BlockRaces,
+    pub objects: crate::sim::ops::barrier_object::BarrierObjects,
 }
 
 impl Block {
@@ -63,7 +66,9 @@ impl Block {
         self.barriers.resize(BARRIERS, Barrier::default());
         self.cluster_barrier = Barrier::default();
         self.alive = threads;
+        self.events = 0;
         self.instructions = 0;
+        self.objects.clear();
     }
 
     /// Opens every barrier whose threads are all there. Exited threads are not waited for.

@@ -5,6 +5,7 @@ use super::log::Log;
 use super::run::{Stop, run};
 use super::warp::{Wait, Warp};
 use super::{Context, Grid, setup};
+use crate::sim::ops::barrier_object;
 use crate::sim::options::WarpOrder;
 use crate::sim::report::Check;
 use crate::sim::rng::Rng;
@@ -26,8 +27,12 @@ impl Cluster {
 
     /// Runs the cluster with that number; `false` when the launch cannot go on.
     pub fn run(&mut self, grid: &Grid<'_>, log: &mut Log, number: u64) -> bool {
+        // All blocks of a cluster share one scale of clocks, since they reach each other's memory.
+        let races = grid.options.checks.races;
+        let bases = self.blocks.iter_mut().map(|block| block.races.restart(races, block.shared.bytes()));
+        let base = bases.max().unwrap_or(1);
         for (rank, (warps, block)) in self.warps.iter_mut().zip(&mut self.blocks).enumerate() {
-            setup::start_block(grid, number, rank as u32, warps, block);
+            setup::start_block(grid, number, rank as u32, base, warps, block);
         }
         let mut rng = Rng::new(grid.options.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut order: Vec<(usize, usize)> = self
@@ -69,6 +74,12 @@ impl Cluster {
                 self.report_standstill(grid, log, &order);
                 return false;
             }
+        }
+        for block in &self.blocks {
+            barrier_object::report_unfinished(block, |pc, thread, message| {
+                let place = grid.place(block.linear, thread, Some(pc));
+                log.find(block.linear, pc, Check::BarrierObject, place, None, message, None);
+            });
         }
         true
     }
@@ -115,6 +126,9 @@ impl Cluster {
             }
             Wait::Cluster { .. } => {
                 (Check::Deadlock, "the cluster barrier never opens, and no warp can go on".to_owned())
+            }
+            Wait::Event { .. } => {
+                (Check::Deadlock, "the barrier object never completes its phase, and no warp can go on".to_owned())
             }
         };
         let other = others.map(|other| {

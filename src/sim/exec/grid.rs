@@ -9,6 +9,7 @@ use crate::sim::memory::{Memory, Pointer};
 use crate::sim::module::Module;
 use crate::sim::options::Options;
 use crate::sim::program::Program;
+use crate::sim::race::GlobalRaces;
 use crate::sim::report::{Place, Report};
 use crate::sim::rng::Rng;
 use rayon::prelude::*;
@@ -142,6 +143,7 @@ pub(crate) struct Grid<'a> {
     pub dynamic_shared_start: u32,
     /// Addresses of the module's variables.
     pub symbols: &'a [u64],
+    pub races: GlobalRaces,
 }
 
 impl Grid<'_> {
@@ -212,6 +214,7 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
     let symbols = place_variables(&program, memory)?;
     let report = {
         let grid = Grid {
+            races: GlobalRaces::new(&program, &params, memory, options),
             program: &program,
             memory,
             options,

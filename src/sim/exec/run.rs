@@ -60,6 +60,7 @@ fn wake(ctx: &mut Context<'_>) {
                     ctx.warp.splits[at] = Split { pc: split.pc + 1, mask: split.mask, wait: None };
                 }
             }
+            Some(Wait::Event { seen }) if ctx.blocks[ctx.me].events != seen => ctx.warp.splits[at].wait = None,
             _ => {}
         }
     }

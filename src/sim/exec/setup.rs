@@ -67,10 +67,10 @@ fn fill(registers: &mut Registers, slot: Slot, value: u64) {
 }
 
 /// Makes block `rank` of cluster `number` ready to run.
-pub(super) fn start_block(grid: &Grid<'_>, number: u64, rank: u32, warps: &mut [Warp], block: &mut Block) {
+pub(super) fn start_block(grid: &Grid<'_>, number: u64, rank: u32, base: u32, warps: &mut [Warp], block: &mut Block) {
     let place = grid.position(number, rank);
     block.restart(place.linear, place.block, grid.threads);
-    let base = block.races.restart(grid.options.checks.races, block.shared.bytes());
+    block.races.begin(base);
     for warp in warps {
         let first = warp.index * LANES as u32;
         let count = (grid.threads - first).min(LANES as u32);

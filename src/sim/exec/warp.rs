@@ -11,6 +11,8 @@ pub(crate) enum Wait {
     Barrier { id: u32, generation: u64 },
     /// Until the cluster barrier has moved on; then the next instruction runs.
     Cluster { generation: u64 },
+    /// Until something happened in the cluster after this count of events; then the instruction runs again.
+    Event { seen: u64 },
 }
 
 /// Lanes that are at one instruction.
@@ -47,6 +49,7 @@ pub(crate) struct Warp {
     /// Lanes that spin must let others of the warp run: set to take another split than the lowest.
     pub rotate: bool,
     pub race: crate::sim::race::WarpClock,
+    pub copies: crate::sim::ops::copy_async::CopyQueue,
 }
 
 impl Warp {
@@ -64,6 +67,7 @@ impl Warp {
         self.splits.push(Split { pc: 0, mask: members, wait: None });
         self.back_edges = 0;
         self.rotate = false;
+        self.copies.clear();
     }
 
     /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a branch.
@@ -99,7 +103,7 @@ impl Warp {
 
 /// Whether lanes in that state can be joined by others at the same instruction.
 fn joins(wait: Option<Wait>) -> bool {
-    matches!(wait, None | Some(Wait::Lanes { .. }))
+    matches!(wait, None | Some(Wait::Lanes { .. } | Wait::Event { .. }))
 }
 
 #[cfg(test)]

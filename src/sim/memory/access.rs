@@ -63,7 +63,7 @@ fn strip(pattern: &Pattern, mask: u32) -> Pattern {
 pub(crate) fn read_words<const W: usize>(ctx: &mut Context<'_>, access: &Access, mask: u32) -> Payload<W> {
     let pattern = Pattern::new(addresses(&ctx.warp.registers, &access.address), mask, access.bytes());
     match access.space {
-        Space::Global | Space::Const => return global::read(ctx, &pattern),
+        Space::Global | Space::Const => return global::read(ctx, &pattern, access.strong),
         Space::Shared => return shared::read(ctx, &pattern, access.strong),
         Space::Local => return local::read(ctx, &pattern),
         Space::Param | Space::Generic => {}
@@ -74,7 +74,7 @@ pub(crate) fn read_words<const W: usize>(ctx: &mut Context<'_>, access: &Access,
             Space::Shared => shared::read(ctx, pattern, access.strong),
             Space::Local => local::read(ctx, pattern),
             Space::Param => local::read_param(ctx, &strip(pattern, pattern.mask)),
-            _ => global::read(ctx, pattern),
+            _ => global::read(ctx, pattern, access.strong),
         };
         for lane in pattern.lanes() {
             for word in 0..W {
@@ -102,7 +102,7 @@ pub(crate) fn write_words<const W: usize>(ctx: &mut Context<'_>, access: &Access
                 );
             }
         }
-        _ => global::write(ctx, pattern, data),
+        _ => global::write(ctx, pattern, data, access.strong),
     });
 }
 

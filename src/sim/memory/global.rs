@@ -25,17 +25,17 @@ pub(crate) fn for_each_allocation(
     ctx: &mut Context<'_>,
     pattern: &Pattern,
     kind: Kind,
-    mut visit: impl FnMut(&mut Context<'_>, &Allocation, &Pattern),
+    mut visit: impl FnMut(&mut Context<'_>, &Allocation, usize, &Pattern),
 ) {
     let memory = ctx.grid.memory;
-    if let Some((_, allocation)) = memory.find(pattern.lowest) {
+    if let Some((number, allocation)) = memory.find(pattern.lowest) {
         let end = pattern.highest.wrapping_sub(pattern.lowest & !OFFSET_MASK).saturating_add(u64::from(pattern.bytes));
         if end <= allocation.bytes()
             && allocation.is_live()
             && !pattern.misaligned
             && !(kind != Kind::Read && allocation.read_only)
         {
-            visit(ctx, allocation, pattern);
+            visit(ctx, allocation, number, pattern);
             return;
         }
     }
@@ -49,9 +49,9 @@ pub(crate) fn for_each_allocation(
         rest &= !members;
         let valid = valid_lanes(ctx, &pattern.restrict(members), kind);
         if valid != 0
-            && let Some((_, allocation)) = memory.find(group)
+            && let Some((number, allocation)) = memory.find(group)
         {
-            visit(ctx, allocation, &pattern.restrict(valid));
+            visit(ctx, allocation, number, &pattern.restrict(valid));
         }
     }
 }
@@ -108,11 +108,15 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 
 /// Loads; lanes that may not load get 0.
 #[inline(always)]
-pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern) -> Payload<W> {
+pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
     let mut data = [[0; LANES]; W];
-    for_each_allocation(ctx, pattern, Kind::Read, |ctx, allocation, pattern| {
+    for_each_allocation(ctx, pattern, Kind::Read, |ctx, allocation, number, pattern| {
         if allocation.tracks_definition() && ctx.grid.options.checks.initialised {
             check_defined(ctx, allocation, pattern);
+        }
+        ctx.track_global(number, pattern, Kind::Read, strong, None);
+        if strong {
+            pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
         }
         gather(allocation.words(), pattern, &mut data);
     });
@@ -177,8 +181,12 @@ pub(crate) fn sub_word(word: u32, offset: usize, bytes: u32) -> u32 {
 
 /// Stores the valid lanes.
 #[inline(always)]
-pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>) {
-    for_each_allocation(ctx, pattern, Kind::Write, |_, allocation, pattern| {
+pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+    for_each_allocation(ctx, pattern, Kind::Write, |ctx, allocation, number, pattern| {
+        ctx.track_global(number, pattern, Kind::Write, strong, Some(&data[0]));
+        if strong {
+            pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
+        }
         if allocation.tracks_definition() {
             define(allocation, pattern);
         }

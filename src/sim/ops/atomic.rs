@@ -140,7 +140,7 @@ fn carry_out(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     by_space(pattern, access.space, |space, pattern| match space {
         Space::Shared => {
             shared::for_each_block(ctx, pattern, Kind::Atomic, |ctx, block, pattern| {
-                ctx.track_shared(block, pattern, Kind::Atomic, None);
+                ctx.track_shared(block, pattern, Kind::Atomic, true, None);
                 for lane in pattern.lanes() {
                     let offset = pattern.address[lane];
                     ctx.pass_on_shared(block, offset);
@@ -160,9 +160,11 @@ fn carry_out(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             }
         }
         _ => {
-            global::for_each_allocation(ctx, pattern, Kind::Atomic, |_, allocation, pattern| {
+            global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
+                ctx.track_global(number, pattern, Kind::Atomic, true, None);
                 for lane in pattern.lanes() {
                     let address = pattern.address[lane];
+                    ctx.pass_on_global(address);
                     let offset = address & OFFSET_MASK;
                     old[lane] =
                         change_global(allocation, offset, access.width, |old| (access.change)(old, b[lane], c[lane]));

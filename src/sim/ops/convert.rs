@@ -407,6 +407,11 @@ pub(super) fn from_e4m3(bits: u8) -> f32 {
     if bits & 0x80 != 0 { -value } else { value }
 }
 
+/// The upper byte of a half: one format is a prefix of the other.
+pub(super) fn from_e5m2(bits: u8) -> f32 {
+    f16_to_f32(u16::from(bits) << 8)
+}
+
 fn to_tf32(op: &mut Opcode<'_>, from: Type) -> Option<Alu> {
     if from != F32 {
         return None;

@@ -3,16 +3,21 @@
 mod approximate;
 pub(crate) mod atomic;
 mod barrier;
+pub(crate) mod barrier_object;
 mod bits;
 mod call;
 mod carry;
+mod cluster;
 mod compare;
 mod control;
 mod convert;
+pub(crate) mod copy_async;
 mod float32;
 mod float64;
 mod half;
 mod integer;
+pub(crate) mod matrix;
+pub(crate) mod matrix_memory;
 mod memory;
 mod moves;
 mod rounding;
@@ -51,6 +56,11 @@ const FAMILIES: &[Family] = &[
     barrier::decode,
     atomic::decode,
     call::decode,
+    cluster::decode,
+    matrix::decode,
+    matrix_memory::decode,
+    copy_async::decode,
+    barrier_object::decode,
 ];
 
 /// Emits what carries an instruction out, or fails with `Unsupported`.

@@ -10,6 +10,8 @@ pub(super) struct Entry(u64);
 
 /// The lane number that stands for several lanes.
 const SEVERAL: u32 = 32;
+/// The clock of what is in flight: after everything.
+const FLYING: u32 = (1 << 24) - 1;
 const MAX_PC: u32 = (1 << 19) - 1;
 
 impl Entry {
@@ -25,6 +27,15 @@ impl Entry {
                 | u64::from(atomic) << 19
                 | u64::from(pc.min(MAX_PC)),
         )
+    }
+
+    /// The target of a copy in flight: nobody may touch it.
+    pub fn flying(warp: u32, lane: u32, bytes: u32, pc: u32) -> Self {
+        Entry::new(FLYING, warp, lane, bytes, false, pc)
+    }
+
+    pub fn is_flying(self) -> bool {
+        self.clock() == FLYING
     }
 
     #[inline(always)]
@@ -65,6 +76,9 @@ impl Entry {
         }
         if self.bytes() & now.bytes() == 0 || (self.atomic() && now.atomic()) {
             return false;
+        }
+        if self.is_flying() {
+            return true;
         }
         if self.warp() != now.warp() {
             return !clock.knows(self.warp(), self.clock());

@@ -5,8 +5,10 @@
 //! known, which is what a barrier of the whole block gives.
 
 mod cell;
+mod global;
 mod shared;
 
+pub(crate) use global::GlobalRaces;
 pub(crate) use shared::BlockRaces;
 
 use super::exec::Context;
@@ -29,6 +31,17 @@ impl Clock {
         for (mine, theirs) in self.known.iter_mut().zip(&other.known) {
             *mine = (*mine).max(*theirs);
         }
+    }
+
+    /// Whether an access of a warp is known.
+    fn covers(&self, warp: u32, clock: u32) -> bool {
+        clock <= self.floor || self.known.get(warp as usize).is_some_and(|known| clock <= *known)
+    }
+
+    /// The same, counted from `base`, with the warps of one block, the first of which is `first`.
+    fn since(&self, base: u32, first: u32) -> Clock {
+        let known = self.known.iter().skip(first as usize).take(32).map(|clock| clock.saturating_sub(base)).collect();
+        Clock { floor: self.floor.saturating_sub(base), known }
     }
 
     fn learn(&mut self, warp: u32, clock: u32) {
@@ -67,7 +80,7 @@ impl WarpClock {
 
     /// Whether an access of another warp is ordered before what this one does now.
     pub fn knows(&self, warp: u32, clock: u32) -> bool {
-        clock <= self.seen.floor || self.seen.known.get(warp as usize).is_some_and(|known| clock <= *known)
+        self.seen.covers(warp, clock)
     }
 
     /// Everything that this warp did and knows up to now.

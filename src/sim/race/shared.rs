@@ -5,11 +5,13 @@
 //! and the new one checked against them.
 
 use super::cell::{Cell, Entry};
+use super::global::Passed;
 use super::{Clock, WarpClock};
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::memory::global::Kind;
 use crate::sim::memory::pattern::Pattern;
+use crate::sim::memory::shared;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 
@@ -21,6 +23,8 @@ const MAX_LISTED: usize = 4096;
 struct Segment {
     write: u32,
     read: u32,
+    /// Lane copies whose target lies here and that nobody waited for.
+    in_flight: u32,
 }
 
 /// An access that was seen to conflict with nothing.
@@ -45,11 +49,14 @@ pub(crate) struct BlockRaces {
     latest: Segment,
     /// What atomic operations on a shared word have passed on.
     pub(super) published: HashMap<u64, Clock>,
+    /// What other blocks have passed on to this one through global memory, in clocks since their start.
+    pub(super) learnt: Passed,
+    base: u32,
 }
 
 impl BlockRaces {
-    /// Prepares for a new block; gives the clock that everything before is ordered by. Clocks go on rising from block to block, so that
-    /// the tables need no clearing.
+    /// Prepares for a new block; gives a clock that everything before is ordered by. Clocks go on rising from block to block, so that the
+    /// tables need no clearing.
     pub fn restart(&mut self, enabled: bool, bytes: u32) -> u32 {
         if enabled && self.cells.is_empty() {
             self.cells = vec![Cell::default(); bytes.div_ceil(4) as usize];
@@ -60,11 +67,27 @@ impl BlockRaces {
             self.segments.fill(Segment::default());
             self.top = 0;
         }
-        self.top += 1;
+        if self.latest.in_flight > 0 {
+            // The block before ended with copies that nobody waited for.
+            self.cells.fill(Cell::default());
+            self.segments.fill(Segment::default());
+        }
         self.listed.clear();
         self.latest = Segment::default();
         self.published.clear();
-        self.top
+        self.top + 1
+    }
+
+    /// Sets the clock that everything before is ordered by.
+    pub fn begin(&mut self, base: u32) {
+        self.top = base;
+        self.base = base;
+        self.learnt.clear();
+    }
+
+    /// The clock at the start of the block.
+    pub fn base(&self) -> u32 {
+        self.base
     }
 
     /// A barrier of the whole block: all before is ordered before all after.
@@ -76,7 +99,8 @@ impl BlockRaces {
     /// Whether the floor orders every write (and for a writer every read) in the segments that the access touches.
     #[inline(always)]
     fn quiet(&self, pattern: &Pattern, floor: u32, write: bool) -> bool {
-        let calm = |segment: &Segment| segment.write <= floor && !(write && segment.read > floor);
+        let calm =
+            |segment: &Segment| segment.in_flight == 0 && segment.write <= floor && !(write && segment.read > floor);
         if calm(&self.latest) {
             return true;
         }
@@ -135,14 +159,21 @@ pub(super) fn words(offset: u64, bytes: u32) -> impl Iterator<Item = (usize, u32
 impl Context<'_> {
     /// Checks and remembers an access to the shared memory of a block of the cluster. `values` are the words that a write stores.
     #[inline(always)]
-    pub fn track_shared(&mut self, block: usize, pattern: &Pattern, kind: Kind, values: Option<&[u32; LANES]>) {
+    pub fn track_shared(
+        &mut self,
+        block: usize,
+        pattern: &Pattern,
+        kind: Kind,
+        strong: bool,
+        values: Option<&[u32; LANES]>,
+    ) {
         if !self.grid.options.checks.races {
             return;
         }
         let write = kind != Kind::Read;
         let races = &mut self.blocks[block].races;
         let clock = &self.warp.race;
-        let simple = kind != Kind::Atomic && (!write || increasing(pattern));
+        let simple = !strong && (!write || increasing(pattern));
         if simple && races.listed.len() < MAX_LISTED && races.quiet(pattern, clock.floor(), write) {
             races.listed.push(Listed {
                 offset: pattern.address.map(|address| address as u32),
@@ -154,14 +185,20 @@ impl Context<'_> {
                 write,
             });
         } else {
-            self.track_precisely(block, pattern, kind, values);
+            self.track_precisely(block, pattern, kind, strong, values);
         }
         let clock = self.warp.race.own;
         self.blocks[block].races.note(pattern, clock, write);
     }
 
-    fn track_precisely(&mut self, block: usize, pattern: &Pattern, kind: Kind, values: Option<&[u32; LANES]>) {
-        let atomic = kind == Kind::Atomic;
+    fn track_precisely(
+        &mut self,
+        block: usize,
+        pattern: &Pattern,
+        kind: Kind,
+        strong: bool,
+        values: Option<&[u32; LANES]>,
+    ) {
         let state = &mut self.blocks[block];
         let (races, memory) = (&mut state.races, &state.shared.words);
         races.enter_listed(&self.warp.race);
@@ -170,7 +207,7 @@ impl Context<'_> {
         for lane in pattern.lanes() {
             for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
                 let clock = &self.warp.race;
-                let now = Entry::new(clock.own, clock.id, lane as u32, bytes, atomic, self.pc);
+                let now = Entry::new(clock.own, clock.id, lane as u32, bytes, strong, self.pc);
                 let cell = &mut races.cells[at];
                 let found = if kind == Kind::Read {
                     let found = cell.conflict_of_read(now, clock);
@@ -196,6 +233,52 @@ impl Context<'_> {
         }
     }
 
+    /// The lanes start asynchronous copies to these places, which nobody may touch until they land.
+    pub fn begin_flight(&mut self, pattern: &Pattern) {
+        self.flight(pattern, true);
+    }
+
+    /// The lanes have waited: from now on the copies count as their own writes.
+    pub fn end_flight(&mut self, pattern: &Pattern) {
+        self.flight(pattern, false);
+    }
+
+    fn flight(&mut self, pattern: &Pattern, begins: bool) {
+        if !self.grid.options.checks.races {
+            return;
+        }
+        shared::for_each_block(self, pattern, Kind::Write, |ctx, block, pattern| {
+            let races = &mut ctx.blocks[block].races;
+            races.enter_listed(&ctx.warp.race);
+            let clock = &ctx.warp.race;
+            let mut conflict = None;
+            let mut conflicts = 0;
+            for lane in pattern.lanes() {
+                for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
+                    let now = Entry::new(clock.own, clock.id, lane as u32, bytes, false, ctx.pc);
+                    let cell = &mut races.cells[at];
+                    if begins {
+                        if let Some(other) = cell.conflict_of_write(now, clock, |_| false) {
+                            conflicts += 1;
+                            conflict.get_or_insert((lane, other));
+                        }
+                        cell.record_write(Entry::flying(clock.id, lane as u32, bytes, ctx.pc));
+                    } else {
+                        cell.record_write(now);
+                    }
+                }
+                let segment = (pattern.address[lane] >> SEGMENT_SHIFT) as usize;
+                for counts in [&mut races.segments[segment], &mut races.latest] {
+                    counts.in_flight = if begins { counts.in_flight + 1 } else { counts.in_flight.saturating_sub(1) };
+                    counts.write = counts.write.max(clock.own);
+                }
+            }
+            if let Some((lane, other)) = conflict {
+                ctx.report_shared_race(block, lane, pattern.address[lane], Kind::Write, other, conflicts);
+            }
+        });
+    }
+
     #[cold]
     fn report_shared_race(&mut self, block: usize, lane: usize, offset: u64, kind: Kind, other: Entry, words: u64) {
         let same_warp = other.warp() == self.warp.race.id;
@@ -207,7 +290,9 @@ impl Context<'_> {
             Kind::Write => "write to shared memory that another thread accessed",
             Kind::Atomic => "atomic operation on shared memory that another thread accessed plainly",
         };
-        let (check, missing) = if same_warp {
+        let (check, missing) = if other.is_flying() {
+            (Check::AsyncCopy, "no wait for the copy between")
+        } else if same_warp {
             (Check::MissingSyncwarp, "no synchronisation of the warp between")
         } else {
             (Check::RaceShared, "no barrier between")

@@ -1,7 +1,10 @@
 //! Whole launches of small kernels: values of every operation, and what the checks find.
 
+mod barrier_objects;
 mod checks;
 mod control;
+mod global_races;
+mod matrix;
 mod values;
 
 use super::{Launch, Memory, Module, Options, Pointer, Report, launch};

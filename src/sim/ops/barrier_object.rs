@@ -1,0 +1,378 @@
+//! `mbarrier`: barrier objects in shared memory that count arrivals of threads and bytes of asynchronous copies.
+//!
+//! The state is kept beside the memory, by the address of the object: its 8 bytes are opaque to a kernel anyway.
+
+use super::copy_async;
+use crate::sim::decode::Decoder;
+use crate::sim::error::Result;
+use crate::sim::exec::block::Block;
+use crate::sim::exec::warp::Wait;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES};
+use crate::sim::memory::access::addresses;
+use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT};
+use crate::sim::memory::pattern::lanes;
+use crate::sim::metrics::InstructionClass::Async;
+use crate::sim::program::{AddressOperand, Instr};
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::race::Clock;
+use crate::sim::report::Check;
+use std::collections::BTreeMap;
+
+/// One object.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Object {
+    /// Arrivals of a phase.
+    count: u32,
+    /// Arrivals that the running phase still needs.
+    pending: u32,
+    /// Bytes announced and not yet there; copies may be faster than their announcement.
+    bytes: i64,
+    /// Phases completed.
+    phase: u64,
+    clock: Clock,
+    released: Clock,
+    /// Where bytes were last announced: instruction and thread of the block.
+    announced: Option<(u32, u32)>,
+}
+
+impl Object {
+    /// Ends the phase if nothing is missing.
+    fn settle(&mut self) -> bool {
+        if self.pending != 0 || self.bytes != 0 {
+            return false;
+        }
+        self.pending = self.count;
+        self.phase += 1;
+        self.released.join(&std::mem::take(&mut self.clock));
+        true
+    }
+}
+
+/// The objects of a block by their offset in its shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct BarrierObjects {
+    objects: BTreeMap<u32, Object>,
+}
+
+impl BarrierObjects {
+    pub fn clear(&mut self) {
+        self.objects.clear();
+    }
+
+    /// Bytes that were announced and never came: (instruction, thread, bytes).
+    pub fn unfinished(&self) -> impl Iterator<Item = (u32, u32, i64)> {
+        self.objects.values().filter_map(|object| {
+            object.announced.filter(|_| object.bytes > 0).map(|(pc, thread)| (pc, thread, object.bytes))
+        })
+    }
+
+    /// Bytes of a copy have arrived; `clock` is what the copy passes on.
+    pub fn complete_bytes(&mut self, offset: u32, bytes: u32, clock: &Clock) -> bool {
+        let Some(object) = self.objects.get_mut(&offset) else { return false };
+        object.bytes -= i64::from(bytes);
+        object.clock.join(clock);
+        object.settle();
+        true
+    }
+}
+
+/// A decoded operation on an object.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectAccess {
+    address: AddressOperand,
+    /// Count, bytes, token or parity; a slot of words, or of wides for a token.
+    value: Option<u32>,
+    /// Bytes announced together with an arrival.
+    bytes: Option<u32>,
+    /// Register for the token or the answer.
+    result: Option<u32>,
+    by_parity: bool,
+    may_block: bool,
+    drops: bool,
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    let operands = &instruction.operands;
+    let copies_arrive = op.name == "cp" && op.has("mbarrier");
+    if op.name != "mbarrier" && !copies_arrive {
+        return Ok(false);
+    }
+    op.ignore(|modifier| {
+        matches!(
+            modifier,
+            "shared"
+                | "shared::cta"
+                | "shared::cluster"
+                | "release"
+                | "acquire"
+                | "relaxed"
+                | "cta"
+                | "cluster"
+                | "noComplete"
+        )
+    });
+    let mut access = ObjectAccess {
+        address: AddressOperand { base: None, offset: 0 },
+        value: None,
+        bytes: None,
+        result: None,
+        by_parity: false,
+        may_block: false,
+        drops: false,
+    };
+    type Handler = fn(&mut Context<'_>, &Instr, u32) -> Outcome;
+    let handler: Handler;
+    let mut is_wait = false;
+    // Operands before the address: the result of those that have one.
+    let at = operands.iter().position(|operand| matches!(operand, Operand::Address(..))).unwrap_or(0);
+    if copies_arrive {
+        op.ignore(|modifier| matches!(modifier, "async" | "mbarrier" | "arrive"));
+        handler = if op.take("noinc") { copies_arrive_counted } else { copies_arrive_uncounted };
+    } else if op.take("init") {
+        handler = init;
+    } else if op.take("inval") {
+        handler = invalidate;
+    } else if op.take("test_wait") || op.has("try_wait") {
+        access.may_block = op.take("try_wait");
+        access.by_parity = op.take("parity");
+        handler = wait;
+        is_wait = true;
+    } else if op.take("arrive") || op.has("arrive_drop") {
+        access.drops = op.take("arrive_drop");
+        if op.take("expect_tx") {
+            access.bytes = operands.get(at + 1).map(|operand| decoder.source(Class::Word, operand)).transpose()?;
+        }
+        handler = arrive;
+    } else if op.take("expect_tx") {
+        handler = expect;
+    } else if op.take("complete_tx") {
+        handler = complete;
+    } else {
+        return Err(op.unsupported());
+    }
+    access.address = decoder.address_operand(operands.get(at).ok_or_else(|| op.unsupported())?)?;
+    if at > 0 {
+        let class = if is_wait { Class::Pred } else { Class::Wide };
+        access.result = match &operands[0] {
+            Operand::Sink => None,
+            operand => Some(decoder.result(class, operand)?),
+        };
+    }
+    if access.bytes.is_none()
+        && let Some(operand) = operands.get(at + 1)
+    {
+        let class = if is_wait && !access.by_parity { Class::Wide } else { Class::Word };
+        access.value = Some(decoder.source(class, operand)?);
+    }
+    decoder.objects.push(access);
+    decoder.push_plain(handler, Async, [0, 0, 0, 0, decoder.objects.len() as u32 - 1]);
+    Ok(true)
+}
+
+/// The block and offset that an address of shared memory means, generic or not.
+pub(super) fn locate(ctx: &Context<'_>, address: u64) -> Option<(usize, u32)> {
+    let address = address & OFFSET_MASK;
+    let offset = (address & ((1 << SHARED_RANK_SHIFT) - 1)) as u32;
+    match address >> SHARED_RANK_SHIFT {
+        0 => Some((ctx.me, offset)),
+        rank => usize::try_from(rank - 1).ok().filter(|rank| *rank < ctx.blocks.len()).map(|rank| (rank, offset)),
+    }
+}
+
+/// Runs `act` for each active lane on the object that it names; `false` when one of them names none.
+fn each_object(
+    ctx: &mut Context<'_>,
+    instr: &Instr,
+    mask: u32,
+    mut act: impl FnMut(&mut Context<'_>, &ObjectAccess, usize, usize, u32),
+) -> bool {
+    let program = ctx.grid.program;
+    let access = &program.objects[instr.x as usize];
+    let addresses = addresses(&ctx.warp.registers, &access.address);
+    for lane in lanes(mask) {
+        let place = locate(ctx, addresses[lane]);
+        match place.filter(|(block, offset)| ctx.blocks[*block].objects.objects.contains_key(offset)) {
+            Some((block, offset)) => act(ctx, access, lane, block, offset),
+            None => {
+                let message = "no barrier object was made at this address".to_owned();
+                ctx.report(Check::BarrierObject, lane, Some(addresses[lane]), message);
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn outcome(good: bool) -> Outcome {
+    if good { Outcome::Next } else { Outcome::Abort }
+}
+
+fn word(ctx: &Context<'_>, slot: Option<u32>, lane: usize, default: u32) -> u32 {
+    slot.map_or(default, |slot| ctx.warp.registers.word(slot)[lane])
+}
+
+fn init(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let access = &ctx.grid.program.objects[instr.x as usize];
+    let addresses = addresses(&ctx.warp.registers, &access.address);
+    for lane in lanes(mask) {
+        let count = word(ctx, access.value, lane, 1);
+        let size = ctx.block().shared.bytes();
+        let place =
+            locate(ctx, addresses[lane]).filter(|(_, offset)| offset % 8 == 0 && offset.saturating_add(8) <= size);
+        let Some((block, offset)) = place.filter(|_| (1..1 << 20).contains(&count)) else {
+            let message = format!(
+                "a barrier object for {count} arrivals; it needs 8 aligned bytes of shared memory and 1 to 1048575 arrivals"
+            );
+            ctx.report(Check::BarrierObject, lane, Some(addresses[lane]), message);
+            return Outcome::Abort;
+        };
+        let object = Object { count, pending: count, ..Object::default() };
+        ctx.blocks[block].objects.objects.insert(offset, object);
+        ctx.blocks[block].shared.define(u64::from(offset), 8);
+    }
+    Outcome::Next
+}
+
+fn invalidate(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    outcome(each_object(ctx, instr, mask, |ctx, _, _, block, offset| {
+        ctx.blocks[block].objects.objects.remove(&offset);
+    }))
+}
+
+/// Wakes whoever waits on an object of the block.
+pub(super) fn notify(ctx: &mut Context<'_>, block: usize) {
+    ctx.blocks[block].events += 1;
+}
+
+fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let clock = ctx.warp.race.publish();
+    let mut tokens = [0u64; LANES];
+    let good = each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
+        let arrivals = word(ctx, access.value, lane, 1);
+        let bytes = word(ctx, access.bytes, lane, 0);
+        let (pc, thread) = (ctx.pc, ctx.warp.index * 32 + lane as u32);
+        let object = ctx.blocks[block].objects.objects.entry(offset).or_default();
+        tokens[lane] = object.phase;
+        if bytes > 0 {
+            object.bytes += i64::from(bytes);
+            object.announced = Some((pc, thread));
+        }
+        let enough = object.pending >= arrivals;
+        object.pending = object.pending.saturating_sub(arrivals);
+        if access.drops {
+            object.count = object.count.saturating_sub(arrivals);
+        }
+        object.clock.join(&clock);
+        if object.settle() {
+            notify(ctx, block);
+        }
+        if !enough {
+            let message = "more arrivals than the barrier object was made for".to_owned();
+            ctx.report(Check::BarrierObject, lane, Some(u64::from(offset)), message);
+        }
+    });
+    let access = &ctx.grid.program.objects[instr.x as usize];
+    if let Some(slot) = access.result {
+        ctx.warp.registers.set_wide(slot, &tokens, mask);
+    }
+    ctx.meet();
+    outcome(good)
+}
+
+fn expect(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    outcome(each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
+        let bytes = word(ctx, access.value, lane, 0);
+        let (pc, thread) = (ctx.pc, ctx.warp.index * 32 + lane as u32);
+        let object = ctx.blocks[block].objects.objects.entry(offset).or_default();
+        object.bytes += i64::from(bytes);
+        object.announced = Some((pc, thread));
+        if object.settle() {
+            notify(ctx, block);
+        }
+    }))
+}
+
+fn complete(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let clock = ctx.warp.race.publish();
+    outcome(each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
+        let bytes = word(ctx, access.value, lane, 0);
+        ctx.blocks[block].objects.complete_bytes(offset, bytes, &clock);
+        notify(ctx, block);
+    }))
+}
+
+/// `test_wait` and `try_wait`. The second may stand still until something happens, which the simulator takes it to do.
+fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let mut done = 0u32;
+    let mut learnt = Clock::default();
+    let good = each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
+        let object = &ctx.blocks[block].objects.objects[&offset];
+        let complete = if access.by_parity {
+            object.phase & 1 != u64::from(word(ctx, access.value, lane, 0) & 1)
+        } else {
+            let token = access.value.map_or(0, |slot| ctx.warp.registers.wide(slot)[lane]);
+            object.phase != token
+        };
+        if complete {
+            done |= 1 << lane;
+            learnt.join(&object.released);
+        }
+    });
+    if !good {
+        return Outcome::Abort;
+    }
+    let access = &ctx.grid.program.objects[instr.x as usize];
+    if done == 0 && access.may_block {
+        return Outcome::Wait(Wait::Event { seen: ctx.block().events });
+    }
+    if done != 0 {
+        ctx.warp.race.join(&learnt);
+        ctx.note_clock();
+    }
+    if let Some(slot) = access.result {
+        ctx.warp.registers.set_pred(slot, done, mask);
+    }
+    if done == mask { Outcome::Next } else { Outcome::Yield }
+}
+
+/// `cp.async.mbarrier.arrive.noinc`: the copies of the thread so far, once done, are one of the arrivals that were counted.
+fn copies_arrive_counted(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    copy_async::finish(ctx, mask, |_, _| true);
+    arrive(ctx, instr, mask)
+}
+
+/// Without `.noinc` the arrival is added to what the phase needs first, so that nothing changes but the order.
+fn copies_arrive_uncounted(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    copy_async::finish(ctx, mask, |_, _| true);
+    each_object(ctx, instr, mask, |ctx, _, _, block, offset| {
+        ctx.blocks[block].objects.objects.entry(offset).or_default().pending += 1;
+    });
+    arrive(ctx, instr, mask)
+}
+
+/// Reports bytes that were announced to an object of the block and never came.
+pub(crate) fn report_unfinished(block: &Block, mut report: impl FnMut(u32, u32, String)) {
+    for (pc, thread, bytes) in block.objects.unfinished() {
+        report(pc, thread, format!("{bytes} of the announced bytes never came, and the block ended"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_needs_its_arrivals_and_its_bytes() {
+        let mut object = Object { count: 2, pending: 2, ..Object::default() };
+        object.pending -= 1;
+        object.bytes += 64;
+        assert!(!object.settle());
+        object.pending -= 1;
+        assert!(!object.settle());
+        object.bytes -= 64;
+        assert!(object.settle());
+        assert_eq!((object.phase, object.pending), (1, 2));
+    }
+}

@@ -1,0 +1,193 @@
+//! `cp.async`: copies from global to shared memory that a thread starts now and waits for later.
+//!
+//! In early mode the data moves at the start, in late mode at the wait. In both the target counts as in flight in between: whoever touches
+//! it then is reported.
+
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES};
+use crate::sim::memory::access::addresses;
+use crate::sim::memory::global::{self, Payload};
+use crate::sim::memory::pattern::{Pattern, lanes};
+use crate::sim::memory::shared;
+use crate::sim::metrics::InstructionClass::Async;
+use crate::sim::options::Completion;
+use crate::sim::program::{AddressOperand, Instr};
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+
+/// One decoded copy.
+#[derive(Debug, Clone)]
+pub(crate) struct Copy {
+    target: AddressOperand,
+    source: AddressOperand,
+    bytes: u32,
+    /// Bytes that are read; the rest of the target becomes zero.
+    source_bytes: Option<u32>,
+}
+
+/// A copy that some lanes have not waited for.
+#[derive(Debug, Clone)]
+struct Pending {
+    pc: u32,
+    /// Lanes whose copy is in flight.
+    mask: u32,
+    target: [u64; LANES],
+    source: [u64; LANES],
+    read: [u32; LANES],
+    bytes: u32,
+    /// The group of each lane that it belongs to.
+    group: [u32; LANES],
+}
+
+/// The copies of a warp, in the order of their start.
+#[derive(Debug, Default)]
+pub(crate) struct CopyQueue {
+    pending: Vec<Pending>,
+    /// Groups that each lane has closed.
+    closed: [u32; LANES],
+}
+
+impl CopyQueue {
+    pub fn clear(&mut self) {
+        self.pending.clear();
+        self.closed = [0; LANES];
+    }
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    if op.name != "cp" || !op.has("async") || op.has("bulk") || op.has("mbarrier") {
+        return Ok(false);
+    }
+    op.take("async");
+    let operands = &instruction.operands;
+    if op.take("commit_group") {
+        decoder.push_plain(close_group, Async, [0; 5]);
+    } else if op.take("wait_group") {
+        let Some(Operand::Integer(count)) = operands.first() else {
+            return Err(Error::parse(op.line, "`cp.async.wait_group` takes a number of groups"));
+        };
+        decoder.push_plain(wait_group, Async, [0, 0, 0, 0, (*count).min(u64::from(u32::MAX)) as u32]);
+    } else if op.take("wait_all") {
+        decoder.push_plain(wait_all, Async, [0; 5]);
+    } else {
+        start(decoder, op, operands)?;
+    }
+    Ok(true)
+}
+
+fn start(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    if !op.take("ca") && !op.take("cg") {
+        return Err(op.unsupported());
+    }
+    if !(op.take("shared") || op.take("shared::cta")) || !op.take("global") {
+        return Err(op.unsupported());
+    }
+    op.ignore(|modifier| modifier.starts_with("L2::"));
+    let Some(Operand::Integer(bytes @ (4 | 8 | 16))) = operands.get(2) else { return Err(op.unsupported()) };
+    let source_bytes = match operands.get(3) {
+        None => None,
+        Some(operand) => Some(decoder.source(Class::Word, operand)?),
+    };
+    let copy = Copy {
+        target: decoder.address_operand(&operands[0])?,
+        source: decoder.address_operand(&operands[1])?,
+        bytes: *bytes as u32,
+        source_bytes,
+    };
+    decoder.copies.push(copy);
+    decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.copies.len() as u32 - 1]);
+    Ok(())
+}
+
+fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let copy = &ctx.grid.program.copies[instr.x as usize];
+    let registers = &ctx.warp.registers;
+    let read = match copy.source_bytes {
+        Some(slot) => registers.word(slot).map(|bytes| bytes.min(copy.bytes)),
+        None => [copy.bytes; LANES],
+    };
+    let pending = Pending {
+        pc: ctx.pc,
+        mask,
+        target: addresses(registers, &copy.target),
+        source: addresses(registers, &copy.source),
+        read,
+        bytes: copy.bytes,
+        group: ctx.warp.copies.closed,
+    };
+    ctx.begin_flight(&Pattern::new(pending.target, mask, pending.bytes));
+    if ctx.grid.options.completion == Completion::Early {
+        transfer(ctx, &pending, mask);
+    }
+    ctx.warp.copies.pending.push(pending);
+    Outcome::Next
+}
+
+fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    for lane in lanes(mask) {
+        ctx.warp.copies.closed[lane] += 1;
+    }
+    Outcome::Next
+}
+
+fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let closed = ctx.warp.copies.closed;
+    finish(ctx, mask, |lane, group| group.saturating_add(instr.x) < closed[lane]);
+    Outcome::Next
+}
+
+fn wait_all(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    finish(ctx, mask, |_, _| true);
+    Outcome::Next
+}
+
+/// Lands all copies of the lanes whose group is due.
+pub(super) fn finish(ctx: &mut Context<'_>, mask: u32, due: impl Fn(usize, u32) -> bool) {
+    let here = ctx.pc;
+    for mut pending in std::mem::take(&mut ctx.warp.copies.pending) {
+        let landing = lanes(mask & pending.mask)
+            .filter(|&lane| due(lane, pending.group[lane]))
+            .fold(0, |set, lane| set | 1 << lane);
+        if landing != 0 {
+            ctx.pc = pending.pc;
+            ctx.end_flight(&Pattern::new(pending.target, landing, pending.bytes));
+            if ctx.grid.options.completion == Completion::Late {
+                transfer(ctx, &pending, landing);
+            }
+            pending.mask &= !landing;
+        }
+        if pending.mask != 0 {
+            ctx.warp.copies.pending.push(pending);
+        }
+    }
+    ctx.pc = here;
+}
+
+fn transfer(ctx: &mut Context<'_>, copy: &Pending, mask: u32) {
+    match copy.bytes {
+        4 => transfer_words::<1>(ctx, copy, mask),
+        8 => transfer_words::<2>(ctx, copy, mask),
+        _ => transfer_words::<4>(ctx, copy, mask),
+    }
+}
+
+fn transfer_words<const W: usize>(ctx: &mut Context<'_>, copy: &Pending, mask: u32) {
+    let full = lanes(mask).filter(|&lane| copy.read[lane] == copy.bytes).fold(0, |set, lane| set | 1 << lane);
+    let mut data: Payload<W> = [[0; LANES]; W];
+    if full != 0 {
+        data = global::read(ctx, &Pattern::new(copy.source, full, copy.bytes), false);
+    }
+    for lane in lanes(mask & !full) {
+        for row in &mut data {
+            row[lane] = 0;
+        }
+        for at in 0..copy.read[lane] {
+            let address = [copy.source[lane].wrapping_add(u64::from(at)); LANES];
+            let byte: Payload<1> = global::read(ctx, &Pattern::new(address, 1 << lane, 1), false);
+            data[at as usize / 4][lane] |= byte[0][lane] << (at % 4 * 8);
+        }
+    }
+    shared::write_untracked(ctx, &Pattern::new(copy.target, mask, copy.bytes), &data);
+}

@@ -1,0 +1,337 @@
+//! `mma.sync`: products of small matrices whose elements lie spread over the lanes of a warp.
+//!
+//! Letters: the product is m x n, k is the summed dimension; `group` is lane / 4, `quad` is lane % 4. Each fragment is unpacked once into
+//! single precision (exact for all formats of up to 16 bits), and sums run over k with fused multiply-adds. Hardware sums in another order
+//! and precision; the shuffled mode shows what that may change.
+
+use super::convert::{from_e4m3, from_e5m2};
+use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::warp::Wait;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES, Registers, tiers};
+use crate::sim::metrics::InstructionClass::Tensor;
+use crate::sim::options::Accumulation;
+use crate::sim::program::Instr;
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::Type;
+use crate::sim::report::Check;
+use crate::sim::rng::Rng;
+
+const M: usize = 16;
+const N: usize = 8;
+/// The longest k of any shape.
+const MAX_K: usize = 32;
+
+/// What the elements of a factor are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    F16,
+    Bf16,
+    Tf32,
+    E4m3,
+    E5m2,
+    S8,
+    U8,
+}
+
+impl Element {
+    /// Elements in a register.
+    fn per_register(self) -> usize {
+        match self {
+            Element::F16 | Element::Bf16 => 2,
+            Element::Tf32 => 1,
+            _ => 4,
+        }
+    }
+
+    #[inline(always)]
+    pub fn unpack(self, register: u32, at: usize) -> f32 {
+        match self {
+            Element::F16 => f16_to_f32((register >> (16 * at)) as u16),
+            Element::Bf16 => bf16_to_f32((register >> (16 * at)) as u16),
+            // The hardware reads the upper 19 bits.
+            Element::Tf32 => f32::from_bits(register & !0x1FFF),
+            Element::E4m3 => from_e4m3((register >> (8 * at)) as u8),
+            Element::E5m2 => from_e5m2((register >> (8 * at)) as u8),
+            Element::S8 => f32::from((register >> (8 * at)) as u8 as i8),
+            Element::U8 => f32::from((register >> (8 * at)) as u8),
+        }
+    }
+}
+
+/// The type of the sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sum {
+    F32,
+    F16,
+    S32,
+}
+
+/// A decoded `mma`.
+#[derive(Debug, Clone)]
+pub(crate) struct Product {
+    k: usize,
+    a_element: Element,
+    b_element: Element,
+    sum_in: Sum,
+    sum_out: Sum,
+    d: Vec<u32>,
+    a: Vec<u32>,
+    b: Vec<u32>,
+    c: Vec<u32>,
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    if op.name != "mma" {
+        return Ok(false);
+    }
+    let in_order = op.take("sync") && op.take("aligned") && op.take("row") && op.take("col");
+    let shape = op.take_map(|modifier| match modifier {
+        "m16n8k4" => Some(4),
+        "m16n8k8" => Some(8),
+        "m16n8k16" => Some(16),
+        "m16n8k32" => Some(32),
+        _ => None,
+    });
+    let small = op.take_map(|modifier| match modifier {
+        "e4m3" => Some(Element::E4m3),
+        "e5m2" => Some(Element::E5m2),
+        _ => None,
+    });
+    let second = op.take_map(|modifier| match modifier {
+        "e4m3" => Some(Element::E4m3),
+        "e5m2" => Some(Element::E5m2),
+        _ => None,
+    });
+    let (Some(k), true) = (shape, in_order) else { return Err(op.unsupported()) };
+    let types = op.types.clone();
+    let (a_element, b_element, sum_out, sum_in) = match (small, second, types.as_slice()) {
+        (Some(a), Some(b), [d, c]) => (a, b, sum(op, *d)?, sum(op, *c)?),
+        (None, None, [d, a, b, c]) => (element(op, *a)?, element(op, *b)?, sum(op, *d)?, sum(op, *c)?),
+        _ => return Err(op.unsupported()),
+    };
+    let per_register = a_element.per_register();
+    let fits = matches!((per_register, k), (2, 8 | 16) | (1, 4 | 8) | (4, 16 | 32))
+        && per_register == b_element.per_register();
+    let integers = matches!(a_element, Element::S8 | Element::U8);
+    if !fits || integers != (sum_out == Sum::S32) || integers != (sum_in == Sum::S32) {
+        return Err(op.unsupported());
+    }
+    let [d, a, b, c] = instruction.operands.as_slice() else {
+        return Err(Error::parse(op.line, "`mma` takes four operands"));
+    };
+    // A register of a lane covers 4 lanes along k, and rows in two halves.
+    let a_count = M / 8 * k / (4 * per_register);
+    let b_count = k / (4 * per_register);
+    let count = |sum: Sum| if sum == Sum::F16 { 2 } else { 4 };
+    let product = Product {
+        k,
+        a_element,
+        b_element,
+        sum_in,
+        sum_out,
+        d: results(decoder, d, count(sum_out))?,
+        a: sources(decoder, a, a_count)?,
+        b: sources(decoder, b, b_count)?,
+        c: sources(decoder, c, count(sum_in))?,
+    };
+    decoder.products.push(product);
+    let x = decoder.products.len() as u32 - 1;
+    decoder.push_action(
+        tiers!(multiply: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        Tensor,
+        [0, 0, 0, 0, x],
+    );
+    Ok(true)
+}
+
+fn element(op: &Opcode<'_>, ty: Type) -> Result<Element> {
+    Ok(match ty {
+        Type::F16 => Element::F16,
+        Type::Bf16 => Element::Bf16,
+        Type::Tf32 => Element::Tf32,
+        Type::S8 => Element::S8,
+        Type::U8 => Element::U8,
+        _ => return Err(op.unsupported()),
+    })
+}
+
+fn sum(op: &Opcode<'_>, ty: Type) -> Result<Sum> {
+    Ok(match ty {
+        Type::F32 => Sum::F32,
+        Type::F16 => Sum::F16,
+        Type::S32 => Sum::S32,
+        _ => return Err(op.unsupported()),
+    })
+}
+
+fn items<'a>(decoder: &Decoder<'_>, operand: &'a Operand, count: usize) -> Result<&'a [Operand]> {
+    let items = match operand {
+        Operand::Vector(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    if items.len() != count {
+        return Err(Error::parse(
+            decoder.line,
+            format!("a fragment of {count} registers was expected, found {}", items.len()),
+        ));
+    }
+    Ok(items)
+}
+
+/// The slots of a fragment that is read.
+pub(super) fn sources(decoder: &mut Decoder<'_>, operand: &Operand, count: usize) -> Result<Vec<u32>> {
+    items(decoder, operand, count)?.iter().map(|item| decoder.source(Class::Word, item)).collect()
+}
+
+/// The slots of a fragment that is written.
+pub(super) fn results(decoder: &mut Decoder<'_>, operand: &Operand, count: usize) -> Result<Vec<u32>> {
+    items(decoder, operand, count)?.iter().map(|item| decoder.result(Class::Word, item)).collect()
+}
+
+/// Operations of whole warps wait until all lanes are there; a warp that has lost lanes cannot take part.
+pub(super) fn whole_warp(ctx: &mut Context<'_>, mask: u32) -> Option<Outcome> {
+    if mask == u32::MAX {
+        return None;
+    }
+    let alive = ctx.warp.alive();
+    if mask != alive {
+        return Some(Outcome::Wait(Wait::Lanes { members: alive, is_barrier: false }));
+    }
+    let message = format!("an operation of the whole warp with lanes {mask:#010x} only");
+    ctx.report(Check::MemberMask, mask.trailing_zeros() as usize & 31, None, message);
+    Some(Outcome::Next)
+}
+
+/// The order in which products are summed.
+pub(super) fn order_of_k(ctx: &Context<'_>, k: usize) -> [usize; 64] {
+    let mut order: [usize; 64] = std::array::from_fn(|at| at);
+    if ctx.grid.options.accumulation == Accumulation::Shuffled {
+        Rng::new(ctx.grid.options.seed ^ u64::from(ctx.pc)).shuffle(&mut order[..k]);
+    }
+    order
+}
+
+#[inline(always)]
+fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let product = &program.products[instr.x as usize];
+    if product.sum_out == Sum::S32 {
+        multiply_integers(&mut ctx.warp.registers, product);
+    } else {
+        let order = order_of_k(ctx, product.k);
+        let registers = &mut ctx.warp.registers;
+        let a = unpack_a(registers, product);
+        let b = unpack_b(registers, product);
+        let mut sums = unpack_sums(registers, product);
+        for (row, sums) in a.iter().zip(&mut sums) {
+            for &k in &order[..product.k] {
+                for column in 0..N {
+                    sums[column] = row[k].mul_add(b[k][column], sums[column]);
+                }
+            }
+        }
+        pack_sums(registers, product, &sums);
+    }
+    ctx.meet();
+    Outcome::Next
+}
+
+/// Row and first k of a register of the left factor. Registers go over the two halves of the rows first.
+#[inline(always)]
+fn place_in_a(product: &Product, register: usize, lane: usize) -> (usize, usize) {
+    let width = product.a_element.per_register();
+    (lane / 4 + register % 2 * 8, lane % 4 * width + register / 2 * 4 * width)
+}
+
+#[inline(always)]
+fn unpack_a(registers: &Registers, product: &Product) -> [[f32; MAX_K]; M] {
+    let mut a = [[0.0; MAX_K]; M];
+    for (register, &slot) in product.a.iter().enumerate() {
+        let values = registers.word(slot);
+        for lane in 0..LANES {
+            let (row, k) = place_in_a(product, register, lane);
+            for at in 0..product.a_element.per_register() {
+                a[row][k + at] = product.a_element.unpack(values[lane], at);
+            }
+        }
+    }
+    a
+}
+
+#[inline(always)]
+fn unpack_b(registers: &Registers, product: &Product) -> [[f32; N]; MAX_K] {
+    let mut b = [[0.0; N]; MAX_K];
+    let width = product.b_element.per_register();
+    for (register, &slot) in product.b.iter().enumerate() {
+        let values = registers.word(slot);
+        for lane in 0..LANES {
+            let k = lane % 4 * width + register * 4 * width;
+            for at in 0..width {
+                b[k + at][lane / 4] = product.b_element.unpack(values[lane], at);
+            }
+        }
+    }
+    b
+}
+
+/// Row and column of the `at`-th sum of a lane: two neighbours in the upper half, two in the lower.
+#[inline(always)]
+fn place_in_sums(at: usize, lane: usize) -> (usize, usize) {
+    (lane / 4 + at / 2 * 8, lane % 4 * 2 + at % 2)
+}
+
+#[inline(always)]
+fn unpack_sums(registers: &Registers, product: &Product) -> [[f32; N]; M] {
+    let mut sums = [[0.0; N]; M];
+    for at in 0..4 {
+        for lane in 0..LANES {
+            let (row, column) = place_in_sums(at, lane);
+            sums[row][column] = match product.sum_in {
+                Sum::F16 => f16_to_f32((registers.word(product.c[at / 2])[lane] >> (16 * (at % 2))) as u16),
+                _ => f32::from_bits(registers.word(product.c[at])[lane]),
+            };
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn pack_sums(registers: &mut Registers, product: &Product, sums: &[[f32; N]; M]) {
+    let value = |at: usize, lane: usize| {
+        let (row, column) = place_in_sums(at, lane);
+        sums[row][column]
+    };
+    for (register, &slot) in product.d.iter().enumerate() {
+        let row: [u32; LANES] = match product.sum_out {
+            Sum::F16 => std::array::from_fn(|lane| {
+                let half = |at: usize| u32::from(f32_to_f16(value(register * 2 + at, lane)));
+                half(0) | half(1) << 16
+            }),
+            _ => std::array::from_fn(|lane| value(register, lane).to_bits()),
+        };
+        registers.set_word(slot, &row, u32::MAX);
+    }
+}
+
+/// Sums of 8-bit products wrap at 32 bits. A product is below 2^17, exact in single precision.
+fn multiply_integers(registers: &mut Registers, product: &Product) {
+    let a = unpack_a(registers, product);
+    let b = unpack_b(registers, product);
+    let rows: [[u32; LANES]; 4] = std::array::from_fn(|at| {
+        std::array::from_fn(|lane| {
+            let (row, column) = place_in_sums(at, lane);
+            let start = registers.word(product.c[at])[lane];
+            (0..product.k).fold(start, |sum, k| sum.wrapping_add((a[row][k] * b[k][column]) as i32 as u32))
+        })
+    });
+    for (row, &slot) in rows.iter().zip(&product.d) {
+        registers.set_word(slot, row, u32::MAX);
+    }
+}

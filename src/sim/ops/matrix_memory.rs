@@ -1,0 +1,146 @@
+//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles of 16-bit elements between shared memory and the fragments of a warp.
+
+use super::matrix::{results, sources, whole_warp};
+use crate::sim::decode::Decoder;
+use crate::sim::error::Result;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{LANES, tiers};
+use crate::sim::memory::access::{addresses, by_space};
+use crate::sim::memory::global::Payload;
+use crate::sim::memory::pattern::Pattern;
+use crate::sim::memory::shared;
+use crate::sim::metrics::InstructionClass::Tensor;
+use crate::sim::program::{AddressOperand, Instr};
+use crate::sim::ptx::ast::Instruction;
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::{Space, Type};
+use crate::sim::report::Check;
+
+/// A decoded load or store of tiles.
+#[derive(Debug, Clone)]
+pub(crate) struct TileAccess {
+    address: AddressOperand,
+    space: Space,
+    transposed: bool,
+    /// A slot a tile.
+    slots: Vec<u32>,
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    let loads = match op.name {
+        "ldmatrix" => true,
+        "stmatrix" => false,
+        "movmatrix" => {
+            op.ignore(|modifier| matches!(modifier, "sync" | "aligned" | "m8n8" | "trans"));
+            decoder.expect_operands(op, &instruction.operands, 2)?;
+            let a = sources(decoder, &instruction.operands[1], 1)?[0];
+            let d = results(decoder, &instruction.operands[0], 1)?[0];
+            decoder.push_plain(transpose, Tensor, [d, a, 0, 0, 0]);
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    };
+    let known = op.take("sync") && op.take("aligned") && op.take("m8n8") && op.ty()? == Type::B16;
+    let count =
+        op.take_map(|modifier| ["x1", "x2", "x4"].iter().position(|name| *name == modifier)).map(|power| 1 << power);
+    let (Some(count), true) = (count, known) else { return Err(op.unsupported()) };
+    let transposed = op.take("trans");
+    let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
+    decoder.expect_operands(op, &instruction.operands, 2)?;
+    let (address, fragment) = if loads { (1, 0) } else { (0, 1) };
+    let address = decoder.address_operand(&instruction.operands[address])?;
+    let fragment = &instruction.operands[fragment];
+    let slots = if loads { results(decoder, fragment, count)? } else { sources(decoder, fragment, count)? };
+    decoder.tiles.push(TileAccess { address, space, transposed, slots });
+    let handler = if loads {
+        tiers!(load: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome)
+    } else {
+        tiers!(store: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome)
+    };
+    decoder.push_action(handler, Tensor, [0, 0, 0, 0, decoder.tiles.len() as u32 - 1]);
+    Ok(true)
+}
+
+/// The row addresses: lane 8·t + r gives row r of tile t.
+fn rows(ctx: &mut Context<'_>, tile: &TileAccess) -> Option<Pattern> {
+    let givers = ((1u64 << (8 * tile.slots.len())) - 1) as u32;
+    let pattern = Pattern::new(addresses(&ctx.warp.registers, &tile.address), givers, 16);
+    let mut found = None;
+    by_space(pattern, tile.space, |space, pattern| {
+        if space == Space::Shared {
+            found = Some(*pattern);
+        }
+    });
+    if found.is_none() {
+        let message = "the rows of a tile must lie in shared memory".to_owned();
+        ctx.report(Check::OutOfBounds, 0, Some(pattern.lowest), message);
+    }
+    found
+}
+
+/// Which half word of which row a lane holds: `part` is 0 or 1. In transposed tiles rows and columns change places.
+#[inline(always)]
+fn element(lane: usize, part: usize, transposed: bool) -> (usize, usize) {
+    let (row, column) = (lane / 4, lane % 4 * 2 + part);
+    if transposed { (column, row) } else { (row, column) }
+}
+
+#[inline(always)]
+fn load(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let tile = &program.tiles[instr.x as usize];
+    let Some(pattern) = rows(ctx, tile) else { return Outcome::Next };
+    let data: Payload<4> = shared::read(ctx, &pattern, false);
+    for (number, &slot) in tile.slots.iter().enumerate() {
+        let half = |lane: usize, part: usize| {
+            let (row, column) = element(lane, part, tile.transposed);
+            data[column / 2][number * 8 + row] >> (column % 2 * 16) & 0xFFFF
+        };
+        let fragment: [u32; LANES] = if tile.transposed {
+            std::array::from_fn(|lane| half(lane, 0) | half(lane, 1) << 16)
+        } else {
+            std::array::from_fn(|lane| data[lane % 4][number * 8 + lane / 4])
+        };
+        ctx.warp.registers.set_word(slot, &fragment, u32::MAX);
+    }
+    ctx.meet();
+    Outcome::Next
+}
+
+#[inline(always)]
+fn store(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let tile = &program.tiles[instr.x as usize];
+    let Some(pattern) = rows(ctx, tile) else { return Outcome::Next };
+    let mut data: Payload<4> = [[0; LANES]; 4];
+    for (number, &slot) in tile.slots.iter().enumerate() {
+        let fragment = *ctx.warp.registers.word(slot);
+        for lane in 0..LANES {
+            for part in 0..2 {
+                let (row, column) = element(lane, part, tile.transposed);
+                data[column / 2][number * 8 + row] |= (fragment[lane] >> (16 * part) & 0xFFFF) << (column % 2 * 16);
+            }
+        }
+    }
+    shared::write(ctx, &pattern, &data, false);
+    ctx.meet();
+    Outcome::Next
+}
+
+fn transpose(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let source = *ctx.warp.registers.word(instr.a);
+    let half = |row: usize, column: usize| source[row * 4 + column / 2] >> (column % 2 * 16) & 0xFFFF;
+    let result = std::array::from_fn(|lane| half(lane % 4 * 2, lane / 4) | half(lane % 4 * 2 + 1, lane / 4) << 16);
+    ctx.warp.registers.set_word(instr.d, &result, u32::MAX);
+    ctx.meet();
+    Outcome::Next
+}

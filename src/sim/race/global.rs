@@ -1,0 +1,302 @@
+//! Races in global memory, between blocks and inside one.
+//!
+//! Blocks are unordered unless one passes something on through a fence and an atomic (or volatile) access that the other one sees. Only
+//! allocations that the kernel may write through one of its parameters are watched; of those that it never reads, only the writes.
+
+use super::Clock;
+use super::shared::words;
+use crate::sim::exec::Context;
+use crate::sim::lanes::LANES;
+use crate::sim::memory::Memory;
+use crate::sim::memory::global::Kind;
+use crate::sim::memory::pattern::Pattern;
+use crate::sim::options::Options;
+use crate::sim::program::Program;
+use crate::sim::report::Check;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// What blocks have passed on: block to what it knew.
+pub(crate) type Passed = HashMap<u64, Clock>;
+
+/// The watched allocations of a launch.
+#[derive(Debug, Default)]
+pub(crate) struct GlobalRaces {
+    /// By allocation number.
+    tables: HashMap<usize, Table>,
+    /// By address of the word that it went through.
+    passed: Mutex<HashMap<u64, Passed>>,
+}
+
+/// The last accesses to each four bytes of an allocation.
+#[derive(Debug)]
+struct Table {
+    writes: Vec<AtomicU64>,
+    /// Empty where the kernel does not read.
+    reads: [Vec<AtomicU64>; 2],
+}
+
+/// An access packed into a number; 0 is nobody.
+///
+/// Bits, from above: block + 1 in 24, warp 5, lane 6 (32 = several), bytes 4, atomic 1, clock since the start of the block 12, pc 12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry(u64);
+
+const SEVERAL: u64 = 32;
+const MAX_CLOCK: u32 = 0xFFF;
+const MAX_PC: u32 = 0xFFF;
+
+impl Entry {
+    fn new(block: u64, warp: u32, lane: u32, bytes: u32, atomic: bool, clock: u32, pc: u32) -> Self {
+        Entry(
+            ((block + 1) & 0xFF_FFFF) << 40
+                | u64::from(warp) << 35
+                | u64::from(lane) << 29
+                | u64::from(bytes) << 25
+                | u64::from(atomic) << 24
+                | u64::from(clock.min(MAX_CLOCK)) << 12
+                | u64::from(pc.min(MAX_PC)),
+        )
+    }
+
+    /// Number of the block, as far as its bits go.
+    fn block(self) -> u64 {
+        (self.0 >> 40).wrapping_sub(1) & 0xFF_FFFF
+    }
+
+    fn warp(self) -> u32 {
+        (self.0 >> 35) as u32 & 0x1F
+    }
+
+    fn lane(self) -> u64 {
+        self.0 >> 29 & 0x3F
+    }
+
+    fn bytes(self) -> u32 {
+        (self.0 >> 25) as u32 & 0xF
+    }
+
+    fn atomic(self) -> bool {
+        self.0 >> 24 & 1 != 0
+    }
+
+    fn clock(self) -> u32 {
+        (self.0 >> 12) as u32 & MAX_CLOCK
+    }
+
+    fn pc(self) -> u32 {
+        self.0 as u32 & MAX_PC
+    }
+
+    /// Everything but lane and bytes.
+    fn instruction(self) -> u64 {
+        self.0 & !(0x3FF << 25)
+    }
+
+    /// Joined with an entry of another lane of the same instruction.
+    fn joined(self, now: Entry) -> Entry {
+        if self.0 == 0 || self.instruction() != now.instruction() {
+            return now;
+        }
+        let lane = if self.lane() == now.lane() { now.lane() } else { SEVERAL };
+        Entry(now.instruction() | lane << 29 | u64::from(self.bytes() | now.bytes()) << 25)
+    }
+}
+
+impl GlobalRaces {
+    pub fn new(program: &Program, params: &[u8], memory: &Memory, options: &Options) -> Self {
+        let mut races = GlobalRaces::default();
+        if !options.checks.races {
+            return races;
+        }
+        for (number, allocation) in memory.allocations().iter().enumerate() {
+            let reached = |through: &crate::sim::program::Reach| through.may_reach(program, params, number);
+            if allocation.is_live() && !allocation.read_only && reached(&program.written) {
+                let table = || (0..allocation.bytes().div_ceil(4)).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+                let reads = if reached(&program.read) { [table(), table()] } else { [Vec::new(), Vec::new()] };
+                races.tables.insert(number, Table { writes: table(), reads });
+            }
+        }
+        races
+    }
+}
+
+impl Context<'_> {
+    /// Checks and remembers an access to an allocation. `values` are the words that a write stores.
+    #[inline(always)]
+    pub fn track_global(
+        &mut self,
+        number: usize,
+        pattern: &Pattern,
+        kind: Kind,
+        strong: bool,
+        values: Option<&[u32; LANES]>,
+    ) {
+        if !self.grid.options.checks.races || self.grid.races.tables.is_empty() {
+            return;
+        }
+        let grid = self.grid;
+        if let Some(table) = grid.races.tables.get(&number) {
+            self.track_table(table, number, pattern, kind, strong, values);
+        }
+    }
+
+    fn track_table(
+        &mut self,
+        table: &Table,
+        number: usize,
+        pattern: &Pattern,
+        kind: Kind,
+        strong: bool,
+        values: Option<&[u32; LANES]>,
+    ) {
+        let block = self.blocks[self.me].linear;
+        let clock = self.warp.race.own - self.blocks[self.me].races.base();
+        let has_reads = !table.reads[0].is_empty();
+        let is_write = kind != Kind::Read;
+        let mut conflict = None;
+        let mut conflicts = 0u64;
+        for lane in pattern.lanes() {
+            let offset = pattern.address[lane] & crate::sim::memory::address::OFFSET_MASK;
+            for (at, bytes) in words(offset, pattern.bytes) {
+                let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
+                let write = Entry(table.writes[at].load(Relaxed));
+                let mut found = self.unordered(write, now).then_some(write);
+                if let (Some(_), Some(values)) = (found, values)
+                    && pattern.bytes <= 4
+                    && self.stores_the_same(write, now, number, at, pattern, values)
+                {
+                    found = None;
+                }
+                if is_write {
+                    if has_reads && found.is_none() {
+                        let reads = table.reads.iter().map(|reads| Entry(reads[at].load(Relaxed)));
+                        found = reads.into_iter().find(|read| self.unordered(*read, now));
+                    }
+                    table.writes[at].store(write.joined(now).0, Relaxed);
+                } else if has_reads {
+                    let first = Entry(table.reads[0][at].load(Relaxed));
+                    if first.0 != 0
+                        && first.instruction() != now.instruction()
+                        && (first.block(), first.warp(), first.lane()) != (now.block(), now.warp(), now.lane())
+                    {
+                        table.reads[1][at].store(first.0, Relaxed);
+                    }
+                    table.reads[0][at].store(first.joined(now).0, Relaxed);
+                }
+                if let Some(other) = found {
+                    conflicts += 1;
+                    conflict.get_or_insert((lane, other));
+                }
+            }
+        }
+        if let Some((lane, other)) = conflict {
+            self.report_global_race(lane, pattern.address[lane], kind, other, conflicts);
+        }
+    }
+
+    /// Whether the earlier access touches the same bytes without an order between.
+    #[inline(always)]
+    fn unordered(&self, other: Entry, now: Entry) -> bool {
+        if other.0 == 0
+            || other.bytes() & now.bytes() == 0
+            || (other.atomic() && now.atomic())
+            || other.clock() == MAX_CLOCK
+        {
+            return false;
+        }
+        if other.block() == now.block() && other.warp() == now.warp() {
+            return other.lane() != SEVERAL && other.lane() != now.lane() && other.clock() >= now.clock();
+        }
+        let me = &self.blocks[self.me];
+        let clock = other.clock() + me.races.base();
+        // Blocks of one cluster know each other's warps; others only what was passed on.
+        match self.blocks.iter().position(|block| block.linear & 0xFF_FFFF == other.block()) {
+            Some(rank) => !self.warp.race.knows(rank as u32 * 32 + other.warp(), clock),
+            None => !me.races.learnt.get(&other.block()).is_some_and(|known| known.covers(other.warp(), other.clock())),
+        }
+    }
+
+    fn stores_the_same(
+        &self,
+        other: Entry,
+        now: Entry,
+        number: usize,
+        at: usize,
+        pattern: &Pattern,
+        values: &[u32; LANES],
+    ) -> bool {
+        let lane = now.lane() as usize;
+        if other.instruction() == now.instruction() {
+            return other.lane() != SEVERAL && values[other.lane() as usize] == values[lane];
+        }
+        let before = self.grid.memory.allocations()[number].load(at);
+        let full = if pattern.bytes == 4 { u32::MAX } else { (1 << (8 * pattern.bytes)) - 1 };
+        (before >> (pattern.address[lane] % 4 * 8)) & full == values[lane] & full
+    }
+
+    #[cold]
+    fn report_global_race(&mut self, lane: usize, address: u64, kind: Kind, other: Entry, count: u64) {
+        let me = self.blocks[self.me].linear;
+        let same_warp = other.block() == me & 0xFF_FFFF && other.warp() == self.warp.index;
+        // The upper bits of a block number beyond 24 are taken to be those of this block.
+        let block = (me & !0xFF_FFFF) | other.block();
+        let pc = (other.pc() < MAX_PC).then_some(other.pc());
+        let lane_of_other = if other.lane() == SEVERAL { 0 } else { other.lane() as u32 };
+        let place = self.grid.place(block, other.warp() * 32 + lane_of_other, pc);
+        let what = match kind {
+            Kind::Read => "read of global memory that another thread wrote",
+            Kind::Write => "write to global memory that another thread accessed",
+            Kind::Atomic => "atomic operation on global memory that another thread accessed plainly",
+        };
+        let (check, missing) = match (same_warp, block == me) {
+            (true, _) => (Check::MissingSyncwarp, "no synchronisation of the warp between"),
+            (_, true) => (Check::RaceGlobal, "no barrier between"),
+            _ => (Check::RaceGlobal, "no order between the blocks"),
+        };
+        self.report_pair(check, lane, Some(address), format!("{what}, with {missing} ({count} words)"), Some(place));
+    }
+
+    /// An atomic or volatile access carries knowledge from blocks that went before to blocks that come after.
+    pub fn pass_on_global(&mut self, address: u64) {
+        // Where blocks run in parallel, none of them can see what another one did.
+        if !self.grid.options.checks.races || !self.grid.program.in_order {
+            return;
+        }
+        let block = &mut self.blocks[self.me];
+        let base = block.races.base();
+        let number = block.linear & 0xFF_FFFF;
+        let mut all = self.grid.races.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = all.entry(address & !3).or_default();
+        for (other, clock) in passed.iter().filter(|(other, _)| **other != number) {
+            block.races.learnt.entry(*other).or_default().join(clock);
+        }
+        if let Some(fenced) = &self.warp.race.fenced {
+            passed.entry(number).or_default().join(&fenced.since(base, self.warp.race.id - self.warp.index));
+            for (other, clock) in &block.races.learnt {
+                passed.entry(*other).or_default().join(clock);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_back() {
+        let entry = Entry::new(0xFF_FF00, 31, 30, 0b1001, true, 77, 4000);
+        assert_eq!((entry.block(), entry.warp(), entry.lane(), entry.bytes()), (0xFF_FF00, 31, 30, 0b1001));
+        assert_eq!((entry.atomic(), entry.clock(), entry.pc()), (true, 77, 4000));
+    }
+
+    #[test]
+    fn lanes_of_one_instruction_are_joined() {
+        let joined = Entry::new(3, 0, 4, 0b0011, false, 1, 9).joined(Entry::new(3, 0, 5, 0b1100, false, 1, 9));
+        assert_eq!((joined.lane(), joined.bytes()), (SEVERAL, 0xF));
+        let other = Entry::new(3, 1, 5, 0b1100, false, 1, 9);
+        assert_eq!(Entry::new(3, 0, 4, 0b0011, false, 1, 9).joined(other), other);
+    }
+}

@@ -1,0 +1,54 @@
+//! Barrier objects in shared memory: phases, tokens, bytes that never come.
+
+use super::{kernel, read_words, run};
+use crate::sim::{Check, Launch, Memory, Report};
+use rstest::rstest;
+
+/// 64 threads write a word each, meet at an object at offset 0 and read each other's word. `ARRIVE` and `WAIT` are up to the case.
+fn meet(arrive: &str, wait: &str) -> (Report, Vec<u32>) {
+    let body = format!(
+        "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [0], 64; bar.sync 0;\n\
+         st.shared.u32 [%r1+8], %r0; {arrive}\n{wait}\nxor.b32 %r2, %r1, 252; ld.shared.u32 %r3, [%r2+8]; cvt.u64.u32 %rd2, %r1; add.s64 %rd3, %rd0, %rd2; st.global.u32 [%rd3], %r3;"
+    );
+    let module = kernel(1, &body);
+    let mut memory = Memory::new();
+    let out = memory.alloc(256, Some(&[0; 256])).unwrap();
+    let report = run(&module, &Launch::new("k", 1, 64).dynamic_shared(512).arg(out), &mut memory);
+    let found = read_words(&memory, out, 64);
+    (report, found)
+}
+
+const BY_TOKEN: &str = "W: mbarrier.test_wait.shared.b64 %p1, [0], %rd5; @!%p1 bra W;";
+const BY_PARITY: &str = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [0], 0; @!%p1 bra W;";
+
+#[rstest]
+#[case("mbarrier.arrive.shared.b64 %rd5, [0];", BY_TOKEN)]
+#[case("mbarrier.arrive.shared.b64 _, [0];", BY_PARITY)]
+#[case(
+    "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [0], 16; @!%p0 mbarrier.arrive.shared.b64 _, [0]; @%p0 mbarrier.complete_tx.shared.b64 [0], 16;",
+    BY_PARITY
+)]
+fn threads_meet_at_an_object(#[case] arrive: &str, #[case] wait: &str) {
+    let (report, found) = meet(arrive, wait);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    assert_eq!(found, (0..64).map(|thread| thread ^ 63).collect::<Vec<_>>());
+}
+
+#[rstest]
+#[case::no_wait("mbarrier.arrive.shared.b64 _, [0];", "", Check::RaceShared)]
+#[case::one_too_few("@!%p0 mbarrier.arrive.shared.b64 _, [0];", BY_PARITY, Check::Deadlock)]
+#[case::one_too_many(
+    "mbarrier.arrive.shared.b64 _, [0]; @%p0 mbarrier.arrive.shared.b64 _, [0], 65;",
+    BY_PARITY,
+    Check::BarrierObject
+)]
+#[case::bytes_never_come(
+    "mbarrier.arrive.shared.b64 _, [0]; @%p0 mbarrier.expect_tx.shared.b64 [0], 32;",
+    "bar.sync 0;",
+    Check::BarrierObject
+)]
+#[case::another_address("mbarrier.arrive.shared.b64 _, [8];", "", Check::BarrierObject)]
+fn defects(#[case] arrive: &str, #[case] wait: &str, #[case] check: Check) {
+    let (report, _) = meet(arrive, wait);
+    assert!(report.findings.iter().any(|finding| finding.check == check), "{:?}", report.findings);
+}
