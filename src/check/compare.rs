@@ -64,40 +64,17 @@ pub struct Comparison {
     pub failing: usize,
     /// The flat index of the worst element, if any failed.
     pub worst: Option<usize>,
-    /// Over elements that are normal numbers: the mean of (|got| − |expected|) in ulp, and how many they are.
-    pub bias: (f64, usize),
-}
-
-impl Comparison {
-    /// The mean signed error in ulp, when it is too far from zero to be chance. Each element may be right to within
-    /// one ulp while all of them lean the same way: truncation instead of rounding, a factor of 1.0005. Asked of
-    /// narrow dtypes, where the rounding of the result dwarfs that of the arithmetic, on data without repetition.
-    pub fn lean(&self, dtype: DType) -> Option<f64> {
-        /// Elements from which chance is out of the question.
-        const ENOUGH: usize = 2048;
-        /// What an approximation good to a tenth of an ulp may lean, and five deviations of a uniform rounding error.
-        const APPROXIMATION_ULP: f64 = 0.05;
-        const CHANCE_ULP: f64 = 5.0 * 0.29;
-        let (mean, n) = self.bias;
-        let limit = APPROXIMATION_ULP + CHANCE_ULP / (n as f64).sqrt();
-        (dtype.size() == 2 && n >= ENOUGH && mean.abs() > limit).then_some(mean)
-    }
 }
 
 /// Compares one output with its reference.
 pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
     let mut errors = Errors::default();
     let (mut failing, mut worst, mut worst_share) = (0, None, 0.0);
-    let (mut bias_ulp, mut normal) = (0.0, 0u32);
     for (i, (&value, &magnitude)) in expected.values.iter().zip(&expected.magnitudes).enumerate() {
         let element = got.get(i);
         let (accepted, error) = judge.accepts(element, value, magnitude);
         let share = if error.is_finite() { error / judge.allowed(value, magnitude) } else { f64::INFINITY };
         if error.is_finite() {
-            if value.abs() >= judge.dtype.min_normal() {
-                bias_ulp += (element.abs() - value.abs()) / judge.dtype.ulp(value);
-                normal += 1;
-            }
             errors = errors.max(Errors {
                 max_abs: error,
                 max_rel: if value == 0.0 { 0.0 } else { error / value.abs() },
@@ -112,7 +89,7 @@ pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
             }
         }
     }
-    Comparison { errors, failing, worst, bias: (bias_ulp / f64::from(normal.max(1)), normal as usize) }
+    Comparison { errors, failing, worst }
 }
 
 impl Comparison {
@@ -172,26 +149,6 @@ mod tests {
         let expected = Expected { values: vec![value], magnitudes: vec![0.0] };
         let comparison = compare(&Tensor::from_f64(dtype, &[1], &[got]), &expected, &judge);
         assert_eq!(comparison.failing == 0, accepted, "{comparison:?}");
-    }
-
-    /// bf16 results of 1 + i/4000 by one way of rounding.
-    fn leaning(round: impl Fn(f32) -> half::bf16) -> Option<f64> {
-        let judge = Judge { dtype: DType::BF16, tolerance: Tolerance::default(), depth: 1.0 };
-        let values: Vec<f64> = (0..4000).map(|i| 1.0 + f64::from(i) / 4000.0).collect();
-        let got: Vec<f64> = values.iter().map(|&v| round(v as f32).to_f64()).collect();
-        let expected = Expected { magnitudes: values.clone(), values };
-        let comparison = compare(&Tensor::from_f64(DType::BF16, &[4000], &got), &expected, &judge);
-        assert_eq!(comparison.failing, 0, "each element is within its tolerance");
-        comparison.lean(DType::BF16)
-    }
-
-    #[test]
-    fn results_that_lean_one_way_are_seen() {
-        use half::bf16;
-        assert_eq!(leaning(bf16::from_f32), None);
-        let truncated = leaning(|v| bf16::from_bits((v.to_bits() >> 16) as u16)).unwrap();
-        approx::assert_abs_diff_eq!(truncated, -0.5, epsilon = 0.05);
-        assert!(leaning(|v| bf16::from_f32(v * 1.0005)).is_some());
     }
 
     #[test]

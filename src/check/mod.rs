@@ -1,5 +1,6 @@
 //! The checks: what a candidate must satisfy, and what was found when it did not.
 
+pub mod bias;
 pub mod boundary;
 pub mod case;
 pub mod compare;
