@@ -10,8 +10,8 @@ use super::super::scratch::with_scratch;
 use super::super::vector::{MAX_LANES, Simd};
 use super::{Convert, SERIAL_BELOW, Target};
 
-/// Columns a task at most: the sums of all rows stay in the first-level cache.
-const WIDTH: usize = 1024;
+/// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.
+const SUMS: usize = 8 << 10;
 /// Columns a task at least: shorter stretches of B's rows defeat the prefetcher.
 const LEAST_WIDTH: usize = 128;
 /// Rows of B at a time: that many streams, and one load and store of the sums for all.
@@ -19,7 +19,7 @@ const STEPS: usize = 8;
 
 pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: &[T], c: &mut [T]) {
     let threads = rayon::current_num_threads();
-    let width = n.div_ceil(threads).clamp(LEAST_WIDTH, WIDTH).next_multiple_of(MAX_LANES);
+    let width = n.div_ceil(threads).clamp(LEAST_WIDTH, SUMS / m).next_multiple_of(MAX_LANES);
     let target = Target(c.as_mut_ptr());
     let job = |task: usize| {
         let target = &target;
