@@ -26,15 +26,24 @@ const OFFSETS_BELOW: usize = 128;
 /// Runs the whole check.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
     let mut outcome = Outcome::new(Verdict::Pass);
+    let plan = plan(context, subject, &mut outcome);
+    carry_out(context, subject, &plan, outcome)
+}
+
+/// Everything that the check asks of one case: its values, then the null oracle, relations and repetition at its shape.
+pub fn run_case(context: &Context<'_>, subject: &Subject<'_>, case: Case) -> Outcome {
+    let plan = Plan { middle: case.point.clone(), cases: vec![case] };
+    carry_out(context, subject, &plan, Outcome::new(Verdict::Pass))
+}
+
+fn carry_out(context: &Context<'_>, subject: &Subject<'_>, plan: &Plan, mut outcome: Outcome) -> Outcome {
     if let Some(own) = &subject.candidate.traits.tolerance {
         outcome.notes.push(format!("tolerance overridden: {}", own.because));
     }
-    let plan = plan(context, subject, &mut outcome);
-    if let Err(rejection) = check_all(context, subject, &plan, &mut outcome) {
-        match rejection {
-            Rejection::Unsupported(why) => return Outcome { cases: 0, ..Outcome::skip(why) },
-            Rejection::Failed(failure) | Rejection::Lost(failure) => blame(&mut outcome, *failure),
-        }
+    match check_all(context, subject, plan, &mut outcome) {
+        Ok(()) => {}
+        Err(Rejection::Unsupported(why)) => return Outcome { cases: 0, ..Outcome::skip(why) },
+        Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => blame(&mut outcome, *failure),
     }
     outcome
 }

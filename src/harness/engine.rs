@@ -6,7 +6,6 @@ use super::project::Project;
 use super::trial::Trial;
 use crate::baseline::{self, BaselineSettings};
 use crate::check::case::Case;
-use crate::check::judge::{Rejection, judge_case};
 use crate::check::outcome::{Check, Outcome, Verdict};
 use crate::check::perf::PerfSettings;
 use crate::check::{Context, Subject, correctness, large, property};
@@ -61,6 +60,9 @@ impl Engine {
 
     /// Runs a trial.
     pub fn run(&self, trial: &Trial) -> Reply {
+        if trial.check == Check::Perf && trial.kind == DeviceKind::Cpu && self.times_gpu_only() {
+            return Reply::without_device(Outcome::skip("`--device cuda`: only the GPU is timed"));
+        }
         let device = match self.devices.for_kind(trial.kind) {
             Ok(device) => device,
             Err(reason) => return self.without_device(trial.kind, &reason),
@@ -75,6 +77,11 @@ impl Engine {
             .unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))));
         let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
         Reply { outcome, fingerprint, device_lost: device.is_lost(), missing }
+    }
+
+    /// A GPU machine is chosen for its GPU: its host has no baselines and need not be quiet.
+    fn times_gpu_only(&self) -> bool {
+        self.options.device.is_some_and(|choice| choice.kind == DeviceKind::Cuda)
     }
 
     fn without_device(&self, kind: DeviceKind, reason: &str) -> Reply {
@@ -118,22 +125,17 @@ impl Engine {
 
     /// The one case that the arguments describe.
     fn check_case(&self, context: &Context<'_>, subject: &Subject<'_>, shape: &str) -> Outcome {
-        let case = match parse(subject.operator.axes(), shape) {
-            Ok(point) => Case {
-                point,
-                distribution: self.options.distribution.unwrap_or(Distribution::Normal),
-                seed: self.options.seed.unwrap_or_default(),
-                offset_bytes: self.options.offset_bytes.unwrap_or_default(),
-            },
-            Err(why) => return Outcome::skip(why),
-        };
-        match judge_case(context, subject, &case) {
-            Ok(errors) => Outcome { cases: 1, errors: Some(errors), ..Outcome::new(Verdict::Pass) },
-            Err(Rejection::Unsupported(why)) => Outcome::skip(why),
-            Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => {
-                let reason = failure.text.lines().next().unwrap_or_default();
-                Outcome { cases: 1, failure: Some(*failure.clone()), ..Outcome::fail(reason) }
+        match parse(subject.operator.axes(), shape) {
+            Ok(point) => {
+                let case = Case {
+                    point,
+                    distribution: self.options.distribution.unwrap_or(Distribution::Normal),
+                    seed: self.options.seed.unwrap_or_default(),
+                    offset_bytes: self.options.offset_bytes.unwrap_or_default(),
+                };
+                correctness::run_case(context, subject, case)
             }
+            Err(why) => Outcome::skip(why),
         }
     }
 }

@@ -6,18 +6,28 @@ use crate::check::outcome::Check;
 use crate::device::DeviceKind;
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The right to run trials on this machine.
 pub struct Lanes {
     path: PathBuf,
     accelerator: Mutex<()>,
+    process: RwLock<()>,
 }
 
 /// A trial's turn; it ends when this is dropped.
 pub struct Turn<'a> {
-    _accelerator: Option<MutexGuard<'a, ()>>,
     _file: Option<File>,
+    _process: Share<'a>,
+    _accelerator: Option<MutexGuard<'a, ()>>,
+}
+
+/// How much of the process a trial has.
+enum Share<'a> {
+    /// Other trials run as well.
+    Part { _guard: RwLockReadGuard<'a, ()> },
+    /// None does.
+    All { _guard: RwLockWriteGuard<'a, ()> },
 }
 
 impl Default for Lanes {
@@ -30,16 +40,21 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes that hold for all processes that use the same file.
     pub fn at(path: PathBuf) -> Self {
-        Lanes { path, accelerator: Mutex::new(()) }
+        Lanes { path, accelerator: Mutex::new(()), process: RwLock::new(()) }
     }
 
     /// Waits for the turn of a trial.
     pub fn enter(&self, check: Check, kind: DeviceKind) -> Turn<'_> {
-        let accelerator = (kind != DeviceKind::Cpu).then(|| {
-            // A trial that panicked has not harmed the lane.
-            self.accelerator.lock().unwrap_or_else(PoisonError::into_inner)
-        });
-        Turn { _accelerator: accelerator, _file: self.lock(check == Check::Perf) }
+        // A trial that panicked has harmed none of the locks.
+        let accelerator =
+            (kind != DeviceKind::Cpu).then(|| self.accelerator.lock().unwrap_or_else(PoisonError::into_inner));
+        let alone = check == Check::Perf;
+        let process = if alone {
+            Share::All { _guard: self.process.write().unwrap_or_else(PoisonError::into_inner) }
+        } else {
+            Share::Part { _guard: self.process.read().unwrap_or_else(PoisonError::into_inner) }
+        };
+        Turn { _file: self.lock(alone), _process: process, _accelerator: accelerator }
     }
 
     /// Without the file (a read-only machine, say) trials run unguarded: timings then show it in their spread.
@@ -49,7 +64,7 @@ impl Lanes {
             File::options().create(true).append(true).open(&self.path).or_else(|_| File::open(&self.path)).ok()?;
         if alone {
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                eprintln!("waiting until other trials on this machine end, to be timed alone");
+                eprintln!("waiting until the trials of another gate on this machine end, to be timed alone");
                 file.lock().ok()?;
             }
         } else {
@@ -65,27 +80,27 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn a_timed_trial_is_alone_and_others_are_not() {
+    fn a_timed_trial_is_alone_in_its_process_and_beside_others() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lock");
-        let (running, most, shared) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let one = Lanes::at(folder.path().join("lock"));
+        // Lanes of their own for the same file are those of another process.
+        let other = Lanes::at(folder.path().join("lock"));
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for i in 0..8 {
-                let (path, running, most, shared) = (path.clone(), &running, &most, &shared);
+                let (lanes, running, most) = (if i < 4 { &one } else { &other }, &running, &most);
                 scope.spawn(move || {
                     let check = if i % 2 == 0 { Check::Perf } else { Check::Correctness };
-                    // Lanes of its own, as in another process.
-                    let lanes = Lanes::at(path);
                     let _turn = lanes.enter(check, DeviceKind::Cpu);
-                    let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    let before = running.fetch_add(1, Ordering::SeqCst) + 1;
                     std::thread::sleep(std::time::Duration::from_millis(20));
-                    let now = now.max(running.load(Ordering::SeqCst));
-                    if check == Check::Perf { most } else { shared }.fetch_max(now, Ordering::SeqCst);
+                    if check == Check::Perf {
+                        most.fetch_max(before.max(running.load(Ordering::SeqCst)), Ordering::SeqCst);
+                    }
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
         assert_eq!(most.into_inner(), 1, "a timed trial had company");
-        assert!(shared.into_inner() >= 1);
     }
 }

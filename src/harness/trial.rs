@@ -48,7 +48,8 @@ impl Trial {
     }
 }
 
-/// All trials of some suites. Perf trials come last: they need the machine for themselves.
+/// All trials of some suites, the perf trials last, since they need the machine for themselves, and before them those
+/// of kernels, which wait for each other: the host's have had all threads by then.
 ///
 /// # Errors
 /// If two trials would have one name, or a name could not stand in a filter.
@@ -72,7 +73,7 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
             }
         }
     }
-    all.sort_by_key(|trial| trial.check == Check::Perf);
+    all.sort_by_key(|trial| (trial.check == Check::Perf, trial.kind));
     let mut seen = HashSet::new();
     match all.iter().find(|trial| !seen.insert(trial.name.as_str())) {
         Some(twice) => {
@@ -102,11 +103,14 @@ mod tests {
     crate::shape! { struct Vector { n: 1..=8 } }
 
     fn suites() -> Vec<Suite> {
+        use crate::core::candidate::{Cuda, Declare};
+        use crate::core::launch::Launch;
         let op = |name: &str| Op::<Vector>::new(name).input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let kernel = Cuda::source("", "k", |_: &Vector| Launch::blocks(1, 1)).dtypes([DType::F32]);
         let cpu = || Cpu::new::<f32>(|_: &Vector, _, _| {});
         vec![
             Suite::of(op("gelu").perf([Vector { n: 4 }])).candidate("naive", cpu()).candidate("tiled", cpu()).into(),
-            Suite::of(op("gelu_tanh")).candidate("naive", cpu()).into(),
+            Suite::of(op("gelu_tanh")).candidate("kernel", kernel).candidate("naive", cpu()).into(),
         ]
     }
 
@@ -122,6 +126,8 @@ mod tests {
                 "gelu::tiled::f32::property",
                 "gelu_tanh::naive::f32::correctness",
                 "gelu_tanh::naive::f32::property",
+                "gelu_tanh::kernel::f32::correctness",
+                "gelu_tanh::kernel::f32::property",
                 "gelu::naive::f32::perf",
                 "gelu::tiled::f32::perf",
             ]
@@ -129,14 +135,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::all(&[], &[], false, 8)]
-    #[case::part(&["gelu_tanh"], &[], false, 2)]
-    #[case::two_filters(&["tiled", "gelu_tanh"], &[], false, 5)]
-    #[case::two_skips(&[], &["perf", "property"], false, 3)]
+    #[case::all(&[], &[], false, 10)]
+    #[case::part(&["gelu_tanh"], &[], false, 4)]
+    #[case::two_filters(&["tiled", "gelu_tanh"], &[], false, 7)]
+    #[case::two_skips(&[], &["perf", "property"], false, 4)]
     #[case::skip_wins(&["gelu"], &["gelu"], false, 0)]
     #[case::exact(&["gelu::naive::f32::perf"], &[], true, 1)]
     #[case::exact_is_whole(&["gelu::naive::f32"], &[], true, 0)]
-    #[case::exact_skip(&[], &["gelu::naive::f32::perf", "gelu"], true, 7)]
+    #[case::exact_skip(&[], &["gelu::naive::f32::perf", "gelu"], true, 9)]
     fn selection(#[case] filters: &[&str], #[case] skip: &[&str], #[case] exact: bool, #[case] expected: usize) {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let options = Options { filters: owned(filters), skip: owned(skip), exact, ..Options::default() };

@@ -13,12 +13,12 @@ fn a_listing_touches_no_device_and_costs_nothing() {
     let took = start.elapsed();
     assert_eq!(
         listed.stdout,
-        "double::kernel::f32::correctness: test\n\
-         double::kernel::f32::property: test\n\
-         double::right::f32::correctness: test\n\
+        "double::right::f32::correctness: test\n\
          double::right::f32::property: test\n\
          double::wrong::f32::correctness: test\n\
-         double::wrong::f32::property: test\n"
+         double::wrong::f32::property: test\n\
+         double::kernel::f32::correctness: test\n\
+         double::kernel::f32::property: test\n"
     );
     assert!(took < Duration::from_millis(500), "{took:?} on a busy machine; a few milliseconds on a quiet one");
     assert!(!fixture.summary_path().exists(), "a listing is no run");
