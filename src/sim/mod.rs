@@ -21,6 +21,7 @@ mod ptx;
 mod race;
 mod report;
 mod rng;
+mod tensor_map;
 #[cfg(test)]
 mod tests;
 
@@ -31,3 +32,4 @@ pub use metrics::{InstructionClass, LineCount, Metrics, Traffic};
 pub use module::Module;
 pub use options::{Accumulation, Checks, Completion, Options, WarpOrder};
 pub use report::{Check, Finding, Place, Report, Source};
+pub use tensor_map::{Swizzle, TensorMap};

@@ -6,6 +6,7 @@ use super::memory::address::{FIRST_ALLOCATION, OFFSET_BITS};
 use super::metrics::InstructionClass;
 use super::ops::atomic::AtomicAccess;
 use super::ops::barrier_object::ObjectAccess;
+use super::ops::bulk::BulkCopy;
 use super::ops::copy_async::Copy;
 use super::ops::matrix::Product;
 use super::ops::matrix_memory::TileAccess;
@@ -159,6 +160,7 @@ pub(crate) struct Program {
     pub products: Vec<Product>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
+    pub bulk_copies: Vec<BulkCopy>,
     /// Slots of operands that do not fit into an instruction: fragments, lists.
     pub lists: Vec<Vec<Slot>>,
     pub targets: Vec<Vec<u32>>,

@@ -11,7 +11,7 @@ use super::exec::{Context, Outcome};
 use super::lanes::{Alu, Class, Guard, Slot};
 use super::metrics::InstructionClass;
 use super::ops::{
-    self, atomic::AtomicAccess, barrier_object::ObjectAccess, copy_async::Copy, matrix::Product,
+    self, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy, copy_async::Copy, matrix::Product,
     matrix_memory::TileAccess,
 };
 use super::program::{ActionFn, Exec, Instr, Origin, Program};
@@ -44,6 +44,7 @@ pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
         products: Vec::new(),
         tiles: Vec::new(),
         objects: Vec::new(),
+        bulk_copies: Vec::new(),
         lists: Vec::new(),
         in_order: false,
         carry: None,
@@ -78,6 +79,7 @@ pub(crate) struct Decoder<'a> {
     pub products: Vec<Product>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
+    pub bulk_copies: Vec<BulkCopy>,
     pub lists: Vec<Vec<Slot>>,
     /// Set by operations whose result depends on the order of blocks.
     pub in_order: bool,
@@ -192,6 +194,7 @@ impl Decoder<'_> {
             products: self.products,
             tiles: self.tiles,
             objects: self.objects,
+            bulk_copies: self.bulk_copies,
             lists: self.lists,
             targets,
             params: self.layout.params,

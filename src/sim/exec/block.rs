@@ -1,6 +1,7 @@
 //! The state that the warps of a block share: shared memory, barriers, events.
 
 use crate::sim::memory::shared::SharedMemory;
+use crate::sim::ops::bulk::Flight;
 use crate::sim::race::{BlockRaces, Clock};
 
 /// Barriers of a block.
@@ -54,6 +55,8 @@ pub(crate) struct Block {
     /// Lives in the first block of a cluster.
     pub cluster_barrier: Barrier,
     pub races: BlockRaces,
+    /// Copies into shared memory that were issued here and have not moved their data yet.
+    pub in_flight: Vec<Flight>,
     pub objects: crate::sim::ops::barrier_object::BarrierObjects,
 }
 
@@ -69,6 +72,7 @@ impl Block {
         self.events = 0;
         self.instructions = 0;
         self.objects.clear();
+        self.in_flight.clear();
     }
 
     /// Opens every barrier whose threads are all there. Exited threads are not waited for.

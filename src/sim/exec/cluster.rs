@@ -5,7 +5,7 @@ use super::log::Log;
 use super::run::{Stop, run};
 use super::warp::{Wait, Warp};
 use super::{Context, Grid, setup};
-use crate::sim::ops::barrier_object;
+use crate::sim::ops::{barrier_object, bulk};
 use crate::sim::options::WarpOrder;
 use crate::sim::report::Check;
 use crate::sim::rng::Rng;
@@ -70,17 +70,40 @@ impl Cluster {
             }
             let mut done = done.into_iter();
             order.retain(|_| !done.next().unwrap_or(true));
-            if !progress && !order.is_empty() {
+            if !progress && !order.is_empty() && !self.land_one(grid, log, &mut rng) {
                 self.report_standstill(grid, log, &order);
                 return false;
             }
         }
+        self.end_copies(grid, log, &mut rng);
         for block in &self.blocks {
             barrier_object::report_unfinished(block, |pc, thread, message| {
                 let place = grid.place(block.linear, thread, Some(pc));
                 log.find(block.linear, pc, Check::BarrierObject, place, None, message, None);
             });
         }
+        true
+    }
+
+    /// What nobody waited for still moves before the kernel ends.
+    fn end_copies(&mut self, grid: &Grid<'_>, log: &mut Log, rng: &mut Rng) {
+        while self.land_one(grid, log, rng) {}
+        for (me, warps) in self.warps.iter_mut().enumerate() {
+            for warp in warps {
+                let mut ctx = Context { warp, blocks: &mut self.blocks, me, grid, log, pc: 0 };
+                bulk::finish_stores(&mut ctx, |_| true);
+            }
+        }
+    }
+
+    /// In late mode a copy lands when nothing else can run; which one, is drawn.
+    fn land_one(&mut self, grid: &Grid<'_>, log: &mut Log, rng: &mut Rng) -> bool {
+        let Some(me) = self.blocks.iter().position(|block| !block.in_flight.is_empty()) else { return false };
+        let pick = rng.below(self.blocks[me].in_flight.len());
+        let flight = self.blocks[me].in_flight.swap_remove(pick);
+        let warp = &mut self.warps[me][flight.warp as usize];
+        let mut ctx = Context { warp, blocks: &mut self.blocks, me, grid, log, pc: flight.pc };
+        bulk::land(&mut ctx, &flight);
         true
     }
 

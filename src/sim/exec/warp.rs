@@ -50,6 +50,7 @@ pub(crate) struct Warp {
     pub rotate: bool,
     pub race: crate::sim::race::WarpClock,
     pub copies: crate::sim::ops::copy_async::CopyQueue,
+    pub bulk: crate::sim::ops::bulk::BulkQueue,
 }
 
 impl Warp {
@@ -68,6 +69,7 @@ impl Warp {
         self.back_edges = 0;
         self.rotate = false;
         self.copies.clear();
+        self.bulk.clear();
     }
 
     /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a branch.

@@ -13,10 +13,11 @@ use crate::sim::memory::access::addresses;
 use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT};
 use crate::sim::memory::pattern::lanes;
 use crate::sim::metrics::InstructionClass::Async;
+use crate::sim::options::Completion;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::race::Clock;
+use crate::sim::race::{Clock, Range};
 use crate::sim::report::Check;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub(crate) struct Object {
     phase: u64,
     clock: Clock,
     released: Clock,
+    /// Copies that arrived and that nobody has seen: phase, target, instruction.
+    arrived: Vec<(u64, Range, u32)>,
     /// Where bytes were last announced: instruction and thread of the block.
     announced: Option<(u32, u32)>,
 }
@@ -68,7 +71,16 @@ impl BarrierObjects {
         })
     }
 
-    /// Bytes of a copy have arrived; `clock` is what the copy passes on.
+    /// A copy has arrived; `false` if there is no such object.
+    pub fn bytes_arrive(&mut self, offset: u32, range: Range, pc: u32) -> bool {
+        let Some(object) = self.objects.get_mut(&offset) else { return false };
+        object.bytes -= i64::from(range.bytes);
+        object.arrived.push((object.phase, range, pc));
+        object.settle();
+        true
+    }
+
+    /// Bytes were reported by a thread; `clock` is what it passes on.
     pub fn complete_bytes(&mut self, offset: u32, bytes: u32, clock: &Clock) -> bool {
         let Some(object) = self.objects.get_mut(&offset) else { return false };
         object.bytes -= i64::from(bytes);
@@ -303,6 +315,18 @@ fn complete(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     }))
 }
 
+/// The copies of completed phases become known to those who wait.
+fn see_arrivals(ctx: &mut Context<'_>, block: usize, offset: u32) {
+    let object = ctx.blocks[block].objects.objects.entry(offset).or_default();
+    let (seen, rest) = std::mem::take(&mut object.arrived).into_iter().partition(|(phase, _, _)| *phase < object.phase);
+    object.arrived = rest;
+    let seen: Vec<(u64, Range, u32)> = seen;
+    for (_, range, pc) in seen {
+        let learnt = ctx.observe_writing(range, offset, pc);
+        ctx.blocks[block].objects.objects.entry(offset).or_default().released.join(&learnt);
+    }
+}
+
 /// `test_wait` and `try_wait`. The second may stand still until something happens, which the simulator takes it to do.
 fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let mut done = 0u32;
@@ -317,6 +341,8 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         };
         if complete {
             done |= 1 << lane;
+            see_arrivals(ctx, block, offset);
+            let object = &ctx.blocks[block].objects.objects[&offset];
             learnt.join(&object.released);
         }
     });
@@ -324,7 +350,9 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         return Outcome::Abort;
     }
     let access = &ctx.grid.program.objects[instr.x as usize];
-    if done == 0 && access.may_block {
+    // In late mode copies land when nothing else can run, so that asking must not keep the block busy.
+    let late = ctx.grid.options.completion == Completion::Late && !ctx.block().in_flight.is_empty();
+    if done == 0 && (access.may_block || late) {
         return Outcome::Wait(Wait::Event { seen: ctx.block().events });
     }
     if done != 0 {

@@ -5,6 +5,7 @@ pub(crate) mod atomic;
 mod barrier;
 pub(crate) mod barrier_object;
 mod bits;
+pub(crate) mod bulk;
 mod call;
 mod carry;
 mod cluster;
@@ -60,6 +61,7 @@ const FAMILIES: &[Family] = &[
     matrix::decode,
     matrix_memory::decode,
     copy_async::decode,
+    bulk::decode,
     barrier_object::decode,
 ];
 

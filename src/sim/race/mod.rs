@@ -5,9 +5,11 @@
 //! known, which is what a barrier of the whole block gives.
 
 mod cell;
+mod flight;
 mod global;
 mod shared;
 
+pub(crate) use flight::Range;
 pub(crate) use global::GlobalRaces;
 pub(crate) use shared::BlockRaces;
 

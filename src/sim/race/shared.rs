@@ -5,6 +5,7 @@
 //! and the new one checked against them.
 
 use super::cell::{Cell, Entry};
+use super::flight::{Reader, is_object, reader_in_the_way};
 use super::global::Passed;
 use super::{Clock, WarpClock};
 use crate::sim::exec::Context;
@@ -15,16 +16,16 @@ use crate::sim::memory::shared;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 
-const SEGMENT_SHIFT: u32 = 7;
+pub(super) const SEGMENT_SHIFT: u32 = 7;
 /// Listed accesses before they are entered into the cells anyway.
 const MAX_LISTED: usize = 4096;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Segment {
-    write: u32,
-    read: u32,
+pub(super) struct Segment {
+    pub write: u32,
+    pub read: u32,
     /// Lane copies whose target lies here and that nobody waited for.
-    in_flight: u32,
+    pub in_flight: u32,
 }
 
 /// An access that was seen to conflict with nothing.
@@ -43,10 +44,12 @@ struct Listed {
 pub(crate) struct BlockRaces {
     /// The highest clock of any warp of the block.
     pub top: u32,
-    segments: Vec<Segment>,
-    cells: Vec<Cell>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) cells: Vec<Cell>,
     listed: Vec<Listed>,
-    latest: Segment,
+    pub(super) latest: Segment,
+    /// Asynchronous operations that read, or have read since the last barrier of the block.
+    pub(super) readers: Vec<Reader>,
     /// What atomic operations on a shared word have passed on.
     pub(super) published: HashMap<u64, Clock>,
     /// What other blocks have passed on to this one through global memory, in clocks since their start.
@@ -83,6 +86,7 @@ impl BlockRaces {
         self.top = base;
         self.base = base;
         self.learnt.clear();
+        self.readers.clear();
     }
 
     /// The clock at the start of the block.
@@ -93,6 +97,7 @@ impl BlockRaces {
     /// A barrier of the whole block: all before is ordered before all after.
     pub fn everything_met(&mut self) -> Clock {
         self.listed.clear();
+        self.readers.retain(|reader| reader.is_flying());
         Clock::everything_until(self.top)
     }
 
@@ -132,7 +137,7 @@ impl BlockRaces {
     }
 
     /// Enters the listed accesses into the cells.
-    fn enter_listed(&mut self, clock: &WarpClock) {
+    pub(super) fn enter_listed(&mut self, clock: &WarpClock) {
         for listed in std::mem::take(&mut self.listed) {
             for lane in crate::sim::memory::pattern::lanes(listed.mask) {
                 for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
@@ -221,6 +226,7 @@ impl Context<'_> {
                     let found = cell.conflict_of_write(now, clock, stored);
                     cell.record_write(now);
                     found
+                        .or_else(|| reader_in_the_way(&races.readers, pattern.address[lane], pattern.bytes, now, clock))
                 };
                 if let Some(other) = found {
                     conflicts += 1;
@@ -280,9 +286,18 @@ impl Context<'_> {
     }
 
     #[cold]
-    fn report_shared_race(&mut self, block: usize, lane: usize, offset: u64, kind: Kind, other: Entry, words: u64) {
+    pub(super) fn report_shared_race(
+        &mut self,
+        block: usize,
+        lane: usize,
+        offset: u64,
+        kind: Kind,
+        other: Entry,
+        words: u64,
+    ) {
         let same_warp = other.warp() == self.warp.race.id;
-        let (rank, warp) = (other.warp() / 32, other.warp() % 32);
+        // An object stands for whoever issued the copy, whom nobody remembers.
+        let (rank, warp) = if is_object(other) { (block as u32, 0) } else { (other.warp() / 32, other.warp() % 32) };
         let linear = self.blocks.get(rank as usize).map_or(0, |block| block.linear);
         let place = self.grid.place(linear, warp * 32 + other.lane().unwrap_or(0), Some(other.pc()));
         let what = match kind {
@@ -291,7 +306,9 @@ impl Context<'_> {
             Kind::Atomic => "atomic operation on shared memory that another thread accessed plainly",
         };
         let (check, missing) = if other.is_flying() {
-            (Check::AsyncCopy, "no wait for the copy between")
+            (Check::AsyncCopy, "no wait for the asynchronous operation between")
+        } else if is_object(other) {
+            (Check::AsyncCopy, "no wait for the barrier object of the copy between")
         } else if same_warp {
             (Check::MissingSyncwarp, "no synchronisation of the warp between")
         } else {

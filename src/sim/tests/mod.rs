@@ -1,6 +1,7 @@
 //! Whole launches of small kernels: values of every operation, and what the checks find.
 
 mod barrier_objects;
+mod bulk_copies;
 mod checks;
 mod control;
 mod global_races;

@@ -1,0 +1,417 @@
+//! Bulk asynchronous copies, plain and by tensor map: into shared memory with an announcement to a barrier object, out of it in groups.
+//!
+//! In early mode the data moves when a copy is issued, in late mode when nothing else can run (into shared memory) or when the group is
+//! waited for (out of it).
+
+use super::barrier_object::{locate, notify};
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES};
+use crate::sim::memory::access::{addresses, by_space};
+use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT, Window, window};
+use crate::sim::memory::global::{self, Payload};
+use crate::sim::memory::pattern::{Pattern, lanes};
+use crate::sim::memory::shared;
+use crate::sim::metrics::InstructionClass::Async;
+use crate::sim::options::Completion;
+use crate::sim::program::{AddressOperand, Instr};
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::Space;
+use crate::sim::race::Range;
+use crate::sim::report::Check;
+use crate::sim::tensor_map::{Swizzle, TensorMap, Unit};
+
+/// One decoded copy.
+#[derive(Debug, Clone)]
+pub(crate) struct BulkCopy {
+    into_shared: bool,
+    shared: AddressOperand,
+    /// The other side: global memory, shared memory of another block, or a tensor map.
+    far: AddressOperand,
+    far_is_shared: bool,
+    coordinates: Option<Vec<u32>>,
+    /// Bytes of a plain copy.
+    bytes: Option<u32>,
+    object: Option<AddressOperand>,
+    /// Blocks of the cluster that receive a multicast.
+    receivers: Option<u32>,
+}
+
+/// A copy of one lane.
+#[derive(Debug, Clone)]
+pub(crate) struct Flight {
+    pub pc: u32,
+    pub warp: u32,
+    lane: usize,
+    units: Vec<Unit>,
+    element_bytes: u32,
+    swizzle: Swizzle,
+    far_is_shared: bool,
+    /// Block and offset in shared memory; several for a multicast.
+    targets: Vec<(usize, u32)>,
+    /// Block and offset of the object of each target.
+    objects: Vec<(usize, u32)>,
+    bytes: u32,
+    /// Group of the lane, for copies out of shared memory.
+    group: u32,
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    if op.name != "cp" || !op.has("bulk") {
+        return Ok(false);
+    }
+    op.ignore(|modifier| matches!(modifier, "async" | "bulk" | "tile" | "L2::cache_hint"));
+    let operands = &instruction.operands;
+    if op.take("prefetch") {
+        op.ignore(|_| true);
+        return Ok(true);
+    }
+    if op.take("commit_group") {
+        decoder.push_plain(close_group, Async, [0; 5]);
+        return Ok(true);
+    }
+    if op.take("wait_group") {
+        op.take("read");
+        let Some(Operand::Integer(count)) = operands.first() else {
+            return Err(Error::parse(op.line, "`cp.async.bulk.wait_group` takes a number of groups"));
+        };
+        decoder.push_plain(wait_group, Async, [0, 0, 0, 0, (*count).min(1 << 30) as u32]);
+        return Ok(true);
+    }
+    let tensor = op.take("tensor");
+    let rank = op.take_map(|modifier| modifier.strip_suffix('d').and_then(|rank| rank.parse::<usize>().ok()));
+    let announces = op.take("mbarrier::complete_tx::bytes");
+    let in_group = op.take("bulk_group");
+    let multicast = op.take("multicast::cluster");
+    let cluster = op.take("shared::cluster");
+    let (own, global) = (op.take("shared::cta"), op.take("global"));
+    let into_shared = announces;
+    if announces == in_group
+        || (in_group && (!own || !global))
+        || (announces && !global && !(cluster && own))
+        || tensor != rank.is_some()
+    {
+        return Err(op.unsupported());
+    }
+    let (shared_at, far_at) = if into_shared { (0, 1) } else { (1, 0) };
+    let missing = || Error::parse(op.line, "an operand of the bulk copy is missing");
+    let (far, coordinates) = match operands.get(far_at).ok_or_else(missing)? {
+        Operand::Tensor(base, offset, coordinates) if tensor && Some(coordinates.len()) == rank => {
+            let slots =
+                coordinates.iter().map(|item| decoder.source(Class::Word, item)).collect::<Result<Vec<u32>>>()?;
+            (decoder.address(*base, *offset)?, Some(slots))
+        }
+        operand if !tensor => (decoder.address_operand(operand)?, None),
+        _ => return Err(Error::parse(op.line, "expected `[map, {coordinates}]`")),
+    };
+    let shared = decoder.address_operand(operands.get(shared_at).ok_or_else(missing)?)?;
+    let mut next = 2;
+    let mut take = || {
+        next += 1;
+        operands.get(next - 1).ok_or_else(missing)
+    };
+    let bytes = if tensor { None } else { Some(decoder.source(Class::Word, take()?)?) };
+    let object = if announces { Some(decoder.address_operand(take()?)?) } else { None };
+    let receivers = if multicast { Some(decoder.source(Class::Word, take()?)?) } else { None };
+    decoder.bulk_copies.push(BulkCopy {
+        into_shared,
+        shared,
+        far,
+        far_is_shared: announces && !global,
+        coordinates,
+        bytes,
+        object,
+        receivers,
+    });
+    decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.bulk_copies.len() as u32 - 1]);
+    Ok(true)
+}
+
+fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    for lane in lanes(mask) {
+        ctx.warp.bulk.closed[lane] += 1;
+    }
+    Outcome::Next
+}
+
+/// The copies of a warp out of shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct BulkQueue {
+    pending: Vec<Flight>,
+    closed: [u32; LANES],
+}
+
+impl BulkQueue {
+    pub fn clear(&mut self) {
+        self.pending.clear();
+        self.closed = [0; LANES];
+    }
+}
+
+fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let closed = ctx.warp.bulk.closed;
+    finish_stores(ctx, |flight| {
+        mask >> flight.lane & 1 != 0 && flight.group.saturating_add(instr.x) < closed[flight.lane]
+    });
+    Outcome::Next
+}
+
+/// Ends the copies out of shared memory that are due.
+pub(crate) fn finish_stores(ctx: &mut Context<'_>, due: impl Fn(&Flight) -> bool) {
+    let here = ctx.pc;
+    for flight in std::mem::take(&mut ctx.warp.bulk.pending) {
+        if !due(&flight) {
+            ctx.warp.bulk.pending.push(flight);
+            continue;
+        }
+        ctx.pc = flight.pc;
+        let (block, offset) = flight.targets[0];
+        ctx.end_reading(Range { block, offset, bytes: flight.bytes }, flight.lane as u32);
+        if ctx.grid.options.completion == Completion::Late {
+            store(ctx, &flight);
+        }
+    }
+    ctx.pc = here;
+}
+
+fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let program = ctx.grid.program;
+    let copy = &program.bulk_copies[instr.x as usize];
+    for lane in lanes(mask) {
+        let Some(flight) = prepare(ctx, copy, lane) else { return Outcome::Abort };
+        let early = ctx.grid.options.completion == Completion::Early;
+        if copy.into_shared {
+            for &(block, offset) in &flight.targets {
+                ctx.begin_writing(Range { block, offset, bytes: flight.bytes }, lane as u32);
+            }
+            if early {
+                land(ctx, &flight);
+            } else {
+                ctx.block().in_flight.push(flight);
+            }
+        } else {
+            let (block, offset) = flight.targets[0];
+            ctx.begin_reading(Range { block, offset, bytes: flight.bytes }, lane as u32);
+            if early {
+                store(ctx, &flight);
+            }
+            ctx.warp.bulk.pending.push(flight);
+        }
+    }
+    Outcome::Next
+}
+
+fn one_address(ctx: &Context<'_>, operand: &AddressOperand, lane: usize) -> u64 {
+    addresses(&ctx.warp.registers, operand)[lane]
+}
+
+/// Works out what one lane copies. Rules that the hardware would fault on are findings.
+fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight> {
+    let near = one_address(ctx, &copy.shared, lane);
+    let far = one_address(ctx, &copy.far, lane);
+    let target = locate(ctx, near);
+    let (units, element_bytes, swizzle, bytes) = match &copy.coordinates {
+        Some(slots) => {
+            let Some(map) = tensor_map(ctx, far) else {
+                ctx.report(
+                    Check::Trap,
+                    lane,
+                    Some(far),
+                    "no tensor map of the simulator lies at this address".to_owned(),
+                );
+                return None;
+            };
+            if map.extents.len() != slots.len() {
+                let message =
+                    format!("a copy of {} dimensions with a tensor map of {}", slots.len(), map.extents.len());
+                ctx.report(Check::Trap, lane, Some(far), message);
+                return None;
+            }
+            let coordinates: Vec<i32> = slots.iter().map(|slot| ctx.warp.registers.word(*slot)[lane] as i32).collect();
+            (map.units(&coordinates), map.element_bytes, map.swizzle, map.box_bytes())
+        }
+        None => {
+            let bytes = copy.bytes.map_or(0, |slot| ctx.warp.registers.word(slot)[lane]);
+            if bytes % 16 != 0 || far % 16 != 0 || near % 16 != 0 {
+                let message = format!("a bulk copy of {bytes} bytes; sizes and addresses must be multiples of 16");
+                ctx.report(Check::Misaligned, lane, Some(far), message);
+                return None;
+            }
+            let units =
+                (0..u64::from(bytes / 16)).map(|at| Unit { address: far.wrapping_add(at * 16), valid: u16::MAX });
+            (units.collect(), 1, Swizzle::None, bytes)
+        }
+    };
+    let fits = target.filter(|(block, offset)| {
+        u64::from(*offset) + u64::from(bytes) <= u64::from(ctx.blocks[*block].shared.bytes())
+            && offset % if copy.coordinates.is_some() { 128 } else { 16 } == 0
+    });
+    let Some((block, offset)) = fits else {
+        let message = format!(
+            "a bulk copy of {bytes} bytes at shared address {near:#x}, which does not hold them or is not aligned"
+        );
+        ctx.report(Check::OutOfBounds, lane, Some(near), message);
+        return None;
+    };
+    let object = match &copy.object {
+        Some(operand) => Some(locate(ctx, one_address(ctx, operand, lane))?),
+        None => None,
+    };
+    let (mut targets, mut objects) = (vec![(block, offset)], object.into_iter().collect::<Vec<_>>());
+    if let (Some(slot), Some((_, object))) = (copy.receivers, object) {
+        let receivers = ctx.warp.registers.word(slot)[lane];
+        let ranks: Vec<usize> = (0..ctx.blocks.len()).filter(|rank| receivers >> rank & 1 != 0).collect();
+        targets = ranks.iter().map(|rank| (*rank, offset)).collect();
+        objects = ranks.iter().map(|rank| (*rank, object)).collect();
+    }
+    let group = ctx.warp.bulk.closed[lane];
+    let (pc, warp) = (ctx.pc, ctx.warp.index);
+    Some(Flight {
+        pc,
+        warp,
+        lane,
+        units,
+        element_bytes,
+        swizzle,
+        far_is_shared: copy.far_is_shared,
+        targets,
+        objects,
+        bytes,
+        group,
+    })
+}
+
+/// The map at a generic address: a parameter, or global memory.
+fn tensor_map(ctx: &Context<'_>, address: u64) -> Option<TensorMap> {
+    let offset = (address & OFFSET_MASK) as usize;
+    let byte = |at: usize| -> Option<u8> {
+        match window(address) {
+            Window::Param => ctx.grid.params.get(offset + at).copied(),
+            Window::Global => {
+                let (_, allocation) = ctx.grid.memory.find(address)?;
+                let inside = allocation.is_live() && ((offset + at) as u64) < allocation.bytes();
+                inside.then(|| (allocation.load((offset + at) / 4) >> ((offset + at) % 4 * 8)) as u8)
+            }
+            _ => None,
+        }
+    };
+    let mut words = [0u64; 16];
+    for at in 0..128 {
+        words[at / 8] |= u64::from(byte(at)?) << (8 * (at % 8));
+    }
+    TensorMap::from_words(&words)
+}
+
+/// Up to 32 units at a time, as if a warp moved them.
+fn batches(flight: &Flight) -> impl Iterator<Item = (usize, &[Unit])> {
+    flight.units.chunks(LANES).enumerate().map(|(at, units)| (at * LANES, units))
+}
+
+fn first_lanes(count: usize) -> u32 {
+    if count >= LANES { u32::MAX } else { (1 << count) - 1 }
+}
+
+/// Moves the data of a copy into shared memory and tells the objects.
+pub(crate) fn land(ctx: &mut Context<'_>, flight: &Flight) {
+    let here = std::mem::replace(&mut ctx.pc, flight.pc);
+    for (first, units) in batches(flight) {
+        let data = fetch(ctx, flight, units);
+        for &(block, offset) in &flight.targets {
+            let place =
+                |lane: usize| flight.swizzle.apply(u64::from(offset) + 16 * (first + lane.min(units.len() - 1)) as u64);
+            let rank = if block == ctx.me { 0 } else { (block as u64 + 1) << SHARED_RANK_SHIFT };
+            let pattern = Pattern::new(std::array::from_fn(|lane| rank + place(lane)), first_lanes(units.len()), 16);
+            shared::write_untracked(ctx, &pattern, &data);
+        }
+    }
+    for (at, &(block, offset)) in flight.objects.iter().enumerate() {
+        let (target, start) = flight.targets[at];
+        let range = Range { block: target, offset: start, bytes: flight.bytes };
+        if ctx.blocks[block].objects.bytes_arrive(offset, range, flight.pc) {
+            notify(ctx, block);
+        } else {
+            let message = "no barrier object was made at this address".to_owned();
+            ctx.report(Check::BarrierObject, flight.lane, Some(u64::from(offset)), message);
+        }
+    }
+    ctx.pc = here;
+}
+
+fn fetch(ctx: &mut Context<'_>, flight: &Flight, units: &[Unit]) -> Payload<4> {
+    let all = units
+        .iter()
+        .enumerate()
+        .filter(|(_, unit)| is_whole(flight, unit))
+        .fold(0u32, |set, (lane, _)| set | 1 << lane);
+    let mut data: Payload<4> = [[0; LANES]; 4];
+    if all != 0 {
+        let pattern = Pattern::new(std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address)), all, 16);
+        data =
+            if flight.far_is_shared { shared::read(ctx, &pattern, false) } else { global::read(ctx, &pattern, false) };
+    }
+    for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| all >> lane & 1 == 0) {
+        for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
+            let position = at * flight.element_bytes;
+            let pattern = Pattern::new([unit.address + u64::from(position); LANES], 1 << lane, flight.element_bytes);
+            let element: Payload<2> = if flight.element_bytes == 8 {
+                global::read(ctx, &pattern, false)
+            } else {
+                let low: Payload<1> = global::read(ctx, &pattern, false);
+                [low[0], [0; LANES]]
+            };
+            data[position as usize / 4][lane] |= element[0][lane] << (position % 4 * 8);
+            if flight.element_bytes == 8 {
+                data[position as usize / 4 + 1][lane] |= element[1][lane];
+            }
+        }
+    }
+    data
+}
+
+/// Whether all elements of the unit lie inside the tensor.
+fn is_whole(flight: &Flight, unit: &Unit) -> bool {
+    let all = ((1u32 << (16 / flight.element_bytes)) - 1) as u16;
+    unit.valid & all == all
+}
+
+/// Moves the data of a copy out of shared memory.
+fn store(ctx: &mut Context<'_>, flight: &Flight) {
+    let (block, offset) = flight.targets[0];
+    for (first, units) in batches(flight) {
+        let memory = &ctx.blocks[block].shared;
+        let mut data: Payload<4> = [[0; LANES]; 4];
+        for lane in 0..units.len() {
+            let at = flight.swizzle.apply(u64::from(offset) + 16 * (first + lane) as u64) as usize / 4;
+            for (word, row) in data.iter_mut().enumerate() {
+                row[lane] = memory.words[at + word];
+            }
+        }
+        let whole = units
+            .iter()
+            .enumerate()
+            .filter(|(_, unit)| is_whole(flight, unit))
+            .fold(0u32, |set, (lane, _)| set | 1 << lane);
+        let address = std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address));
+        if whole != 0 {
+            by_space(Pattern::new(address, whole, 16), Space::Global, |_, pattern| {
+                global::write(ctx, pattern, &data, false)
+            });
+        }
+        for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| whole >> lane & 1 == 0) {
+            for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
+                let position = at * flight.element_bytes;
+                let pattern =
+                    Pattern::new([unit.address + u64::from(position); LANES], 1 << lane, flight.element_bytes);
+                let word = position as usize / 4;
+                let low = data[word].map(|value| value >> (position % 4 * 8));
+                if flight.element_bytes == 8 {
+                    global::write(ctx, &pattern, &[data[word], data[word + 1]], false);
+                } else {
+                    global::write(ctx, &pattern, &[low], false);
+                }
+            }
+        }
+    }
+}

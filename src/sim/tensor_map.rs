@@ -1,0 +1,225 @@
+//! Tensor maps: what the bulk tensor copies know of a tensor in global memory.
+//!
+//! The driver's encoding is opaque, so the simulator has its own, made from the arguments of `cuTensorMapEncodeTiled`.
+
+use super::error::{Error, Result};
+use super::memory::Pointer;
+
+/// How a box is laid out in shared memory: the bits of an address above the 128-byte (or shorter) row are mixed into its 16-byte units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swizzle {
+    /// As it is.
+    None,
+    /// Rows of 32 bytes.
+    Bytes32,
+    /// Rows of 64 bytes.
+    Bytes64,
+    /// Rows of 128 bytes.
+    Bytes128,
+}
+
+impl Swizzle {
+    /// The address that a byte goes to.
+    #[inline(always)]
+    pub(crate) fn apply(self, address: u64) -> u64 {
+        let mask = match self {
+            Swizzle::None => 0,
+            Swizzle::Bytes32 => 1,
+            Swizzle::Bytes64 => 3,
+            Swizzle::Bytes128 => 7,
+        };
+        address ^ ((address >> 7 & mask) << 4)
+    }
+
+    /// Longest inner extent of a box.
+    fn row_bytes(self) -> u64 {
+        match self {
+            Swizzle::None => u64::MAX,
+            Swizzle::Bytes32 => 32,
+            Swizzle::Bytes64 => 64,
+            Swizzle::Bytes128 => 128,
+        }
+    }
+
+    fn from_code(code: u64) -> Option<Self> {
+        [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128].get(code as usize).copied()
+    }
+}
+
+/// A tensor of up to five dimensions, the innermost first, and the box that one copy moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The first element.
+    pub base: Pointer,
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub element_bytes: u32,
+    /// Elements along each dimension.
+    pub extents: Vec<u64>,
+    /// Bytes between neighbours along each dimension but the innermost.
+    pub strides_bytes: Vec<u64>,
+    /// Elements of a box along each dimension.
+    pub box_extents: Vec<u32>,
+    /// Layout in shared memory.
+    pub swizzle: Swizzle,
+}
+
+const MAGIC: u64 = 0x6B67_746D_6170_3031;
+const BYTES: usize = 128;
+
+impl TensorMap {
+    /// The 128 bytes that a kernel takes as its `CUtensorMap` parameter.
+    ///
+    /// # Errors
+    /// When the driver's call would refuse the arguments: ranks, alignments, extents of the box.
+    pub fn to_bytes(&self) -> Result<[u8; BYTES]> {
+        let refuse = |what: &str| Err(Error::Launch(format!("tensor map: {what}")));
+        let rank = self.extents.len();
+        if !(1..=5).contains(&rank) || self.box_extents.len() != rank || self.strides_bytes.len() + 1 != rank {
+            return refuse("1 to 5 extents are needed, as many of the box, and a stride less");
+        }
+        if !matches!(self.element_bytes, 1 | 2 | 4 | 8) {
+            return refuse("elements have 1, 2, 4 or 8 bytes");
+        }
+        if !self.base.address().is_multiple_of(16)
+            || self.strides_bytes.iter().any(|stride| stride % 16 != 0 || *stride >= 1 << 40)
+        {
+            return refuse("the base and all strides must be multiples of 16 bytes, strides below 2^40");
+        }
+        if self.extents.iter().any(|extent| *extent == 0 || *extent > 1 << 32)
+            || self.box_extents.iter().any(|extent| !(1..=256).contains(extent))
+        {
+            return refuse("extents go from 1 to 2^32, those of the box from 1 to 256");
+        }
+        let row = u64::from(self.box_extents[0]) * u64::from(self.element_bytes);
+        if row % 16 != 0 || row > self.swizzle.row_bytes() {
+            return refuse(
+                "the inner extent of the box must be a multiple of 16 bytes and no longer than the swizzled row",
+            );
+        }
+        let mut words = [0u64; BYTES / 8];
+        words[0] = MAGIC;
+        words[1] = self.base.address();
+        words[2] = rank as u64 | u64::from(self.element_bytes) << 8 | (self.swizzle as u64) << 16;
+        for at in 0..rank {
+            words[3 + at] = self.extents[at];
+            words[8 + at / 2] |= u64::from(self.box_extents[at]) << (32 * (at % 2));
+        }
+        words[11..11 + self.strides_bytes.len()].copy_from_slice(&self.strides_bytes);
+        let mut bytes = [0; BYTES];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// Reads what [`TensorMap::to_bytes`] made.
+    pub(crate) fn from_words(words: &[u64; BYTES / 8]) -> Option<TensorMap> {
+        let (rank, element_bytes) = ((words[2] & 0xFF) as usize, (words[2] >> 8 & 0xFF) as u32);
+        if words[0] != MAGIC || !(1..=5).contains(&rank) {
+            return None;
+        }
+        Some(TensorMap {
+            base: Pointer::NULL.offset(words[1]),
+            element_bytes,
+            extents: words[3..3 + rank].to_vec(),
+            strides_bytes: words[11..11 + rank - 1].to_vec(),
+            box_extents: (0..rank).map(|at| (words[8 + at / 2] >> (32 * (at % 2))) as u32).collect(),
+            swizzle: Swizzle::from_code(words[2] >> 16 & 0xFF)?,
+        })
+    }
+
+    /// Bytes of a box in shared memory.
+    pub(crate) fn box_bytes(&self) -> u32 {
+        self.box_extents.iter().product::<u32>() * self.element_bytes
+    }
+
+    /// The 16-byte units of the box at these coordinates, in the order of shared memory.
+    pub(crate) fn units(&self, coordinates: &[i32]) -> Vec<Unit> {
+        let per_unit = 16 / self.element_bytes;
+        let units_a_row = self.box_extents[0] / per_unit;
+        let rows: u32 = self.box_extents[1..].iter().product();
+        let mut out = Vec::with_capacity((rows * units_a_row) as usize);
+        for row in 0..rows {
+            let mut rest = row;
+            let mut address = self.base.address();
+            let mut outside = false;
+            for dimension in 1..self.extents.len() {
+                let at = i64::from(coordinates[dimension]) + i64::from(rest % self.box_extents[dimension]);
+                rest /= self.box_extents[dimension];
+                outside |= at < 0 || at as u64 >= self.extents[dimension];
+                address = address.wrapping_add((at as u64).wrapping_mul(self.strides_bytes[dimension - 1]));
+            }
+            for unit in 0..units_a_row {
+                let first = i64::from(coordinates[0]) + i64::from(unit * per_unit);
+                let inside = |at: u32| (0..self.extents[0] as i64).contains(&(first + i64::from(at)));
+                let valid =
+                    if outside { 0 } else { (0..per_unit).filter(|at| inside(*at)).fold(0, |set, at| set | 1 << at) };
+                out.push(Unit {
+                    address: address.wrapping_add((first as u64).wrapping_mul(u64::from(self.element_bytes))),
+                    valid,
+                });
+            }
+        }
+        out
+    }
+}
+
+/// 16 bytes of a box: where they come from, and which of their elements lie inside the tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub address: u64,
+    pub valid: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> TensorMap {
+        TensorMap {
+            base: Pointer::NULL.offset(1 << 38),
+            element_bytes: 2,
+            extents: vec![20, 3],
+            strides_bytes: vec![48],
+            box_extents: vec![16, 2],
+            swizzle: Swizzle::Bytes32,
+        }
+    }
+
+    #[test]
+    fn the_encoding_comes_back() {
+        let bytes = map().to_bytes().unwrap();
+        let words = std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()));
+        assert_eq!(TensorMap::from_words(&words), Some(map()));
+        assert_eq!(TensorMap::from_words(&[0; 16]), None);
+    }
+
+    #[test]
+    fn elements_outside_the_tensor_are_left_out() {
+        let units = map().units(&[8, 2]);
+        let valid: Vec<u16> = units.iter().map(|unit| unit.valid).collect();
+        assert_eq!(valid, [0xFF, 0x0F, 0, 0]);
+        assert_eq!(units[1].address - (1 << 38), 2 * 48 + 32);
+        assert_eq!(map().units(&[-4, 0])[0].valid, 0xF0);
+    }
+
+    #[test]
+    fn a_swizzle_moves_16_byte_units_within_their_row() {
+        assert_eq!(Swizzle::Bytes128.apply(0x80), 0x90);
+        assert_eq!(Swizzle::Bytes128.apply(0x3F0), 0x380);
+        assert_eq!(Swizzle::Bytes64.apply(0x200), 0x200);
+        assert_eq!(Swizzle::Bytes64.apply(0x80), 0x90);
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_refused() {
+        for broken in [
+            TensorMap { strides_bytes: vec![50], ..map() },
+            TensorMap { box_extents: vec![32, 2], ..map() },
+            TensorMap { box_extents: vec![16, 257], ..map() },
+            TensorMap { extents: vec![], ..map() },
+        ] {
+            assert!(broken.to_bytes().is_err(), "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Bulk copies by tensor map and without, into and out of shared memory.
+
+use super::{read_words, words};
+use crate::sim::{Arg, Check, Completion, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, launch};
+use rstest::rstest;
+
+/// A 20 x 6 tensor of words, rows 96 bytes apart, and boxes of 8 x 4.
+fn map(base: Pointer, swizzle: Swizzle) -> TensorMap {
+    TensorMap {
+        base,
+        element_bytes: 4,
+        extents: vec![20, 6],
+        strides_bytes: vec![96],
+        box_extents: vec![8, 4],
+        swizzle,
+    }
+}
+
+/// One warp: lane 0 fetches the box at (x, y), all wait, each lane writes what lies at its place in shared memory; then the box goes out again.
+fn fetch(x: i32, y: i32, swizzle: Swizzle, completion: Completion, wait: &str) -> (Vec<u32>, Vec<u32>, Vec<Check>) {
+    let text = format!(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .align 64 .b8 m[128], .param .u64 p1, .param .u32 x, .param .u32 y, .param .align 64 .b8 n[128]) {{\n\
+         .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<5>; .shared .align 1024 .b8 tile[1024]; .shared .align 8 .b8 bar[8];\n\
+         mov.b64 %rd1, m; cvta.param.u64 %rd2, %rd1; mov.b64 %rd7, n; cvta.param.u64 %rd8, %rd7; ld.param.u64 %rd3, [p1]; ld.param.u32 %r1, [x]; ld.param.u32 %r2, [y]; mov.u32 %r3, %tid.x; mov.u32 %r4, tile; mov.u32 %r5, bar;\n\
+         setp.ne.u32 %p1, %r3, 0; @%p1 bra W; mbarrier.init.shared::cta.b64 [%r5], 1; fence.mbarrier_init.release.cluster;\n\
+         mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;\n\
+         cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd2, {{%r1, %r2}}], [%r5];\n\
+         W: bar.warp.sync -1;\n{wait}\n\
+         shl.b32 %r6, %r3, 2; add.u32 %r7, %r4, %r6; ld.shared.u32 %r8, [%r7]; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %rd3, %rd4; st.global.u32 [%rd5], %r8;\n\
+         bar.warp.sync -1; @%p1 bra E; cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd8, {{%r1, %r2}}], [%r4]; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; E: ret; }}"
+    );
+    let module = Module::parse(&text).unwrap();
+    let mut memory = Memory::new();
+    let tensor = words(&mut memory, &(0..144).map(|at| at / 24 * 100 + at % 24).collect::<Vec<_>>());
+    let back = words(&mut memory, &[9999; 144]);
+    let out = words(&mut memory, &[0; 32]);
+    let bytes = |base| Arg::bytes(&map(base, swizzle).to_bytes().unwrap());
+    let call = Launch::new("k", 1, 32).arg(bytes(tensor)).arg(out).arg(x).arg(y).arg(bytes(back));
+    let options = Options { completion, ..Options::default() };
+    let report = launch(&module, &call, &mut memory, &options).unwrap();
+    let checks = report.findings.iter().map(|finding| finding.check).collect();
+    (read_words(&memory, out, 32), read_words(&memory, back, 144), checks)
+}
+
+const WAIT: &str = "L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra L;";
+
+#[rstest]
+fn a_box_arrives_and_goes_back(
+    #[values((0, 0), (4, 1), (16, 4), (-4, -2))] (x, y): (i32, i32),
+    #[values(Swizzle::None, Swizzle::Bytes32)] swizzle: Swizzle,
+    #[values(Completion::Early, Completion::Late)] completion: Completion,
+) {
+    let (found, back, checks) = fetch(x, y, swizzle, completion, WAIT);
+    assert_eq!(checks, []);
+    let inside = |column: i32, row: i32| (0..20).contains(&column) && (0..6).contains(&row);
+    for row in 0..4 {
+        for column in 0..8 {
+            let (gx, gy) = (x + column, y + row);
+            let expected = if inside(gx, gy) { gy * 100 + gx } else { 0 };
+            let place = swizzle.apply((row * 32 + column * 4) as u64) / 4;
+            assert_eq!(found[place as usize], expected as u32, "{column} {row}");
+        }
+    }
+    for at in 0..144 {
+        let (column, row) = (at % 24, at / 24);
+        let copied = inside(column, row) && (x..x + 8).contains(&column) && (y..y + 4).contains(&row);
+        assert_eq!(back[at as usize], if copied { (row * 100 + column) as u32 } else { 9999 }, "{column} {row}");
+    }
+}
+
+#[rstest]
+fn a_box_without_a_wait_is_found(#[values(Completion::Early, Completion::Late)] completion: Completion) {
+    let (_, _, mut checks) = fetch(0, 0, Swizzle::None, completion, "");
+    checks.retain(|check| *check != Check::UninitialisedShared);
+    assert!(!checks.is_empty() && checks.iter().all(|check| *check == Check::AsyncCopy), "{checks:?}");
+}
+
+#[rstest]
+fn a_plain_bulk_copy_moves_bytes(#[values(Completion::Early, Completion::Late)] completion: Completion) {
+    let text = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b) {\n\
+        .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<5>; .shared .align 128 .b8 tile[256]; .shared .align 8 .b8 bar[8];\n\
+        ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r4, tile; mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 64;\n\
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 64, [%r5];\n\
+        L: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra L;\n\
+        cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r4], 64; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }";
+    let module = Module::parse(text).unwrap();
+    let mut memory = Memory::new();
+    let from = words(&mut memory, &(0..16).collect::<Vec<_>>());
+    let to = memory.alloc(64, None).unwrap();
+    let options = Options { completion, ..Options::default() };
+    let report = launch(&module, &Launch::new("k", 1, 1).arg(from).arg(to), &mut memory, &options).unwrap();
+    assert_eq!(report.findings, []);
+    assert_eq!(read_words(&memory, to, 16), (0..16).collect::<Vec<_>>());
+}
