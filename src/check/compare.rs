@@ -4,6 +4,8 @@ use super::outcome::{Errors, Worst};
 use crate::core::dtype::DType;
 use crate::core::tensor::Tensor;
 use crate::core::tolerance::Tolerance;
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// The reference of one output, with what its tolerance needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +36,7 @@ impl Judge {
     }
 
     /// Whether `got` is acceptable where the reference is `value`, and the error between finite values.
-    fn accepts(&self, got: f64, value: f64, magnitude: f64) -> (bool, f64) {
+    pub(super) fn accepts(&self, got: f64, value: f64, magnitude: f64) -> (bool, f64) {
         if value.is_nan() || got.is_nan() {
             return (value.is_nan() && got.is_nan(), f64::INFINITY);
         }
@@ -66,13 +68,33 @@ pub struct Comparison {
     pub worst: Option<usize>,
 }
 
+/// Elements that one thread compares at a time.
+const CHUNK: usize = 1 << 14;
+
 /// Compares one output with its reference.
 pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
+    let n = expected.values.len();
+    let chunks = (0..n.div_ceil(CHUNK)).into_par_iter().map(|chunk| {
+        let range = chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
+        compare_range(got, expected, judge, range)
+    });
+    let none = || (0.0, Comparison { errors: Errors::default(), failing: 0, worst: None });
+    let worse = |a: (f64, Comparison), b: (f64, Comparison)| {
+        let (share, worst) =
+            if b.1.worst.is_some() && (a.1.worst.is_none() || b.0 > a.0) { (b.0, b.1.worst) } else { (a.0, a.1.worst) };
+        let errors = a.1.errors.max(b.1.errors);
+        (share, Comparison { errors, failing: a.1.failing + b.1.failing, worst })
+    };
+    if n <= CHUNK { compare_range(got, expected, judge, 0..n).1 } else { chunks.reduce(none, worse).1 }
+}
+
+/// The comparison of some elements, and the share of the allowed error that the worst of them has.
+fn compare_range(got: &Tensor, expected: &Expected, judge: &Judge, range: Range<usize>) -> (f64, Comparison) {
     let mut errors = Errors::default();
     let (mut failing, mut worst, mut worst_share) = (0, None, 0.0);
-    for (i, (&value, &magnitude)) in expected.values.iter().zip(&expected.magnitudes).enumerate() {
-        let element = got.get(i);
-        let (accepted, error) = judge.accepts(element, value, magnitude);
+    for i in range {
+        let (value, magnitude) = (expected.values[i], expected.magnitudes[i]);
+        let (accepted, error) = judge.accepts(got.get(i), value, magnitude);
         let share = if error.is_finite() { error / judge.allowed(value, magnitude) } else { f64::INFINITY };
         if error.is_finite() {
             errors = errors.max(Errors {
@@ -89,7 +111,7 @@ pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
             }
         }
     }
-    Comparison { errors, failing, worst }
+    (worst_share, Comparison { errors, failing, worst })
 }
 
 impl Comparison {

@@ -3,15 +3,16 @@
 
 use super::boundary::{base, elements, points};
 use super::case::Case;
-use super::judge::{Rejection, failed, judge_case, judge_of, prepare, reject};
+use super::compare::Expected;
+use super::judge::{Rejection, failed, judge_drawn, judge_of, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Errors, Failure, Outcome, Verdict};
-use super::reference::expected;
 use super::relation::{hold, rows_are_independent};
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::seed::{derive, rng};
 use crate::core::shape::{Point, describe};
+use crate::core::tensor::Tensor;
 use crate::device::Poison;
 
 /// Random corners of all axes at once.
@@ -122,9 +123,11 @@ fn check_all(
             break;
         }
         outcome.cases += 1;
-        errors = errors.max(judge_case(context, subject, case)?);
+        let inputs = case.inputs(subject);
+        let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
+        errors = errors.max(found);
         outcome.errors = Some(errors);
-        asks_for_work(subject, case)?;
+        asks_for_work(subject, case, &inputs, &expected)?;
     }
     for relation in subject.operator.relations() {
         for point in [&base(subject.operator.axes()), &plan.middle] {
@@ -137,13 +140,15 @@ fn check_all(
 }
 
 /// The null oracle of a case.
-fn asks_for_work(subject: &Subject<'_>, case: &Case) -> Result<(), Rejection> {
-    let inputs = case.inputs(subject);
-    let expected = expected(subject.operator, &case.point, subject.dtype, &inputs);
+fn asks_for_work(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    expected: &[Expected],
+) -> Result<(), Rejection> {
     for (i, expected) in expected.iter().enumerate() {
         let judge = judge_of(subject, &case.point, i);
-        let dims = subject.operator.output_dims(i, &case.point);
-        if let Some(null) = accepted_null(expected, &inputs, &dims, &judge) {
+        if let Some(null) = accepted_null(expected, inputs, &judge) {
             let text = format!(
                 "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
                 subject.operator.outputs()[i].name

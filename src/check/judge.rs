@@ -30,11 +30,20 @@ pub enum Rejection {
 /// # Errors
 /// If the candidate, or the case itself, is found wanting.
 pub fn judge_case(context: &Context<'_>, subject: &Subject<'_>, case: &Case) -> Result<Errors, Rejection> {
-    let inputs = case.inputs(subject);
+    Ok(judge_drawn(context, subject, case, &case.inputs(subject))?.0)
+}
+
+/// The same on the inputs that the case draws; returns the reference too.
+pub(super) fn judge_drawn(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Result<(Errors, Arc<Vec<Expected>>), Rejection> {
     // The reference is computed while the device works.
     let (expected, outputs) = std::thread::scope(|scope| {
-        let reference = scope.spawn(|| expected(subject.operator, &case.point, subject.dtype, &inputs));
-        let outputs = run_twice(context, subject, case, &inputs);
+        let reference = scope.spawn(|| expected(subject.operator, &case.point, subject.dtype, inputs));
+        let outputs = run_twice(context, subject, case, inputs);
         (reference.join(), outputs)
     });
     let (first, second) = outputs?;
@@ -43,9 +52,10 @@ pub fn judge_case(context: &Context<'_>, subject: &Subject<'_>, case: &Case) -> 
     let errors = values(subject, case, &first, &expected)?;
     if subject.candidate.traits.deterministic {
         same_bits(subject, case, &first, &second)?;
-        Ok(errors)
+        Ok((errors, expected))
     } else {
-        Ok(errors.max(values(subject, case, &second, &expected)?))
+        let again = values(subject, case, &second, &expected)?;
+        Ok((errors.max(again), expected))
     }
 }
 
@@ -176,6 +186,11 @@ fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &C
         errors.max_of_allowed
     );
     Failure { worst: Some(worst), ..failure("values", subject, case, text) }
+}
+
+/// Two runs on the same inputs that differ in some bit, where nobody looked at which.
+pub(super) fn differs(subject: &Subject<'_>, case: &Case) -> Rejection {
+    failed("determinism", subject, case, "two runs on the same inputs, under different poisons, differ in their bits")
 }
 
 /// Two runs that differ only in what unwritten memory held must agree bit for bit.

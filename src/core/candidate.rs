@@ -20,6 +20,8 @@ pub struct Traits {
     pub dtypes: Vec<DType>,
     /// A tolerance of its own, with the reason.
     pub tolerance: Option<Override>,
+    /// Whether its speed is held against a baseline.
+    pub timed: bool,
 }
 
 impl Default for Traits {
@@ -30,6 +32,7 @@ impl Default for Traits {
             deterministic: true,
             dtypes: DType::FLOATS.to_vec(),
             tolerance: None,
+            timed: true,
         }
     }
 }
@@ -60,6 +63,12 @@ pub trait Declare: Sized {
     /// Restricts the dtypes.
     fn dtypes(mut self, dtypes: impl IntoIterator<Item = DType>) -> Self {
         self.traits_mut().dtypes = dtypes.into_iter().collect();
+        self
+    }
+
+    /// Leaves the candidate out of the perf check: it is kept for its clarity, not its speed.
+    fn untimed(mut self) -> Self {
+        self.traits_mut().timed = false;
         self
     }
 

@@ -100,8 +100,13 @@ impl DType {
         let (bits, min_exponent) = self.format();
         let magnitude = value.abs().min(self.max_finite());
         let exponent = if magnitude == 0.0 { min_exponent } else { exponent_of(magnitude) };
-        2f64.powi(exponent.max(min_exponent) - bits)
+        power_of_two(exponent.max(min_exponent) - bits)
     }
+}
+
+/// 2^exponent for normal exponents, without a call: comparisons ask for it once an element.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
 /// floor(log2(x)) of a positive finite x, exactly.

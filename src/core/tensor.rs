@@ -2,6 +2,7 @@
 
 use super::dtype::{DType, Element};
 use half::{bf16, f16};
+use std::sync::Arc;
 
 /// Elements of one of the run-time types.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,11 +25,11 @@ macro_rules! each {
     };
 }
 
-/// A dense row-major tensor on the host.
+/// A dense row-major tensor on the host. Clones share their elements until one of them is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     dims: Vec<usize>,
-    data: Data,
+    data: Arc<Data>,
 }
 
 impl Tensor {
@@ -41,7 +42,7 @@ impl Tensor {
             DType::BF16 => Data::BF16(vec![bf16::ZERO; n]),
             DType::I32 => Data::I32(vec![0; n]),
         };
-        Tensor { dims: dims.to_vec(), data }
+        Tensor { dims: dims.to_vec(), data: Arc::new(data) }
     }
 
     /// `values`, each rounded to `dtype`.
@@ -56,7 +57,7 @@ impl Tensor {
             DType::BF16 => Data::BF16(values.iter().map(|&v| Element::from_f64(v)).collect()),
             DType::I32 => Data::I32(values.iter().map(|&v| Element::from_f64(v)).collect()),
         };
-        Tensor { dims: dims.to_vec(), data }
+        Tensor { dims: dims.to_vec(), data: Arc::new(data) }
     }
 
     /// The tensor whose bytes are `bytes` (little-endian, as every device here has them).
@@ -71,7 +72,7 @@ impl Tensor {
 
     /// The element type.
     pub fn dtype(&self) -> DType {
-        match self.data {
+        match *self.data {
             Data::F32(_) => DType::F32,
             Data::F16(_) => DType::F16,
             Data::BF16(_) => DType::BF16,
@@ -86,7 +87,7 @@ impl Tensor {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        each!(&self.data, v => v.len())
+        each!(&*self.data, v => v.len())
     }
 
     /// Whether there is no element.
@@ -96,12 +97,12 @@ impl Tensor {
 
     /// The raw bytes.
     pub fn bytes(&self) -> &[u8] {
-        each!(&self.data, v => bytemuck::cast_slice(v))
+        each!(&*self.data, v => bytemuck::cast_slice(v))
     }
 
     /// The raw bytes, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        each!(&mut self.data, v => bytemuck::cast_slice_mut(v))
+        each!(Arc::make_mut(&mut self.data), v => bytemuck::cast_slice_mut(v))
     }
 
     /// The elements as `T`, or `None` when the dtype is another.
@@ -111,12 +112,12 @@ impl Tensor {
 
     /// Element `i`, exactly.
     pub fn get(&self, i: usize) -> f64 {
-        each!(&self.data, v => v[i].to_f64())
+        each!(&*self.data, v => v[i].to_f64())
     }
 
     /// All elements, exactly.
     pub fn to_f64(&self) -> Vec<f64> {
-        each!(&self.data, v => v.iter().map(|x| x.to_f64()).collect())
+        each!(&*self.data, v => v.iter().map(|x| x.to_f64()).collect())
     }
 
     /// Rows `rows` (of the leading extent), as a tensor of their own.

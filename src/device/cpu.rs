@@ -160,6 +160,11 @@ impl Problem for CpuProblem {
         Ok(self.last.clone())
     }
 
+    fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
+        let before = std::mem::take(&mut self.last);
+        Ok(same_bytes(&self.run(poison)?, &before))
+    }
+
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
         let mut different = 0;
         for _ in 0..times {

@@ -128,6 +128,12 @@ pub trait Problem {
     /// Whatever the candidate did wrong.
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault>;
 
+    /// Runs once more under another poison, and says whether the outputs have the bits of the last [`Problem::run`].
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault>;
+
     /// Runs `times` more launches back to back on the same inputs and returns how many gave outputs that differ in
     /// any bit from those of the last [`Problem::run`].
     ///

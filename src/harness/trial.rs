@@ -61,7 +61,7 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
         for (j, candidate) in suite.candidates.iter().enumerate() {
             check_name("candidate", &candidate.name)?;
             for &dtype in suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype)) {
-                let timed = !suite.operator.perf_shapes().is_empty();
+                let timed = candidate.traits.timed && !suite.operator.perf_shapes().is_empty();
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
                     let kind = match candidate.body {

@@ -4,7 +4,7 @@ use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
 use super::layernorm::{EPS, Normalised, RANGE};
 use super::simd;
-use crate::core::candidate::Cuda;
+use crate::core::candidate::{Declare, Cuda};
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -13,9 +13,9 @@ use crate::core::tensor::{Inputs, Outputs};
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .candidate("naive", every_float!(naive))
+        .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .candidate("cuda_v1", cuda(1))
+        .candidate("cuda_v1", cuda(1).untimed())
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))

@@ -125,6 +125,6 @@ impl Device for CudaDevice {
 
     fn capacity(&self) -> Capacity {
         let memory = self.fingerprint.memory_bytes;
-        Capacity { elements: 1 << 23, flops: 1 << 32, timed: true, timed_bytes: memory / 4 }
+        Capacity { elements: 1 << 20, flops: 1 << 30, timed: true, timed_bytes: memory / 4 }
     }
 }

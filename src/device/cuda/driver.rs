@@ -312,6 +312,14 @@ impl Buffer {
         Ok(unsafe { result::memset_d8_async(to, value, bytes, self.context.stream.cu_stream()) }?)
     }
 
+    /// Copies `bytes` from `from` in another buffer to `to` in this one, in stream order.
+    pub fn copy_from(&self, to: usize, other: &Buffer, from: usize, bytes: usize) -> Result<()> {
+        assert!(to + bytes <= self.bytes && from + bytes <= other.bytes, "a copy inside both buffers");
+        let (from, to) = (other.pointer + from as u64, self.pointer + to as u64);
+        // SAFETY: the ranges were checked; two buffers do not overlap.
+        Ok(unsafe { result::memcpy_dtod_async(to, from, bytes, self.context.stream.cu_stream()) }?)
+    }
+
     /// Copies `bytes` from `from` to `to` within the buffer, in stream order; the ranges do not overlap.
     pub fn copy_within(&self, from: usize, to: usize, bytes: usize) -> Result<()> {
         assert!(from.max(to) + bytes <= self.bytes && from.abs_diff(to) >= bytes, "disjoint ranges of the buffer");

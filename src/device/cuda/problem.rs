@@ -9,6 +9,7 @@ use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A launch that takes longer than this does not end.
@@ -25,7 +26,10 @@ pub struct CudaProblem<'d> {
     /// Holds the image once, or once for every rotated set.
     pub(super) memory: Buffer,
     work: Work,
-    pub(super) last: Vec<Tensor>,
+    /// The outputs of the last run, one behind the other: compared on the device, they need not travel.
+    kept: Buffer,
+    /// Where differences are counted.
+    count: Buffer,
     pub(super) timed: Option<Timed>,
 }
 
@@ -35,8 +39,10 @@ impl<'d> CudaProblem<'d> {
         let image = Image::of(job);
         device.context.bind().map_err(|e| fault(device, e))?;
         let work = Work::of(device, job, &image)?;
-        let memory = device.context.allocate(image.len()).map_err(|e| memory_fault(&image, e))?;
-        Ok(CudaProblem { device, image, memory, work, last: Vec::new(), timed: None })
+        let allocate = |bytes| device.context.allocate(bytes).map_err(|e| memory_fault(&image, e));
+        let outputs = image.output_ranges().map(|range| kept_bytes(&range)).sum();
+        let (memory, kept, count) = (allocate(image.len())?, allocate(outputs)?, allocate(8)?);
+        Ok(CudaProblem { device, image, memory, work, kept, count, timed: None })
     }
 
     /// Enqueues one launch on set `set`.
@@ -59,9 +65,10 @@ impl<'d> CudaProblem<'d> {
         run_support(self.device, "kernelgate_dirty", &launch)
     }
 
-    fn download(&self, set: usize) -> Result<Vec<u8>, Fault> {
+    /// All of set 0.
+    fn download(&self) -> Result<Vec<u8>, Fault> {
         let mut memory = vec![0; self.image.len()];
-        let copied = self.memory.download(set * self.image.len(), &mut memory);
+        let copied = self.memory.download(0, &mut memory);
         copied.map(|()| memory).map_err(|e| fault(self.device, e))
     }
 }
@@ -103,24 +110,31 @@ pub(super) fn memory_fault(image: &Image, error: Error) -> Fault {
     Fault::Unsupported(format!("{} bytes of device memory cannot be had: {error}", image.len()))
 }
 
+/// The room of an output among the kept ones: the next one starts aligned for wide reads.
+fn kept_bytes(range: &Range<usize>) -> usize {
+    range.len().next_multiple_of(16)
+}
+
 impl Problem for CudaProblem<'_> {
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
         let device = self.device;
-        device.context.bind().map_err(|e| fault(device, e))?;
-        fill(&self.image, &self.memory, poison).map_err(|e| fault(device, e))?;
-        self.dirty(poison)?;
-        self.enqueue(0)?;
-        self.finish()?;
-        self.last = self.image.collect(&self.download(0)?, poison)?;
+        self.run_once(poison)?;
+        let outputs = self.image.collect(&self.download()?, poison)?;
+        self.keep().map_err(|e| fault(device, e))?;
         if self.work.may_escape() {
             device.context.wait_for_all().map_err(|e| fault(device, e))?;
-            let later = self.image.outputs(&self.download(0)?);
-            let changed = self.last.iter().zip(&later).position(|(now, later)| now.bytes() != later.bytes());
+            let later = self.image.outputs(&self.download()?);
+            let changed = outputs.iter().zip(&later).position(|(now, later)| now.bytes() != later.bytes());
             if let Some(output) = changed {
                 return Err(Fault::Escaped { output: self.image.output_name(output) });
             }
         }
-        Ok(self.last.clone())
+        Ok(outputs)
+    }
+
+    fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
+        self.run_once(poison)?;
+        self.set_agrees(0)
     }
 
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
@@ -138,7 +152,7 @@ impl Problem for CudaProblem<'_> {
             }
             self.enqueue(0)?;
             self.finish()?;
-            different += usize::from(!self.set_agrees_with_last(0)?);
+            different += usize::from(!self.set_agrees(0)?);
         }
         Ok(different)
     }
@@ -160,16 +174,41 @@ impl Problem for CudaProblem<'_> {
 }
 
 impl CudaProblem<'_> {
-    /// Whether the outputs of a set have the bits of the last run.
-    pub(super) fn set_agrees_with_last(&self, set: usize) -> Result<bool, Fault> {
-        let offset = set * self.image.len();
-        for (range, tensor) in self.image.output_ranges().zip(&self.last) {
-            let mut bytes = vec![0; range.len()];
-            self.memory.download(offset + range.start, &mut bytes).map_err(|e| fault(self.device, e))?;
-            if bytes != tensor.bytes() {
-                return Ok(false);
-            }
+    /// Poisons, restores the inputs, and runs.
+    fn run_once(&self, poison: Poison) -> Result<(), Fault> {
+        let device = self.device;
+        device.context.bind().map_err(|e| fault(device, e))?;
+        fill(&self.image, &self.memory, poison).map_err(|e| fault(device, e))?;
+        self.dirty(poison)?;
+        self.enqueue(0)?;
+        self.finish()
+    }
+
+    /// Puts the outputs of set 0 aside.
+    fn keep(&self) -> Result<(), Error> {
+        let mut at = 0;
+        for range in self.image.output_ranges().filter(|range| !range.is_empty()) {
+            self.kept.copy_from(at, &self.memory, range.start, range.len())?;
+            at += kept_bytes(&range);
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Whether the outputs of a set have the bits of the last run.
+    pub(super) fn set_agrees(&self, set: usize) -> Result<bool, Fault> {
+        let cuda = |e: Error| fault(self.device, e);
+        self.count.fill(0, 8, 0).map_err(cuda)?;
+        let mut kept = self.kept.address();
+        for range in self.image.output_ranges().filter(|range| !range.is_empty()) {
+            let here = self.memory.address() + (set * self.image.len() + range.start) as u64;
+            let launch = Launch::blocks((range.len() / 4096).clamp(1, 2 * self.device.fingerprint().units), 256);
+            let launch = launch.scalar(here).scalar(kept).scalar(range.len() as u64).scalar(self.count.address());
+            run_support(self.device, "kernelgate_diff", &launch)?;
+            kept += kept_bytes(&range) as u64;
+        }
+        self.finish()?;
+        let mut count = [0; 8];
+        self.count.download(0, &mut count).map_err(cuda)?;
+        Ok(count == [0; 8])
     }
 }

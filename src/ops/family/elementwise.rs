@@ -32,7 +32,7 @@ pub fn activation(name: &str, flops: usize, function: fn(f64) -> f64) -> Op<Vect
             |s, outputs, rng| outputs[0] = large(s.n, rng),
         )
         .shapes(sizes().map(|n| Vector { n }))
-        .perf([1 << 20, 1 << 25, 1 << 26].map(|n| Vector { n }))
+        .perf([1 << 20, 1 << 25].map(|n| Vector { n }))
 }
 
 /// Threads of a block in every version.
