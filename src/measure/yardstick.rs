@@ -7,6 +7,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::{Op, Operator};
 use crate::core::shape::{Point, Shape};
+use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs, Tensor};
 use crate::device::fault::Fault;
 use crate::device::{Device, Job, Problem};
@@ -72,6 +73,16 @@ impl Yardstick {
         let point = shape.to_point();
         let inputs = super::inputs::draw(&operator, &point, DType::F32, 0);
         Yardstick { operator: Arc::new(operator), candidates, point, inputs }
+    }
+
+    /// All yardsticks as suites in the dtype that they run in: their kernels are compiled ahead like any other.
+    pub fn suites() -> Vec<Suite> {
+        let suite = |yardstick: Yardstick| Suite {
+            operator: yardstick.operator,
+            dtypes: vec![DType::F32],
+            candidates: yardstick.candidates,
+        };
+        vec![suite(Yardstick::copy(0)), suite(Yardstick::fma(0))]
     }
 
     /// What is computed.
