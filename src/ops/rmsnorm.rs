@@ -28,7 +28,13 @@ fn operator() -> Op<Normalised> {
         .parameter("weight", 1.0, |s| [s.cols])
         .output("y", |s| [s.rows, s.cols])
         .reference(reference)
-        // All terms of the sum are positive and the rest are products: errors are relative to y, the default.
+        // All terms of the sum are positive and the rest are products, so errors are relative to y; but x / root may be
+        // a denormal, which has lost digits before the weight multiplies it.
+        .magnitude(|s, inputs, y| {
+            for row in y[0].chunks_exact_mut(s.cols) {
+                row.iter_mut().zip(inputs[1]).for_each(|(y, w)| *y = y.abs() + w.abs() * f64::from(f32::MIN_POSITIVE));
+            }
+        })
         .depth(|s| s.cols + STEPS)
         .range(RANGE)
         .cost(|s, dtype| Cost { bytes: (2 * s.rows * s.cols + s.cols) * dtype.size(), flops: s.rows * s.cols * FLOPS })

@@ -28,7 +28,16 @@ pub struct Programs {
 pub struct Loaded {
     file: String,
     module: Module,
-    entries: Mutex<HashMap<String, Function>>,
+    entries: Mutex<HashMap<String, Entry>>,
+}
+
+/// An entry that was looked up, with what its launches are held against.
+#[derive(Clone)]
+struct Entry {
+    function: Function,
+    /// `None` where the driver cannot tell.
+    parameter_sizes: Option<Arc<[usize]>>,
+    max_threads: usize,
 }
 
 impl Programs {
@@ -56,23 +65,14 @@ impl Loaded {
     /// # Errors
     /// [`Fault::Signature`] when there is no such entry, or the launch does not fit it.
     pub fn entry(&self, name: &str, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let function = match entries.get(name) {
-            Some(&function) => function,
-            None => {
-                let function = self.module.function(name).map_err(|_| {
-                    Fault::Signature(format!("{} has no entry `{name}`; is it `extern \"C\" __global__`?", self.file))
-                })?;
-                *entries.entry(name.to_owned()).or_insert(function)
-            }
-        };
-        if let Some(sizes) = function.parameter_sizes() {
+        let Entry { function, parameter_sizes, max_threads } = self.look_up(name)?;
+        if let Some(sizes) = parameter_sizes {
             fits(name, &sizes, arguments).map_err(Fault::Signature)?;
         }
         let threads: usize = launch.block.iter().product();
-        let most = function.max_threads().unwrap_or(1024);
-        if threads == 0 || threads > most {
-            return Err(Fault::Signature(format!("a block of {threads} threads; `{name}` can run 1 to {most}")));
+        if threads == 0 || threads > max_threads {
+            let text = format!("a block of {threads} threads; `{name}` can run 1 to {max_threads}");
+            return Err(Fault::Signature(text));
         }
         function.allow(launch.shared_bytes, launch.cluster).map_err(|e| {
             Fault::Signature(format!(
@@ -81,6 +81,24 @@ impl Loaded {
             ))
         })?;
         Ok(function)
+    }
+}
+
+impl Loaded {
+    fn look_up(&self, name: &str) -> Result<Entry, Fault> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get(name) {
+            return Ok(entry.clone());
+        }
+        let function = self.module.function(name).map_err(|_| {
+            Fault::Signature(format!("{} has no entry `{name}`; is it `extern \"C\" __global__`?", self.file))
+        })?;
+        let entry = Entry {
+            function,
+            parameter_sizes: function.parameter_sizes().map(Into::into),
+            max_threads: function.max_threads().unwrap_or(1024),
+        };
+        Ok(entries.entry(name.to_owned()).or_insert(entry).clone())
     }
 }
 
