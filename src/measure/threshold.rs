@@ -7,7 +7,7 @@ use std::path::Path;
 /// The version of the file format.
 pub const NOISE_VERSION: u32 = 1;
 
-/// No change below this counts, however quiet a device is: relinking alone moves a kernel by some tenths of a per cent.
+/// No change below this counts, however quiet a device is: it is seldom worth a review.
 pub const LEAST_THRESHOLD: f64 = 0.01;
 
 /// How many standard deviations of an A/A ratio a change must exceed: one comparison in thirty thousand does so by
