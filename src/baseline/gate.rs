@@ -5,11 +5,18 @@ use super::judge::judge;
 use crate::check::outcome::{Outcome, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings, worst};
 use crate::check::{Context, Subject};
+use std::time::Instant;
 
 /// Times a subject and judges it against its baseline.
 pub fn gate(context: &Context<'_>, subject: &Subject<'_>, perf: &PerfSettings, baseline: &BaselineSettings) -> Outcome {
     let fingerprint = context.device.fingerprint();
-    confirmed(|| judge(perf::run(context, subject, perf), subject, fingerprint, baseline))
+    let mut budget = context.deadline.saturating_duration_since(Instant::now());
+    confirmed(|| {
+        // What was timed within the budget can be timed again within twice as much.
+        let context = Context::new(context.device, context.seed, budget);
+        budget *= 2;
+        judge(perf::run(&context, subject, perf), subject, fingerprint, baseline)
+    })
 }
 
 /// A regression must show twice, in two sessions with buffers and batches of their own: what one session got by chance
@@ -20,21 +27,22 @@ fn confirmed(mut measure: impl FnMut() -> Outcome) -> Outcome {
         return first;
     }
     let mut second = measure();
+    if second.timings.is_empty() && second.verdict != Verdict::Fail {
+        return first;
+    }
     for timing in &mut second.timings {
         let was = first.timings.iter().find(|t| t.shape == timing.shape && t.heat == timing.heat);
         if let Some(note) = was.and_then(|was| weigh(was, timing)) {
             second.notes.push(note);
         }
     }
-    if !second.timings.is_empty() {
+    // A failure that is not about one shape (no baseline where one is required) stands.
+    if second.verdict != Verdict::Fail {
         let verdict = worst(&second.timings);
         if verdict == Verdict::Unclear && second.verdict != verdict {
             second.reason = second.notes.last().cloned().unwrap_or_default();
         }
-        // A failure that is not about one shape (no baseline where one is required) stands.
-        if second.verdict != Verdict::Fail {
-            second.verdict = verdict;
-        }
+        second.verdict = verdict;
     }
     second
 }
@@ -86,6 +94,12 @@ mod tests {
         let judged = confirmed(|| runs.pop().expect("two measurements at the most"));
         assert_eq!((judged.verdict, 2 - runs.len()), (expected, measurements), "{judged:?}");
         assert!(!judged.reason.is_empty());
+    }
+
+    #[test]
+    fn a_second_measurement_that_measured_nothing_refutes_nothing() {
+        let mut runs = vec![Outcome::skip("the lock"), outcome(&[Slower])];
+        assert_eq!(confirmed(|| runs.pop().unwrap()).verdict, Slower);
     }
 
     #[test]
