@@ -1,0 +1,36 @@
+//! A device that is given small cases only: the fault table is wide, and every defect shows at a small shape.
+
+use kernelgate::core::candidate::Body;
+use kernelgate::device::fault::Fault;
+use kernelgate::device::fingerprint::Fingerprint;
+use kernelgate::device::{Capacity, Device, DeviceKind, Job, Problem};
+
+/// Any device, with less capacity.
+pub struct Small(pub Box<dyn Device>);
+
+impl Device for Small {
+    fn kind(&self) -> DeviceKind {
+        self.0.kind()
+    }
+
+    fn fingerprint(&self) -> &Fingerprint {
+        self.0.fingerprint()
+    }
+
+    fn runs(&self, body: &Body) -> bool {
+        self.0.runs(body)
+    }
+
+    fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
+        self.0.prepare(job)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.0.is_lost()
+    }
+
+    /// Room for 65,537 rows of three columns, in and out, and no more.
+    fn capacity(&self) -> Capacity {
+        Capacity { elements: 400_000, flops: 1 << 23, ..self.0.capacity() }
+    }
+}
