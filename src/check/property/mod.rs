@@ -7,6 +7,7 @@ mod shrink;
 mod strategy;
 
 use super::case::Case;
+use super::correctness::blame;
 use super::judge::{Rejection, judge_case};
 use super::outcome::{Errors, Failure, Outcome, Verdict};
 use super::{Context, Subject};
@@ -126,16 +127,14 @@ fn describe(subject: &Subject<'_>, first: &Case, shrunk: &Shrunk) -> String {
 
 /// A failure, which is kept in `file`.
 fn failed(mut outcome: Outcome, failure: Failure, file: Option<&Path>) -> Outcome {
-    outcome.verdict = Verdict::Fail;
     outcome.cases += 1;
-    outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
     if let Some(file) = file {
         outcome.notes.push(match seeds::keep(file, &failure.case, &failure.check) {
             Ok(()) => format!("kept in {}, to be replayed first", file.display()),
             Err(error) => format!("could not be kept in {}: {error}", file.display()),
         });
     }
-    outcome.failure = Some(failure);
+    blame(&mut outcome, failure);
     outcome
 }
 
