@@ -73,7 +73,7 @@ impl Default for Options {
             completion: Completion::Early,
             accumulation: Accumulation::Ascending,
             adversarial_approximations: false,
-            back_edge_budget: 20_000_000,
+            back_edge_budget: 5_000_000,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::ops::atomic::AtomicAccess;
 use super::ops::barrier_object::ObjectAccess;
 use super::ops::bulk::BulkCopy;
 use super::ops::copy_async::Copy;
+use super::ops::group_matrix::GroupProduct;
 use super::ops::matrix::Product;
 use super::ops::matrix_memory::TileAccess;
 use super::ptx::ast::SourceLine;
@@ -158,6 +159,7 @@ pub(crate) struct Program {
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
     pub products: Vec<Product>,
+    pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,

@@ -100,8 +100,8 @@ impl TensorMap {
         words[0] = MAGIC;
         words[1] = self.base.address();
         words[2] = rank as u64 | u64::from(self.element_bytes) << 8 | (self.swizzle as u64) << 16;
+        words[3..3 + rank].copy_from_slice(&self.extents);
         for at in 0..rank {
-            words[3 + at] = self.extents[at];
             words[8 + at / 2] |= u64::from(self.box_extents[at]) << (32 * (at % 2));
         }
         words[11..11 + self.strides_bytes.len()].copy_from_slice(&self.strides_bytes);

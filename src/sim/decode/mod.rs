@@ -11,8 +11,8 @@ use super::exec::{Context, Outcome};
 use super::lanes::{Alu, Class, Guard, Slot};
 use super::metrics::InstructionClass;
 use super::ops::{
-    self, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy, copy_async::Copy, matrix::Product,
-    matrix_memory::TileAccess,
+    self, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy, copy_async::Copy,
+    group_matrix::GroupProduct, matrix::Product, matrix_memory::TileAccess,
 };
 use super::program::{ActionFn, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
@@ -42,6 +42,7 @@ pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
         atomics: Vec::new(),
         copies: Vec::new(),
         products: Vec::new(),
+        group_products: Vec::new(),
         tiles: Vec::new(),
         objects: Vec::new(),
         bulk_copies: Vec::new(),
@@ -77,6 +78,7 @@ pub(crate) struct Decoder<'a> {
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
     pub products: Vec<Product>,
+    pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
@@ -192,6 +194,7 @@ impl Decoder<'_> {
             atomics: self.atomics,
             copies: self.copies,
             products: self.products,
+            group_products: self.group_products,
             tiles: self.tiles,
             objects: self.objects,
             bulk_copies: self.bulk_copies,

@@ -44,12 +44,15 @@ pub(crate) struct Warp {
     /// Filled by a handler that returns `Outcome::Scatter`.
     pub scattered: Vec<Split>,
     pub back_edges: u64,
+    /// The last barrier object test that failed: instruction and events of the block until then.
+    pub polled: Option<(u32, u64)>,
     /// Generation of the cluster barrier at the last arrival.
     pub cluster_generation: u64,
     /// Lanes that spin must let others of the warp run: set to take another split than the lowest.
     pub rotate: bool,
     pub race: crate::sim::race::WarpClock,
     pub copies: crate::sim::ops::copy_async::CopyQueue,
+    pub products: crate::sim::ops::group_matrix::ProductQueue,
     pub bulk: crate::sim::ops::bulk::BulkQueue,
 }
 
@@ -68,8 +71,10 @@ impl Warp {
         self.splits.push(Split { pc: 0, mask: members, wait: None });
         self.back_edges = 0;
         self.rotate = false;
+        self.polled = None;
         self.copies.clear();
         self.bulk.clear();
+        self.products.clear();
     }
 
     /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a branch.

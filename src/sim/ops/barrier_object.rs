@@ -13,7 +13,6 @@ use crate::sim::memory::access::addresses;
 use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT};
 use crate::sim::memory::pattern::lanes;
 use crate::sim::metrics::InstructionClass::Async;
-use crate::sim::options::Completion;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
@@ -101,7 +100,6 @@ pub(crate) struct ObjectAccess {
     /// Register for the token or the answer.
     result: Option<u32>,
     by_parity: bool,
-    may_block: bool,
     drops: bool,
 }
 
@@ -131,7 +129,6 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         bytes: None,
         result: None,
         by_parity: false,
-        may_block: false,
         drops: false,
     };
     type Handler = fn(&mut Context<'_>, &Instr, u32) -> Outcome;
@@ -146,8 +143,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         handler = init;
     } else if op.take("inval") {
         handler = invalidate;
-    } else if op.take("test_wait") || op.has("try_wait") {
-        access.may_block = op.take("try_wait");
+    } else if op.take("test_wait") || op.take("try_wait") {
         access.by_parity = op.take("parity");
         handler = wait;
         is_wait = true;
@@ -327,7 +323,7 @@ fn see_arrivals(ctx: &mut Context<'_>, block: usize, offset: u32) {
     }
 }
 
-/// `test_wait` and `try_wait`. The second may stand still until something happens, which the simulator takes it to do.
+/// `test_wait` and `try_wait`.
 fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let mut done = 0u32;
     let mut learnt = Clock::default();
@@ -349,16 +345,18 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if !good {
         return Outcome::Abort;
     }
-    let access = &ctx.grid.program.objects[instr.x as usize];
-    // In late mode copies land when nothing else can run, so that asking must not keep the block busy.
-    let late = ctx.grid.options.completion == Completion::Late && !ctx.block().in_flight.is_empty();
-    if done == 0 && (access.may_block || late) {
-        return Outcome::Wait(Wait::Event { seen: ctx.block().events });
+    // The first answer may be no, as on a device: a kernel that does not look at it must not be right by luck. If nothing has happened
+    // since, the warp stands still, so that a wait for ever shows at once.
+    let now = (ctx.pc, ctx.block().events);
+    if done == 0 && ctx.warp.polled == Some(now) {
+        return Outcome::Wait(Wait::Event { seen: now.1 });
     }
+    ctx.warp.polled = (done == 0).then_some(now);
     if done != 0 {
         ctx.warp.race.join(&learnt);
         ctx.note_clock();
     }
+    let access = &ctx.grid.program.objects[instr.x as usize];
     if let Some(slot) = access.result {
         ctx.warp.registers.set_pred(slot, done, mask);
     }

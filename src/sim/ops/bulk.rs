@@ -234,7 +234,7 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
         }
         None => {
             let bytes = copy.bytes.map_or(0, |slot| ctx.warp.registers.word(slot)[lane]);
-            if bytes % 16 != 0 || far % 16 != 0 || near % 16 != 0 {
+            if !bytes.is_multiple_of(16) || !far.is_multiple_of(16) || !near.is_multiple_of(16) {
                 let message = format!("a bulk copy of {bytes} bytes; sizes and addresses must be multiples of 16");
                 ctx.report(Check::Misaligned, lane, Some(far), message);
                 return None;

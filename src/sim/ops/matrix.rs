@@ -39,7 +39,7 @@ pub(crate) enum Element {
 
 impl Element {
     /// Elements in a register.
-    fn per_register(self) -> usize {
+    pub fn per_register(self) -> usize {
         match self {
             Element::F16 | Element::Bf16 => 2,
             Element::Tf32 => 1,

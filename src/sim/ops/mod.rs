@@ -15,6 +15,7 @@ mod convert;
 pub(crate) mod copy_async;
 mod float32;
 mod float64;
+pub(crate) mod group_matrix;
 mod half;
 mod integer;
 pub(crate) mod matrix;
@@ -59,6 +60,7 @@ const FAMILIES: &[Family] = &[
     call::decode,
     cluster::decode,
     matrix::decode,
+    group_matrix::decode,
     matrix_memory::decode,
     copy_async::decode,
     bulk::decode,

@@ -5,6 +5,7 @@ mod bulk_copies;
 mod checks;
 mod control;
 mod global_races;
+mod group_matrix;
 mod matrix;
 mod values;
 

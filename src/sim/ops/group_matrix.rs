@@ -1,0 +1,470 @@
+//! `wgmma`: matrix products of four warps that read their factors from shared memory while the warps go on.
+//!
+//! Letters: the product is 64 x n, k is the summed dimension. Each warp of the group computes its own 16 rows, so that no warp has to wait
+//! for another one. In early mode a product is computed when it is issued, in late mode when its group is waited for; the shared memory that
+//! it reads counts as in use until then.
+
+use super::matrix::{Element, order_of_k, results, sources, whole_warp};
+use super::rounding::{f16_to_f32, f32_to_f16};
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES, tiers};
+use crate::sim::metrics::InstructionClass::Tensor;
+use crate::sim::options::Completion;
+use crate::sim::program::Instr;
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::Type;
+use crate::sim::race::Range;
+use crate::sim::report::Check;
+use crate::sim::tensor_map::Swizzle;
+
+const ROWS: usize = 16;
+const MAX_N: usize = 256;
+const MAX_K: usize = 32;
+
+/// Where the left factor is.
+#[derive(Debug, Clone)]
+enum Left {
+    Registers(Vec<u32>),
+    /// Slot of a descriptor.
+    Shared(u32),
+}
+
+/// A decoded product.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupProduct {
+    n: usize,
+    k: usize,
+    a_element: Element,
+    b_element: Element,
+    half_sums: bool,
+    d: Vec<u32>,
+    a: Left,
+    b: u32,
+    /// Predicate: whether the old sums count.
+    accumulates: u32,
+    negate_a: bool,
+    negate_b: bool,
+    /// Whether neighbours in memory are neighbours along m or n instead of k.
+    a_across: bool,
+    b_across: bool,
+}
+
+/// A product whose group nobody has waited for.
+#[derive(Debug, Clone)]
+struct Pending {
+    pc: u32,
+    product: u32,
+    group: u32,
+    ranges: Vec<Range>,
+    /// Descriptors, rows from registers and the accumulation flag as they were at the start.
+    start: Start,
+}
+
+#[derive(Debug, Clone)]
+struct Start {
+    a: u64,
+    b: u64,
+    rows: Option<Box<[[f32; MAX_K]; ROWS]>>,
+    accumulates: bool,
+}
+
+/// The products of a warp in flight.
+#[derive(Debug, Default)]
+pub(crate) struct ProductQueue {
+    pending: Vec<Pending>,
+    closed: u32,
+}
+
+impl ProductQueue {
+    pub fn clear(&mut self) {
+        self.pending.clear();
+        self.closed = 0;
+    }
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    if op.name != "wgmma" {
+        return Ok(false);
+    }
+    if !(op.take("sync") && op.take("aligned")) {
+        return Err(op.unsupported());
+    }
+    if op.take("fence") {
+        decoder.push_plain(|_, _, _| Outcome::Next, Tensor, [0; 5]);
+    } else if op.take("commit_group") {
+        decoder.push_plain(close_group, Tensor, [0; 5]);
+    } else if op.take("wait_group") {
+        let Some(Operand::Integer(count)) = instruction.operands.first() else {
+            return Err(Error::parse(op.line, "`wgmma.wait_group` takes a number of groups"));
+        };
+        decoder.push_action(
+            tiers!(wait_group: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+            Tensor,
+            [0, 0, 0, 0, (*count).min(1 << 20) as u32],
+        );
+    } else if op.take("mma_async") {
+        product(decoder, op, &instruction.operands)?;
+    } else {
+        return Err(op.unsupported());
+    }
+    Ok(true)
+}
+
+fn eight_bit(modifier: &str) -> Option<Element> {
+    match modifier {
+        "e4m3" => Some(Element::E4m3),
+        "e5m2" => Some(Element::E5m2),
+        _ => None,
+    }
+}
+
+fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    let shape = op.take_map(|modifier| {
+        let (n, k) = modifier.strip_prefix("m64n")?.split_once('k')?;
+        Some((n.parse::<usize>().ok()?, k.parse::<usize>().ok()?))
+    });
+    let Some((n, k)) = shape.filter(|(n, _)| n % 8 == 0 && (8..=MAX_N).contains(n)) else {
+        return Err(op.unsupported());
+    };
+    let small = [op.take_map(eight_bit), op.take_map(eight_bit)];
+    let (sum, a_element, b_element, wanted_k) = match (op.types.as_slice(), small) {
+        ([sum, Type::F16, Type::F16], [None, None]) => (*sum, Element::F16, Element::F16, 16),
+        ([sum, Type::Bf16, Type::Bf16], [None, None]) => (*sum, Element::Bf16, Element::Bf16, 16),
+        ([sum, Type::Tf32, Type::Tf32], [None, None]) => (*sum, Element::Tf32, Element::Tf32, 8),
+        ([sum], [Some(a), Some(b)]) => (*sum, a, b, 32),
+        _ => return Err(op.unsupported()),
+    };
+    let half_sums = match sum {
+        Type::F32 => false,
+        Type::F16 if a_element != Element::Bf16 && a_element != Element::Tf32 => true,
+        _ => return Err(op.unsupported()),
+    };
+    if k != wanted_k || operands.len() < 6 {
+        return Err(op.unsupported());
+    }
+    let d = results(decoder, &operands[0], if half_sums { n / 4 } else { n / 2 })?;
+    let from_registers = matches!(operands[1], Operand::Vector(_));
+    let a = if from_registers {
+        Left::Registers(sources(decoder, &operands[1], 4)?)
+    } else {
+        Left::Shared(decoder.source(Class::Wide, &operands[1])?)
+    };
+    let b = decoder.source(Class::Wide, &operands[2])?;
+    let accumulates = decoder.source(Class::Pred, &operands[3])?;
+    let flag = |at: usize| match operands.get(at) {
+        None => Ok(0),
+        Some(Operand::Integer(value)) => Ok(*value as i64),
+        Some(_) => Err(Error::parse(op.line, "scales and orders of `wgmma` are constants")),
+    };
+    let (a_across, b_across) = if from_registers { (0, flag(6)?) } else { (flag(6)?, flag(7)?) };
+    let product = GroupProduct {
+        n,
+        k,
+        a_element,
+        b_element,
+        half_sums,
+        d,
+        a,
+        b,
+        accumulates,
+        negate_a: flag(4)? == -1,
+        negate_b: flag(5)? == -1,
+        a_across: a_across != 0,
+        b_across: b_across != 0,
+    };
+    decoder.group_products.push(product);
+    let x = decoder.group_products.len() as u32 - 1;
+    decoder.push_action(tiers!(issue: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome), Tensor, [0, 0, 0, 0, x]);
+    Ok(())
+}
+
+/// A matrix descriptor, taken apart. Offsets are in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Descriptor {
+    start: u64,
+    leading: u64,
+    stride: u64,
+    swizzle: Swizzle,
+}
+
+impl Descriptor {
+    fn new(bits: u64) -> Self {
+        let field = |shift: u32| (bits >> shift & 0x3FFF) << 4;
+        let swizzle = [Swizzle::None, Swizzle::Bytes128, Swizzle::Bytes64, Swizzle::Bytes32][(bits >> 62) as usize];
+        Descriptor { start: field(0), leading: field(16), stride: field(32), swizzle }
+    }
+
+    /// Bytes of a row of the swizzled pattern.
+    fn pitch(self) -> u64 {
+        match self.swizzle {
+            Swizzle::None => 16,
+            Swizzle::Bytes32 => 32,
+            Swizzle::Bytes64 => 64,
+            Swizzle::Bytes128 => 128,
+        }
+    }
+
+    /// The 16 bytes that hold row `row` (along m or n) and the `part`-th 16 bytes along k.
+    fn along_k(self, row: u64, part: u64) -> u64 {
+        let step = if self.swizzle == Swizzle::None { self.leading } else { 16 };
+        self.swizzle.apply(self.start + row / 8 * self.stride + row % 8 * self.pitch() + part * step)
+    }
+
+    /// The 16 bytes that hold eight neighbours along m or n, from `8·part`, at `k`.
+    fn across(self, part: u64, k: u64) -> u64 {
+        let offset = if self.swizzle == Swizzle::None {
+            part * self.stride + k % 8 * 16 + k / 8 * self.leading
+        } else {
+            let parts = self.pitch() / 16;
+            part % parts * 16 + part / parts * self.leading + k % 8 * self.pitch() + k / 8 * self.stride
+        };
+        self.swizzle.apply(self.start + offset)
+    }
+}
+
+/// 16 bytes of shared memory, with the checks; `None` where there are none.
+#[inline(always)]
+fn unit(ctx: &mut Context<'_>, address: u64, seen: &mut Option<(u64, u64)>) -> Option<[u32; 4]> {
+    let shared = &ctx.blocks[ctx.me].shared;
+    if address + 16 > u64::from(shared.bytes()) {
+        let message =
+            format!("a matrix descriptor leads to offset {address} of {} bytes of shared memory", shared.bytes());
+        ctx.report(Check::OutOfBounds, 0, Some(address), message);
+        return None;
+    }
+    if ctx.grid.options.checks.initialised && !shared.is_defined(address, 16) {
+        let message = "a matrix operation reads shared memory that nothing has written".to_owned();
+        ctx.report(Check::UninitialisedShared, 0, Some(address), message);
+    }
+    *seen = Some(seen.map_or((address, address + 16), |(low, high)| (low.min(address), high.max(address + 16))));
+    let at = (address / 4) as usize;
+    let words = &ctx.blocks[ctx.me].shared.words[at..at + 4];
+    Some([words[0], words[1], words[2], words[3]])
+}
+
+/// Elements of 16 bytes.
+#[inline(always)]
+fn elements(words: [u32; 4], element: Element) -> impl Iterator<Item = f32> {
+    let per_word = element.per_register();
+    words.into_iter().flat_map(move |word| (0..per_word).map(move |at| element.unpack(word, at)))
+}
+
+fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let product = &program.group_products[instr.x as usize];
+    let registers = &ctx.warp.registers;
+    let (a, rows) = match &product.a {
+        Left::Shared(slot) => (registers.wide(*slot)[0], None),
+        Left::Registers(slots) => {
+            let mut rows = Box::new([[0.0; MAX_K]; ROWS]);
+            let width = product.a_element.per_register();
+            for (register, slot) in slots.iter().enumerate() {
+                for (lane, value) in registers.word(*slot).iter().enumerate() {
+                    let k = lane % 4 * width + register / 2 * 4 * width;
+                    for at in 0..width {
+                        rows[lane / 4 + register % 2 * 8][k + at] = product.a_element.unpack(*value, at);
+                    }
+                }
+            }
+            (0, Some(rows))
+        }
+    };
+    let start = Start {
+        a,
+        b: registers.wide(product.b)[0],
+        rows,
+        accumulates: registers.preds[product.accumulates as usize] & 1 != 0,
+    };
+    let Some(factors) = load(ctx, product, &start) else { return Outcome::Abort };
+    for range in &factors.ranges {
+        ctx.begin_reading(*range, 0);
+    }
+    if ctx.grid.options.completion == Completion::Early {
+        multiply(ctx, product, &start, &factors);
+    }
+    let group = ctx.warp.products.closed;
+    ctx.warp.products.pending.push(Pending { pc: ctx.pc, product: instr.x, group, ranges: factors.ranges, start });
+    Outcome::Next
+}
+
+/// Both factors in single precision, and the shared memory that they came from.
+struct Factors {
+    a: [[f32; MAX_K]; ROWS],
+    /// By k, then by n.
+    b: Vec<f32>,
+    ranges: Vec<Range>,
+}
+
+fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<Factors> {
+    let (n, k) = (product.n, product.k);
+    let mut factors = Factors { a: [[0.0; MAX_K]; ROWS], b: vec![0.0; n * k], ranges: Vec::new() };
+    let mut seen = None;
+    match &start.rows {
+        Some(rows) => factors.a = **rows,
+        None => {
+            let first = u64::from(ctx.warp.index % 4) * ROWS as u64;
+            let descriptor = Descriptor::new(start.a);
+            if product.a_across {
+                for part in 0..2 {
+                    for at in 0..k {
+                        let words = unit(ctx, descriptor.across(first / 8 + part, at as u64), &mut seen)?;
+                        for (row, value) in elements(words, product.a_element).enumerate() {
+                            factors.a[part as usize * 8 + row][at] = value;
+                        }
+                    }
+                }
+            } else {
+                for (row, values) in factors.a.iter_mut().enumerate() {
+                    for part in 0..2 {
+                        let words = unit(ctx, descriptor.along_k(first + row as u64, part), &mut seen)?;
+                        let target = &mut values[part as usize * k / 2..];
+                        elements(words, product.a_element).zip(target).for_each(|(value, target)| *target = value);
+                    }
+                }
+            }
+            push_range(ctx, &mut factors.ranges, seen.take());
+        }
+    }
+    let descriptor = Descriptor::new(start.b);
+    if product.b_across {
+        for part in 0..n / 8 {
+            for at in 0..k {
+                let words = unit(ctx, descriptor.across(part as u64, at as u64), &mut seen)?;
+                let target = &mut factors.b[at * n + part * 8..];
+                elements(words, product.b_element).zip(target).for_each(|(value, target)| *target = value);
+            }
+        }
+    } else {
+        for column in 0..n {
+            for part in 0..2 {
+                let words = unit(ctx, descriptor.along_k(column as u64, part), &mut seen)?;
+                let first = part as usize * k / 2;
+                for (at, value) in elements(words, product.b_element).enumerate() {
+                    factors.b[(first + at) * n + column] = value;
+                }
+            }
+        }
+    }
+    push_range(ctx, &mut factors.ranges, seen);
+    Some(factors)
+}
+
+fn push_range(ctx: &Context<'_>, ranges: &mut Vec<Range>, seen: Option<(u64, u64)>) {
+    if let Some((low, high)) = seen {
+        ranges.push(Range { block: ctx.me, offset: low as u32, bytes: (high - low) as u32 });
+    }
+}
+
+/// Row and column of the `at`-th sum of a lane.
+#[inline(always)]
+fn place(at: usize, lane: usize) -> (usize, usize) {
+    (lane / 4 + at % 4 / 2 * 8, at / 4 * 8 + lane % 4 * 2 + at % 2)
+}
+
+#[inline(always)]
+fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factors: &Factors) {
+    let (n, k) = (product.n, product.k);
+    let order = order_of_k(ctx, k);
+    let sign = if product.negate_a != product.negate_b { -1.0 } else { 1.0 };
+    let mut sums = vec![[0.0f32; MAX_N]; ROWS];
+    if start.accumulates {
+        for at in 0..n / 2 {
+            for lane in 0..LANES {
+                let (row, column) = place(at, lane);
+                sums[row][column] = if product.half_sums {
+                    f16_to_f32((ctx.warp.registers.word(product.d[at / 2])[lane] >> (16 * (at % 2))) as u16)
+                } else {
+                    f32::from_bits(ctx.warp.registers.word(product.d[at])[lane])
+                };
+            }
+        }
+    }
+    for (row, sums) in factors.a.iter().zip(&mut sums) {
+        let sums = &mut sums[..n];
+        for &k in &order[..k] {
+            let a = row[k] * sign;
+            for (sum, b) in sums.iter_mut().zip(&factors.b[k * n..(k + 1) * n]) {
+                *sum = a.mul_add(*b, *sum);
+            }
+        }
+    }
+    for (register, &slot) in product.d.iter().enumerate() {
+        let value = |at: usize, lane: usize| {
+            let (row, column) = place(at, lane);
+            sums[row][column]
+        };
+        let row: [u32; LANES] = if product.half_sums {
+            std::array::from_fn(|lane| {
+                u32::from(f32_to_f16(value(2 * register, lane)))
+                    | u32::from(f32_to_f16(value(2 * register + 1, lane))) << 16
+            })
+        } else {
+            std::array::from_fn(|lane| value(register, lane).to_bits())
+        };
+        ctx.warp.registers.set_word(slot, &row, u32::MAX);
+    }
+}
+
+fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    ctx.warp.products.closed += 1;
+    Outcome::Next
+}
+
+fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let closed = ctx.warp.products.closed;
+    let here = ctx.pc;
+    for pending in std::mem::take(&mut ctx.warp.products.pending) {
+        if pending.group.saturating_add(instr.x) >= closed {
+            ctx.warp.products.pending.push(pending);
+            continue;
+        }
+        ctx.pc = pending.pc;
+        if ctx.grid.options.completion == Completion::Late {
+            let product = &program.group_products[pending.product as usize];
+            let Some(factors) = load(ctx, product, &pending.start) else { return Outcome::Abort };
+            multiply(ctx, product, &pending.start, &factors);
+        }
+        for range in pending.ranges {
+            ctx.end_reading(range, 0);
+        }
+    }
+    ctx.pc = here;
+    ctx.meet();
+    Outcome::Next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_finds_rows_in_the_swizzled_pattern() {
+        let bits = (0x400u64 >> 4) | (1024u64 >> 4) << 32 | 1 << 62;
+        let descriptor = Descriptor::new(bits);
+        assert_eq!(descriptor.along_k(0, 0), 0x400);
+        assert_eq!(descriptor.along_k(1, 0), 0x400 + 128 + 16);
+        assert_eq!(descriptor.along_k(9, 1), 0x400 + 1024 + 128);
+        assert_eq!(descriptor.across(1, 9), 0x400 + 1024 + 128);
+    }
+
+    #[test]
+    fn a_descriptor_without_swizzle_steps_by_its_offsets() {
+        let bits = (256u64 >> 4) << 16 | (128u64 >> 4) << 32;
+        let descriptor = Descriptor::new(bits);
+        assert_eq!(descriptor.along_k(9, 1), 128 + 16 + 256);
+        assert_eq!(descriptor.across(2, 9), 2 * 128 + 16 + 256);
+    }
+}
