@@ -11,7 +11,7 @@ use super::relation::{hold, rows_are_independent};
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::seed::{derive, rng};
-use crate::core::shape::{Point, describe};
+use crate::core::shape::{Axis, Point, describe};
 use crate::core::tensor::Tensor;
 use crate::device::Poison;
 
@@ -20,6 +20,9 @@ const COMBINATIONS: usize = 8;
 
 /// Launches that must agree bit for bit.
 const REPEATS: usize = 100;
+
+/// An extent below this is a sliver.
+const BROAD: usize = 8;
 
 /// Buffers start at every multiple of the candidate's alignment below this.
 const OFFSETS_BELOW: usize = 128;
@@ -100,13 +103,18 @@ fn fits(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> bool {
         && subject.operator.cost(point, subject.dtype).flops <= capacity.flops
 }
 
-/// The shape of median size among those with at least a few thousand elements, or the largest.
+/// A smallish shape with at least a few thousand elements and no sliver among its extents, for relations and
+/// distributions say little about rows of one column; or the largest.
 fn middle(context: &Context<'_>, subject: &Subject<'_>, shapes: &[Point]) -> Point {
-    let size = |point: &Point| elements(subject.operator, point);
-    let real: Vec<&Point> = shapes.iter().filter(|point| size(point) >= 4096).collect();
-    let found = real.get(real.len() / 4).copied().or_else(|| shapes.last());
-    let base = base(subject.operator.axes());
-    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or(base)
+    let is_broad = |axis: &Axis, extent: usize| !axis.is_extent() || extent >= BROAD.min(axis.bounds().1);
+    let axes = subject.operator.axes();
+    let real: Vec<&Point> = shapes.iter().filter(|point| elements(subject.operator, point) >= 4096).collect();
+    let broad =
+        real.iter().copied().filter(|point| axes.iter().zip(*point).all(|(axis, &extent)| is_broad(axis, extent)));
+    let broad: Vec<&Point> = broad.collect();
+    let candidates = if broad.is_empty() { &real } else { &broad };
+    let found = candidates.get(candidates.len() / 4).copied().or_else(|| shapes.last());
+    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or_else(|| base(axes))
 }
 
 fn check_all(

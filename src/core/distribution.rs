@@ -26,7 +26,7 @@ pub enum Distribution {
     Outlier,
     /// Normal with every third value a zero of either sign.
     SignedZeros,
-    /// Normal with a few NaN and infinities.
+    /// Normal with a few NaN, infinities and zeros.
     NonFinite,
     /// Multiples of 1/8 in [-4, 4]: sums and shifts of them are exact.
     Grid,
@@ -93,6 +93,8 @@ impl Distribution {
                         0 => f64::NAN,
                         1 => f64::INFINITY,
                         2 => f64::NEG_INFINITY,
+                        // Beside an infinity a zero must not be skipped: their product is NaN.
+                        3..=8 => 0.0 * sign(rng),
                         _ => normal.draw(rng),
                     },
                     Distribution::Grid => (below(rng, 65) as f64 - 32.0) / 8.0,

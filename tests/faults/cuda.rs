@@ -5,6 +5,7 @@ use crate::finding::{Finding, SEEDS, find};
 use crate::judgement::Expectation;
 use crate::small::Small;
 use kernelgate::core::candidate::{Candidate, IntoCandidate};
+use kernelgate::core::environment::{REQUIRE, ROOT};
 use kernelgate::core::suite::Suite;
 use kernelgate::device::Device;
 use kernelgate::device::cuda::{CudaDevice, precompile};
@@ -99,7 +100,7 @@ fn norm(s: &Normalised, grid: [usize; 3]) -> Launch {
 
 /// `fixtures/faulty`, in the checkout or in a bundle.
 fn folder() -> PathBuf {
-    let root = std::env::var_os("KERNELGATE_ROOT").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let root = std::env::var_os(ROOT).map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     root.join("fixtures/faulty")
 }
 
@@ -135,7 +136,7 @@ pub fn every_file_is_listed(fixtures: &[Fixture]) -> Result<(), String> {
 
 /// Whether a missing GPU is a failure.
 pub fn is_required() -> bool {
-    std::env::var("KERNELGATE_REQUIRE").is_ok_and(|all| all.split(',').any(|what| what.trim() == "cuda"))
+    std::env::var(REQUIRE).is_ok_and(|all| all.split(',').any(|what| what.trim() == "cuda"))
 }
 
 /// Why a fixture is not run here, if it is not.

@@ -29,8 +29,8 @@ impl Device for Small {
         self.0.is_lost()
     }
 
-    /// Room for 65,537 rows of three columns, in and out, and no more.
+    /// Room for 65,537 rows of one column, in and out, and not much more.
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 400_000, flops: 1 << 23, ..self.0.capacity() }
+        Capacity { elements: 1 << 18, flops: 1 << 23, ..self.0.capacity() }
     }
 }
