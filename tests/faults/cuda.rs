@@ -88,7 +88,7 @@ impl Fixture {
         launch: impl Fn(&S) -> Launch + Send + Sync + 'static,
     ) -> Cuda<S> {
         Cuda::source(source, "candidate", launch)
-            .header("common.cuh", include_str!("../../kernels/common.cuh"))
+            .header("common.cuh", include_str!("../../fixtures/faulty/kernels/common.cuh"))
             .file(&self.file)
             .dtypes(self.dtypes.clone())
     }
