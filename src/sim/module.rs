@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Module {
     tree: ast::Module,
-    programs: Mutex<HashMap<String, Arc<Program>>>,
+    /// By entry, and whether approximations are adversarial.
+    programs: Mutex<HashMap<(String, bool), Arc<Program>>>,
 }
 
 impl Module {
@@ -38,13 +39,13 @@ impl Module {
     /// # Errors
     /// [`Error::Unsupported`] with the first opcode that is not modelled.
     pub fn check(&self, entry: &str) -> Result<()> {
-        self.program(entry).map(drop)
+        self.program(entry, false).map(drop)
     }
 
-    pub(crate) fn program(&self, entry: &str) -> Result<Arc<Program>> {
+    pub(crate) fn program(&self, entry: &str, adversarial: bool) -> Result<Arc<Program>> {
         // A thread that panicked while it held the map left no half-made entry behind.
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = programs.get(entry) {
+        if let Some(program) = programs.get(&(entry.to_owned(), adversarial)) {
             return Ok(Arc::clone(program));
         }
         let function =
@@ -54,8 +55,8 @@ impl Module {
                     Error::Launch(format!("no entry `{entry}`; this module has: {}", names.join(", ")))
                 },
             )?;
-        let program = Arc::new(decode::decode(&self.tree, function)?);
-        programs.insert(entry.to_owned(), Arc::clone(&program));
+        let program = Arc::new(decode::decode(&self.tree, function, adversarial)?);
+        programs.insert((entry.to_owned(), adversarial), Arc::clone(&program));
         Ok(program)
     }
 }

@@ -22,7 +22,9 @@ use layout::Layout;
 pub(crate) use layout::Place;
 
 /// Decodes one entry of a module.
-pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
+///
+/// With `adversarial`, every approximate operation is followed by a seeded error within its documented bound.
+pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) -> Result<Program> {
     let Some(body) = &function.body else {
         return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
     };
@@ -48,6 +50,7 @@ pub(super) fn decode(module: &Module, function: &Function) -> Result<Program> {
         bulk_copies: Vec::new(),
         lists: Vec::new(),
         in_order: false,
+        adversarial,
         carry: None,
         guard: Guard::ALWAYS,
         line: 0,
@@ -85,6 +88,7 @@ pub(crate) struct Decoder<'a> {
     pub lists: Vec<Vec<Slot>>,
     /// Set by operations whose result depends on the order of blocks.
     pub in_order: bool,
+    pub adversarial: bool,
     /// The carry flag, which is a hidden register.
     pub carry: Option<u32>,
     guard: Guard,

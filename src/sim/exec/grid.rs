@@ -198,7 +198,7 @@ fn split(linear: u64, extent: [u32; 3]) -> [u32; 3] {
 /// When the entry is missing or not modelled, or the launch does not fit it: extents, shared memory, number and sizes of arguments.
 /// Defects of the kernel are findings of the report, not errors.
 pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &Options) -> Result<Report> {
-    let program = module.program(&launch.entry)?;
+    let program = module.program(&launch.entry, options.adversarial_approximations)?;
     let (grid_dim, block_dim, cluster_dim) = (launch.grid.array(), launch.block.array(), launch.cluster.array());
     let threads = check_extents(&program, grid_dim, block_dim, cluster_dim)?;
     let params = parameter_block(&program, &launch.args)?;

@@ -1,5 +1,6 @@
 //! The operations, one family a file: which opcodes there are, and what each does to a lane, a warp or memory.
 
+mod adversary;
 mod approximate;
 pub(crate) mod atomic;
 mod barrier;
@@ -79,7 +80,11 @@ pub(crate) fn decode(decoder: &mut Decoder<'_>, opcode: &mut Opcode<'_>, instruc
         if let Some((alu, class)) = lookup(&mut attempt) {
             attempt.finish()?;
             *opcode = attempt;
-            return decoder.bind(alu, class, opcode, &instruction.operands);
+            decoder.bind(alu, class, opcode, &instruction.operands)?;
+            if class == InstructionClass::Transcendental && decoder.adversarial {
+                adversary::decode(decoder, opcode, &instruction.operands[0], alu.result)?;
+            }
+            return Ok(());
         }
     }
     Err(opcode.unsupported())

@@ -232,3 +232,23 @@ fn text_is_printed_in_the_order_of_blocks() {
     let report = run(&module, &Launch::new("k", 5, 1), &mut Memory::new());
     assert_eq!(report.printf, "0;1;2;3;4;");
 }
+
+#[test]
+fn an_adversary_moves_approximations_within_their_bound() {
+    let body = "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd0, %rd1; cvt.rn.f32.u32 %f0, %r0; ex2.approx.f32 %f1, %f0; st.global.f32 [%rd2], %f1;";
+    let module = kernel(1, body);
+    let mut results = Vec::new();
+    for seed in 0..2 {
+        let mut memory = Memory::new();
+        let out = memory.alloc(256, None).unwrap();
+        let options = Options { adversarial_approximations: true, seed, ..Options::default() };
+        launch(&module, &Launch::new("k", 1, 64).arg(out), &mut memory, &options).unwrap();
+        let found = read_words(&memory, out, 64);
+        for (thread, bits) in found.iter().enumerate() {
+            let exact = (thread as f32).exp2().to_bits();
+            assert!(bits.abs_diff(exact) <= 3, "{thread}");
+        }
+        results.push(found);
+    }
+    assert_ne!(results[0], results[1]);
+}
