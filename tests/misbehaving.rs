@@ -1,5 +1,5 @@
 //! A gate for the functional tests: `MISBEHAVE` names the candidates that it has, each with a fault of its own.
-//! Without it there are only two right ones.
+//! Without it there are only two right ones. With `MISBEHAVE_TIMED` they are timed too.
 
 use kernelgate::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 shape! { struct Rows { rows: 1..=64, cols: 1..=64 } }
 
 fn double() -> Op<Rows> {
+    let timed = std::env::var_os("MISBEHAVE_TIMED").map(|_| Rows { rows: 64, cols: 64 });
     Op::<Rows>::new("double")
+        .perf(timed)
         .input("x", |s| [s.rows, s.cols])
         .output("y", |s| [s.rows, s.cols])
         .cost(|s, t| Cost { bytes: 2 * s.rows * s.cols * t.size(), flops: s.rows * s.cols })

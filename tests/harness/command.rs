@@ -104,11 +104,11 @@ fn report_makes_a_table() {
 
 #[test]
 fn bench_times_what_is_selected() {
-    let case = ["bench", "silu::naive", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
+    let case = ["bench", "silu::tiled", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
     let ran = kernelgate(&case);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(
-        ran.stdout.lines().any(|line| line.starts_with("silu::naive::f32 ") && line.contains("n=4096")),
+        ran.stdout.lines().any(|line| line.starts_with("silu::tiled::f32 ") && line.contains("n=4096")),
         "{}",
         ran.stdout
     );
@@ -125,7 +125,7 @@ fn bench_times_what_is_selected() {
 fn noise_compares_a_kernel_with_itself() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("noise.json").to_string_lossy().into_owned();
-    let case = ["noise", "silu::naive", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
+    let case = ["noise", "silu::tiled", "--dtype", "f32", "--shape", "n=4096", "--device", "cpu"];
     let few = ["--trials", "2", "--planted", "2", "--out", &out, "--json", "--save"];
     let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
     let ran = Ran::from(command.env("KERNELGATE_ROOT", folder.path()).args(case).args(few).output().unwrap());

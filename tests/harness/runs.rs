@@ -216,3 +216,39 @@ fn a_summary_that_cannot_be_written_is_an_error() {
     assert_eq!(ran.code, Some(101));
     assert!(ran.stderr.contains("file: cannot create"), "{}", ran.stderr);
 }
+
+/// Runs the timed trial until the machine is quiet enough for `wanted`.
+fn timed(fixture: &Fixture, variables: &[(&str, &str)], wanted: &str) -> Ran {
+    let mut ran = None;
+    for _ in 0..5 {
+        let mut command = fixture.command("right", &["--exact", "double::right::f32::perf"]);
+        command.env("MISBEHAVE_TIMED", "1").envs(variables.iter().copied());
+        let now = Ran::from(command.output().unwrap());
+        let verdict = fixture.summary()["records"][0]["verdict"].clone();
+        if verdict == wanted {
+            return now;
+        }
+        ran = Some(now.stdout);
+    }
+    panic!("never `{wanted}`: {}", ran.unwrap_or_default());
+}
+
+#[test]
+fn a_planted_slowdown_is_red_until_it_is_accepted() {
+    let fixture = Fixture::new();
+    let planted = ("KERNELGATE_PLANT", "4");
+    let first = timed(&fixture, &[], "skip");
+    assert!(first.says("double::right::f32::perf", "ignored (no baseline for "), "{}", first.stdout);
+    fixture.accept("double.right.f32");
+    assert_eq!(timed(&fixture, &[], "same").code, Some(0));
+
+    let slow = timed(&fixture, &[planted], "slower");
+    assert_eq!(slow.code, Some(101));
+    assert!(slow.failure("double::right::f32::perf").contains("accept with `cargo insta review`"), "{}", slow.stdout);
+    // What `cargo insta test` sets, and worse.
+    let insta = [planted, ("INSTA_FORCE_PASS", "1"), ("INSTA_UPDATE", "always"), ("INSTA_CARGO_INSTA", "1")];
+    assert_eq!(timed(&fixture, &insta, "slower").code, Some(101));
+
+    fixture.accept("double.right.f32");
+    assert_eq!(timed(&fixture, &[planted], "same").code, Some(0));
+}

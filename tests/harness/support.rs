@@ -52,6 +52,13 @@ impl Fixture {
         serde_json::from_str(&std::fs::read_to_string(self.summary_path()).unwrap()).unwrap()
     }
 
+    /// Accepts the pending baseline of `<operator>.<candidate>.<dtype>`, as `cargo insta review` does.
+    pub fn accept(&self, name: &str) {
+        let devices = std::fs::read_dir(self.folder.path().join("snapshots/perf")).unwrap();
+        let device = devices.map(|entry| entry.unwrap().path()).next().expect("a pending baseline");
+        std::fs::rename(device.join(format!("{name}.snap.new")), device.join(format!("{name}.snap"))).unwrap();
+    }
+
     /// A run with these candidates, not started yet.
     pub fn command(&self, candidates: &str, arguments: &[&str]) -> Command {
         let mut command = bare(gate());
@@ -70,7 +77,11 @@ pub fn bare(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("KERNELGATE_") || name.starts_with("NEXTEST") || name.starts_with("PROPTEST_") {
+        if name.starts_with("KERNELGATE_")
+            || name.starts_with("NEXTEST")
+            || name.starts_with("PROPTEST_")
+            || name.starts_with("INSTA_")
+        {
             command.env_remove(name);
         }
     }
