@@ -23,7 +23,7 @@ pub struct Selection {
     /// Only trials whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
-    /// Where kernels run: cpu, cuda or cuda:<n>; with cpu they are left out
+    /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
     /// Only these dtypes

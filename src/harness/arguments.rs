@@ -79,7 +79,7 @@ pub struct Options {
     #[arg(long, value_enum, value_name = "pretty|terse|json", hide_possible_values = true)]
     pub format: Option<FormatSetting>,
 
-    /// Where kernels run: cpu, sim, cuda or cuda:<n>; with cpu they are skipped. CPU candidates run on the host
+    /// Where kernels run: cpu, sim, cuda or cuda:N; with cpu they are skipped. CPU candidates run on the host
     /// always, but with cuda only the GPU is timed
     #[arg(long, value_name = "DEVICE", help_heading = "Kernelgate")]
     pub device: Option<DeviceChoice>,

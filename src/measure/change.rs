@@ -62,7 +62,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Holds `head` against `base`: a change must exceed `threshold`, and be [`DECISIVE`] against the doubt of the
+    /// Holds `head` against `base`: a change must exceed `threshold`, and be `DECISIVE` against the doubt of the
     /// measurement. Within the threshold it is the same only if the interval is narrow enough to have shown a change of
     /// that size.
     pub fn of(base: Estimate, head: Estimate, threshold: f64) -> Self {

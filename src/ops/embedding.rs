@@ -1,4 +1,4 @@
-//! Embedding: y[i] = table[ids[i]], rows of `dim` elements copied out of `vocab`.
+//! Embedding: `y[i] = table[ids[i]]`, rows of `dim` elements copied out of `vocab`.
 
 use super::family::rows::double;
 use super::float::Float;

@@ -4,9 +4,9 @@
 //! lets NaN and infinity through as the formula does. Small work stays on the calling thread; larger
 //! work is shared out in rayon's pool. The result depends neither on the threads nor on the alignment.
 //!
-//! Kernels are written once over a vector ([`vector`]) and compiled for each instruction set: AVX-512,
+//! Kernels are written once over a vector (`vector`) and compiled for each instruction set: AVX-512,
 //! AVX2 with FMA, and plain Rust for every other processor. The widest that the processor has is chosen
-//! at the first call ([`level`]).
+//! at the first call (`level`).
 //!
 //! | file | owns |
 //! |---|---|
