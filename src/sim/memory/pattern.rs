@@ -66,6 +66,12 @@ impl Pattern {
         if self.contiguous || self.uniform {
             return ((self.highest + u64::from(self.bytes) - 1) / 32 - self.lowest / 32 + 1) as u32;
         }
+        let first = self.lowest / 32;
+        if self.highest / 32 - first < 63 {
+            // Aligned accesses of up to 32 bytes stay in their sector.
+            let touched = self.address.iter().fold(0u64, |set, address| set | 1 << (address / 32 - first));
+            return touched.count_ones();
+        }
         let mut sectors = [0u64; LANES];
         let mut last = 0;
         let mut sorted = true;

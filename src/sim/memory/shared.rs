@@ -259,7 +259,8 @@ impl WavefrontMemo {
     }
 
     fn get(&mut self, pc: u32, pattern: &Pattern) -> u64 {
-        let base = pattern.lowest & !127;
+        // Shifting all lanes by whole words turns the banks and changes no conflict.
+        let base = pattern.lowest & !3;
         let relative =
             Relative { offset: pattern.address.map(|address| address.wrapping_sub(base) as u32), mask: pattern.mask };
         let entry = &mut self.by_pc[pc as usize];

@@ -160,6 +160,10 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         Some(_) => Err(Error::parse(op.line, "scales and orders of `wgmma` are constants")),
     };
     let (a_across, b_across) = if from_registers { (0, flag(6)?) } else { (flag(6)?, flag(7)?) };
+    let halves = |element: Element| matches!(element, Element::F16 | Element::Bf16);
+    if (a_across != 0 && !halves(a_element)) || (b_across != 0 && !halves(b_element)) {
+        return Err(op.unsupported());
+    }
     let product = GroupProduct {
         n,
         k,
@@ -245,13 +249,28 @@ fn unit(ctx: &mut Context<'_>, address: u64, seen: &mut Option<(u64, u64)>) -> O
     Some([words[0], words[1], words[2], words[3]])
 }
 
-/// Elements of 16 bytes.
+/// Elements of 16 bytes, the first so many of the array.
 #[inline(always)]
-fn elements(words: [u32; 4], element: Element) -> impl Iterator<Item = f32> {
-    let per_word = element.per_register();
-    words.into_iter().flat_map(move |word| (0..per_word).map(move |at| element.unpack(word, at)))
+fn elements(words: [u32; 4], element: Element) -> [f32; 16] {
+    let mut out = [0.0; 16];
+    // The type is told apart once, so that each loop is one of vector operations.
+    macro_rules! each {
+        ($kind:expr) => {
+            for (at, out) in out.iter_mut().enumerate().take(4 * $kind.per_register()) {
+                *out = $kind.unpack(words[at / $kind.per_register()], at % $kind.per_register());
+            }
+        };
+    }
+    match element {
+        Element::F16 => each!(Element::F16),
+        Element::Bf16 => each!(Element::Bf16),
+        Element::Tf32 => each!(Element::Tf32),
+        other => each!(other),
+    }
+    out
 }
 
+#[inline(always)]
 fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if let Some(outcome) = whole_warp(ctx, mask) {
         return outcome;
@@ -301,6 +320,7 @@ struct Factors {
     ranges: Vec<Range>,
 }
 
+#[inline(always)]
 fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<Factors> {
     let (n, k) = (product.n, product.k);
     let mut factors = Factors { a: [[0.0; MAX_K]; ROWS], b: vec![0.0; n * k], ranges: Vec::new() };
@@ -314,8 +334,8 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
                 for part in 0..2 {
                     for at in 0..k {
                         let words = unit(ctx, descriptor.across(first / 8 + part, at as u64), &mut seen)?;
-                        for (row, value) in elements(words, product.a_element).enumerate() {
-                            factors.a[part as usize * 8 + row][at] = value;
+                        for (row, value) in elements(words, product.a_element)[..8].iter().enumerate() {
+                            factors.a[part as usize * 8 + row][at] = *value;
                         }
                     }
                 }
@@ -323,8 +343,8 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
                 for (row, values) in factors.a.iter_mut().enumerate() {
                     for part in 0..2 {
                         let words = unit(ctx, descriptor.along_k(first + row as u64, part), &mut seen)?;
-                        let target = &mut values[part as usize * k / 2..];
-                        elements(words, product.a_element).zip(target).for_each(|(value, target)| *target = value);
+                        let first = part as usize * k / 2;
+                        values[first..first + k / 2].copy_from_slice(&elements(words, product.a_element)[..k / 2]);
                     }
                 }
             }
@@ -336,8 +356,8 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
         for part in 0..n / 8 {
             for at in 0..k {
                 let words = unit(ctx, descriptor.across(part as u64, at as u64), &mut seen)?;
-                let target = &mut factors.b[at * n + part * 8..];
-                elements(words, product.b_element).zip(target).for_each(|(value, target)| *target = value);
+                let first = at * n + part * 8;
+                factors.b[first..first + 8].copy_from_slice(&elements(words, product.b_element)[..8]);
             }
         }
     } else {
@@ -345,8 +365,8 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
             for part in 0..2 {
                 let words = unit(ctx, descriptor.along_k(column as u64, part), &mut seen)?;
                 let first = part as usize * k / 2;
-                for (at, value) in elements(words, product.b_element).enumerate() {
-                    factors.b[(first + at) * n + column] = value;
+                for (at, value) in elements(words, product.b_element)[..k / 2].iter().enumerate() {
+                    factors.b[(first + at) * n + column] = *value;
                 }
             }
         }
@@ -419,6 +439,7 @@ fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
     Outcome::Next
 }
 
+#[inline(always)]
 fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if let Some(outcome) = whole_warp(ctx, mask) {
         return outcome;
