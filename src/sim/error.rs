@@ -1,4 +1,5 @@
-//! Everything that can go wrong before a kernel runs: text that is no PTX, an opcode that is not modelled, a launch that does not fit.
+//! Everything that can go wrong before a kernel runs: text that is no PTX, an opcode that is not modelled, a launch
+//! that does not fit.
 
 use std::fmt;
 

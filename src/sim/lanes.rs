@@ -1,7 +1,7 @@
 //! The register file of a warp and the machinery that makes a scalar function into a 32-lane handler.
 //!
-//! Every handler is compiled twice: for the plain target and for AVX2 + FMA. Both give the same bits; the second is chosen once, when a
-//! kernel is decoded, so that a build without `-C target-cpu` still runs at full speed.
+//! Every handler is compiled twice: for the plain target and for AVX2 + FMA. Both give the same bits; the second is
+//! chosen once, when a kernel is decoded, so that a build without `-C target-cpu` still runs at full speed.
 
 use super::program::Instr;
 

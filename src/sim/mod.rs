@@ -1,8 +1,42 @@
 //! Executes PTX on the CPU and watches what the kernel does.
 //!
-//! The room knows PTX and memory, nothing of the gate. Text becomes a tree ([`ptx`](Module::parse)), the tree an array of instructions
-//! with a handler for 32 lanes each, and [`launch`] runs that array for every warp of a grid. Every access to memory passes checks:
-//! bounds, alignment, initialisation, races. What they find is in the [`Report`], with exact counts of the work done.
+//! The room knows PTX and memory, nothing of the gate. [`Module::parse`] makes text a tree, the first [`launch`] of an
+//! entry makes the tree an array of instructions with a handler for 32 lanes each, and that array runs for every warp
+//! of the grid. Every access to memory passes checks: bounds, alignment, initialisation, races. What they find is in
+//! the [`Report`], with exact counts of the work done.
+//!
+//! ```
+//! use kernelgate::sim::{Launch, Memory, Module, Options, launch};
+//!
+//! let module = Module::parse(
+//!     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry number(.param .u64 out) {
+//!          .reg .b32 %r<2>; .reg .b64 %rd<4>;
+//!          ld.param.u64 %rd1, [out];
+//!          mov.u32 %r1, %tid.x;
+//!          mul.wide.u32 %rd2, %r1, 4;
+//!          add.s64 %rd3, %rd1, %rd2;
+//!          st.global.u32 [%rd3], %r1;
+//!          ret;
+//!      }",
+//! )?;
+//! let mut memory = Memory::new();
+//! let out = memory.alloc(4 * 31, None)?;
+//! let report = launch(&module, &Launch::new("number", 1, 32).arg(out), &mut memory, &Options::default())?;
+//! // 32 threads, room for 31 words: the last thread writes past the end.
+//! assert_eq!(report.findings[0].check.name(), "out-of-bounds");
+//! assert_eq!(report.findings[0].place.thread, [31, 0, 0]);
+//! # Ok::<(), kernelgate::sim::Error>(())
+//! ```
+//!
+//! # What is modelled, and what is not
+//!
+//! Values are those of IEEE 754 where PTX asks for them, bit for bit. Approximate operations are within one unit in the
+//! last place, or, in the adversarial mode, anywhere within their documented bounds. Sums of matrix operations run over
+//! k in single precision, with fused multiply-adds: hardware may differ in the last bits. Time, caches, weak-memory
+//! reordering beyond the race checks, and what `ptxas` does are not modelled. Blocks that wait for blocks that have not
+//! started (a barrier of the whole grid) end as an endless loop, because blocks run one after the other where their
+//! order can matter. Module variables are made anew for each launch. Opcodes that are not modelled give
+//! [`Error::Unsupported`].
 
 #![expect(clippy::needless_range_loop, reason = "a lane indexes several rows at once")]
 

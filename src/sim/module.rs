@@ -19,8 +19,8 @@ impl Module {
     /// Reads PTX, as NVRTC, `nvcc -ptx` or Triton write it.
     ///
     /// # Errors
-    /// [`Error::Parse`] with the line for text that is no PTX, [`Error::Unsupported`] for directives that are not modelled. Opcodes are
-    /// looked at when their entry is first launched, or by [`Module::check`].
+    /// [`Error::Parse`] with the line for text that is no PTX, [`Error::Unsupported`] for directives that are not
+    /// modelled. Opcodes are looked at when their entry is first launched, or by [`Module::check`].
     pub fn parse(text: &str) -> Result<Module> {
         Ok(Module { tree: ptx::parse(text)?, programs: Mutex::default() })
     }

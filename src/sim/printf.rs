@@ -6,7 +6,8 @@ pub(crate) struct Printed {
     pub values: u32,
 }
 
-/// Formats with values from a buffer: `read(offset, bytes)`. Integers and characters take 4 bytes, everything else 8, aligned.
+/// Formats with values from a buffer: `read(offset, bytes)`. Integers and characters take 4 bytes, everything else 8,
+/// aligned.
 pub(crate) fn format(format: &str, read: impl Fn(u64, u64) -> u64, string: impl Fn(u64) -> String) -> Printed {
     let mut out = Printed { text: String::new(), values: 0 };
     let mut offset = 0u64;

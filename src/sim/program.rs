@@ -1,4 +1,5 @@
-//! A kernel after decoding: an array of instructions with handlers and register slots, and what a launch has to fill in.
+//! A kernel after decoding: an array of instructions with handlers and register slots, and what a launch has to fill
+//! in.
 
 use super::exec::{Context, Outcome};
 use super::lanes::{AluFn, Guard, Slot};

@@ -5,7 +5,8 @@
 use super::error::{Error, Result};
 use super::memory::Pointer;
 
-/// How a box is laid out in shared memory: the bits of an address above the 128-byte (or shorter) row are mixed into its 16-byte units.
+/// How a box is laid out in shared memory: the bits of an address above the 128-byte (or shorter) row are mixed into
+/// its 16-byte units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swizzle {
     /// As it is.

@@ -1,4 +1,5 @@
-//! Through which parameters a kernel may read and write global memory: a flow of pointers through registers, blind to branches.
+//! Through which parameters a kernel may read and write global memory: a flow of pointers through registers, blind to
+//! branches.
 
 use crate::sim::program::Reach;
 use crate::sim::ptx::ast::{Base, Body, Instruction, Operand, Symbol};

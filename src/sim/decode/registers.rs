@@ -1,5 +1,5 @@
-//! Where each PTX register lives: liveness over the control flow, then as few rows as the live ranges allow, so that a warp's registers
-//! stay in the first-level cache.
+//! Where each PTX register lives: liveness over the control flow, then as few rows as the live ranges allow, so that a
+//! warp's registers stay in the first-level cache.
 
 use crate::sim::lanes::{Class, Slot};
 use crate::sim::ptx::ast::{Base, Body, Instruction, Operand};
@@ -20,7 +20,8 @@ pub(super) struct Assignment {
     pub zeroed: Vec<Slot>,
 }
 
-/// Bits of all live sets together, above which every register gets a row of its own: hostile input must not cost gigabytes.
+/// Bits of all live sets together, above which every register gets a row of its own: hostile input must not cost
+/// gigabytes.
 const MAX_LIVE_BITS: usize = 1 << 30;
 
 pub(super) fn class_of(ty: Type) -> Class {
@@ -128,7 +129,8 @@ fn ends_block(instruction: &Instruction) -> bool {
     matches!(name(instruction), "bra" | "brx" | "ret" | "exit" | "trap")
 }
 
-/// Whether the first operand is a result. For the few where it is both, or where one cannot know, it counts as read too.
+/// Whether the first operand is a result. For the few where it is both, or where one cannot know, it counts as read
+/// too.
 fn first_is_result(instruction: &Instruction) -> bool {
     !matches!(
         name(instruction),

@@ -192,11 +192,12 @@ fn split(linear: u64, extent: [u32; 3]) -> [u32; 3] {
 
 /// Runs a kernel to its end, or to its first fatal defect.
 ///
-/// Blocks run in parallel on the current rayon pool, unless their order can show in the result; then they run one after the other.
+/// Blocks run in parallel on the current rayon pool, unless their order can show in the result; then they run one after
+/// the other.
 ///
 /// # Errors
-/// When the entry is missing or not modelled, or the launch does not fit it: extents, shared memory, number and sizes of arguments.
-/// Defects of the kernel are findings of the report, not errors.
+/// When the entry is missing or not modelled, or the launch does not fit it: extents, shared memory, number and sizes
+/// of arguments. Defects of the kernel are findings of the report, not errors.
 pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &Options) -> Result<Report> {
     let program = module.program(&launch.entry, options.adversarial_approximations)?;
     let (grid_dim, block_dim, cluster_dim) = (launch.grid.array(), launch.block.array(), launch.cluster.array());

@@ -151,7 +151,8 @@ fn branch(ctx: &mut Context<'_>, instr: &Instr, taken: u32, pc: &mut u32, mask: 
     let jump = if taken != 0 && target <= here { Jump::Back } else { Jump::Forward };
     if taken == *mask {
         *pc = target;
-        // Lanes that wait below the target or between are met by `stop`; a jump back may go below others, which then come later.
+        // Lanes that wait below the target or between are met by `stop`; a jump back may go below others, which then
+        // come later.
         if target <= here {
             *stop = ctx.warp.splits.iter().map(|other| other.pc).filter(|pc| *pc > target).min().unwrap_or(u32::MAX);
         }
@@ -172,7 +173,8 @@ fn branch(ctx: &mut Context<'_>, instr: &Instr, taken: u32, pc: &mut u32, mask: 
     jump
 }
 
-/// After many jumps back: ends an endless loop, or lets other lanes and warps run. `Some(None)` means a new turn in this warp.
+/// After many jumps back: ends an endless loop, or lets other lanes and warps run. `Some(None)` means a new turn in
+/// this warp.
 #[cold]
 fn spinning(ctx: &mut Context<'_>, at: u32, pc: u32, mask: u32, made: u64, until: u64) -> Option<Option<Stop>> {
     if made >= ctx.grid.options.back_edge_budget {

@@ -77,7 +77,8 @@ impl Warp {
         self.products.clear();
     }
 
-    /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a branch.
+    /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a
+    /// branch.
     pub fn next_turn(&mut self) -> Option<Turn> {
         self.merge();
         let mut ready = self.splits.iter().enumerate().filter(|(_, split)| split.wait.is_none()).map(|(at, _)| at);

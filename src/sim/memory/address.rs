@@ -1,4 +1,5 @@
-//! How a 64-bit device address is made up: allocation number above, offset below; windows for shared, local and parameters.
+//! How a 64-bit device address is made up: allocation number above, offset below; windows for shared, local and
+//! parameters.
 
 /// Bits of the offset inside an allocation: 16 GiB each.
 pub(crate) const OFFSET_BITS: u32 = 34;

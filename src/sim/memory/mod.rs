@@ -33,8 +33,8 @@ impl Pointer {
 
 /// The global memory of the simulated device.
 ///
-/// An allocation keeps its number for ever, so that an address of freed memory is recognised. Bytes of an allocation made without data
-/// count as uninitialised until something writes them.
+/// An allocation keeps its number for ever, so that an address of freed memory is recognised. Bytes of an allocation
+/// made without data count as uninitialised until something writes them.
 #[derive(Debug, Default)]
 pub struct Memory {
     allocations: Vec<Allocation>,
@@ -46,7 +46,8 @@ impl Memory {
         Self::default()
     }
 
-    /// Reserves `bytes` bytes, 256-byte aligned as on a device. `init` gives their content; without it they count as uninitialised.
+    /// Reserves `bytes` bytes, 256-byte aligned as on a device. `init` gives their content; without it they count as
+    /// uninitialised.
     ///
     /// # Errors
     /// When `bytes` is above 16 GiB, or `init` has another length.

@@ -83,7 +83,8 @@ impl SharedMemory {
     }
 }
 
-/// Runs `visit` for each block whose shared memory valid lanes touch. The pattern that it gets holds offsets in that block.
+/// Runs `visit` for each block whose shared memory valid lanes touch. The pattern that it gets holds offsets in that
+/// block.
 #[inline(always)]
 pub(crate) fn for_each_block(
     ctx: &mut Context<'_>,
@@ -275,8 +276,8 @@ impl WavefrontMemo {
     }
 }
 
-/// Wavefronts of a request: 8- and 16-byte accesses go in halves and quarters of the warp; within a part, the bank with the most
-/// distinct words decides.
+/// Wavefronts of a request: 8- and 16-byte accesses go in halves and quarters of the warp; within a part, the bank with
+/// the most distinct words decides.
 fn wavefronts(relative: &Relative, bytes: u32) -> u64 {
     let words = bytes.div_ceil(4);
     let part_lanes = match words {

@@ -1,7 +1,8 @@
-//! The operations that hardware only approximates: results here are within one unit in the last place of the exact ones.
+//! The operations that hardware only approximates: results here are within one unit in the last place of the exact
+//! ones.
 //!
-//! Their documented error bounds are larger. In the adversarial mode each result is moved by a seeded error up to that bound, so that a
-//! tolerance that holds only by luck shows.
+//! Their documented error bounds are larger. In the adversarial mode each result is moved by a seeded error up to that
+//! bound, so that a tolerance that holds only by luck shows.
 
 use super::rounding::{bf16_to_f32, canonical, f16_to_f32, f32_to_bf16, f32_to_f16, flush};
 use crate::sim::lanes::{Alu, alu};
@@ -69,7 +70,8 @@ fn coarse(x: f64) -> f64 {
     f64::from_bits(x.to_bits() & 0xFFFF_FFFF_0000_0000)
 }
 
-/// 2^x: the fraction by a polynomial, the integer by the exponent bits, in two steps so that subnormal results come out.
+/// 2^x: the fraction by a polynomial, the integer by the exponent bits, in two steps so that subnormal results come
+/// out.
 #[inline(always)]
 pub(crate) fn exp2(x: f32) -> f32 {
     let clamped = if x < -160.0 { -160.0 } else { x };

@@ -345,8 +345,8 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if !good {
         return Outcome::Abort;
     }
-    // The first answer may be no, as on a device: a kernel that does not look at it must not be right by luck. If nothing has happened
-    // since, the warp stands still, so that a wait for ever shows at once.
+    // The first answer may be no, as on a device: a kernel that does not look at it must not be right by luck. If
+    // nothing has happened since, the warp stands still, so that a wait for ever shows at once.
     let now = (ctx.pc, ctx.block().events);
     if done == 0 && ctx.warp.polled == Some(now) {
         return Outcome::Wait(Wait::Event { seen: now.1 });
@@ -363,7 +363,8 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if done == mask { Outcome::Next } else { Outcome::Yield }
 }
 
-/// `cp.async.mbarrier.arrive.noinc`: the copies of the thread so far, once done, are one of the arrivals that were counted.
+/// `cp.async.mbarrier.arrive.noinc`: the copies of the thread so far, once done, are one of the arrivals that were
+/// counted.
 fn copies_arrive_counted(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     copy_async::finish(ctx, mask, |_, _| true);
     arrive(ctx, instr, mask)

@@ -1,7 +1,8 @@
-//! Bulk asynchronous copies, plain and by tensor map: into shared memory with an announcement to a barrier object, out of it in groups.
+//! Bulk asynchronous copies, plain and by tensor map: into shared memory with an announcement to a barrier object, out
+//! of it in groups.
 //!
-//! In early mode the data moves when a copy is issued, in late mode when nothing else can run (into shared memory) or when the group is
-//! waited for (out of it).
+//! In early mode the data moves when a copy is issued, in late mode when nothing else can run (into shared memory) or
+//! when the group is waited for (out of it).
 
 use super::barrier_object::{locate, notify};
 use crate::sim::decode::Decoder;

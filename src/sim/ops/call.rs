@@ -66,7 +66,8 @@ fn local_wide(ctx: &Context<'_>, lane: usize, offset: u32) -> u64 {
     u64::from(local_word(ctx, lane, offset)) | u64::from(local_word(ctx, lane, offset + 4)) << 32
 }
 
-/// One byte at a generic address, if there is one. These reads are the run time's, not the kernel's: no check looks at them.
+/// One byte at a generic address, if there is one. These reads are the run time's, not the kernel's: no check looks at
+/// them.
 fn byte(ctx: &Context<'_>, lane: usize, address: u64) -> Option<u8> {
     let offset = (address & OFFSET_MASK) as usize;
     match window(address) {

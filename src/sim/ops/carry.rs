@@ -31,7 +31,8 @@ fn lop3(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) ->
     let [a, b, c] = sources;
     let (a, b, c) = (a?, b?, c?);
     let d = decoder.result(Class::Word, &operands[0])?;
-    // As `table = low | high`, selected by a: high where a is set, low where not; each a function of b and c by two more selections.
+    // As `table = low | high`, selected by a: high where a is set, low where not; each a function of b and c by two
+    // more selections.
     let low = select_rows(decoder, table & 15, b, c);
     let high = select_rows(decoder, table >> 4 & 15, b, c);
     let blend = alu!(|a: u32, high: u32, low: u32| -> u32 { (a & high) | (!a & low) });
@@ -78,7 +79,8 @@ fn extract(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
     decoder.bind(alu, Integer, op, operands)
 }
 
-/// `len` bits from `start`; above the field stand zeros, or copies of its highest bit (or of the top bit, if the field passes the end).
+/// `len` bits from `start`; above the field stand zeros, or copies of its highest bit (or of the top bit, if the field
+/// passes the end).
 #[inline(always)]
 fn field(a: u64, start: u32, len: u32, bits: u32, signed: bool) -> u64 {
     if len == 0 {
@@ -142,7 +144,8 @@ fn carry_flag(decoder: &mut Decoder<'_>) -> u32 {
     }
 }
 
-/// `add.cc`, `addc`, `addc.cc` and the same with `sub`: the new flag is made before the result, which may share a row with a source.
+/// `add.cc`, `addc`, `addc.cc` and the same with `sub`: the new flag is made before the result, which may share a row
+/// with a source.
 fn sum(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], takes: bool) -> Result<()> {
     decoder.expect_operands(op, operands, 3)?;
     let gives = op.take("cc");

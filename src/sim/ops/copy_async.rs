@@ -1,7 +1,7 @@
 //! `cp.async`: copies from global to shared memory that a thread starts now and waits for later.
 //!
-//! In early mode the data moves at the start, in late mode at the wait. In both the target counts as in flight in between: whoever touches
-//! it then is reported.
+//! In early mode the data moves at the start, in late mode at the wait. In both the target counts as in flight in
+//! between: whoever touches it then is reported.
 
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};

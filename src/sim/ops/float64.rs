@@ -46,7 +46,8 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
     Some((alu, InstructionClass::Float64))
 }
 
-/// NaN payloads of double precision pass through; a new NaN has the default bits. On bits, because a compiler may take one NaN for another.
+/// NaN payloads of double precision pass through; a new NaN has the default bits. On bits, because a compiler may take
+/// one NaN for another.
 #[inline(always)]
 fn canonical(x: f64, a: f64, b: f64) -> f64 {
     let is_nan = |bits: u64| bits & !(1 << 63) > 0x7FF0_0000_0000_0000;

@@ -1,8 +1,8 @@
 //! `wgmma`: matrix products of four warps that read their factors from shared memory while the warps go on.
 //!
-//! Letters: the product is 64 x n, k is the summed dimension. Each warp of the group computes its own 16 rows, so that no warp has to wait
-//! for another one. In early mode a product is computed when it is issued, in late mode when its group is waited for; the shared memory that
-//! it reads counts as in use until then.
+//! Letters: the product is 64 x n, k is the summed dimension. Each warp of the group computes its own 16 rows, so that
+//! no warp has to wait for another one. In early mode a product is computed when it is issued, in late mode when its
+//! group is waited for; the shared memory that it reads counts as in use until then.
 
 use super::matrix::{Element, order_of_k, results, sources, whole_warp};
 use super::rounding::{f16_to_f32, f32_to_f16};

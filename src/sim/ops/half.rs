@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_product_and_sum_are_rounded_once() {
-        // 1.0009766² + 2^-24: the product lies just below a tie, the grain lifts it over; rounding through f32 or twice loses that.
+        // 1.0009766² + 2^-24: the product lies just below a tie, the grain lifts it over; rounding through f32 or twice
+        // loses that.
         let exact = |a: u16, b: u16, c: u16| {
             let (a, b, c) = (f64::from(f16_to_f32(a)), f64::from(f16_to_f32(b)), f64::from(f16_to_f32(c)));
             f64_to_f16(a.mul_add(b, c), Mode::Nearest)

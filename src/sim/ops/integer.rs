@@ -46,7 +46,8 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
     Some((alu, InstructionClass::Integer))
 }
 
-/// What a division by zero gives: all bits set. The other case without a quotient is the lowest number by -1, which wraps.
+/// What a division by zero gives: all bits set. The other case without a quotient is the lowest number by -1, which
+/// wraps.
 trait Undefined: Sized + Copy + PartialEq {
     const ZERO: Self;
     const ALL_BITS: Self;

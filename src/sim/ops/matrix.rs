@@ -1,8 +1,8 @@
 //! `mma.sync`: products of small matrices whose elements lie spread over the lanes of a warp.
 //!
-//! Letters: the product is m x n, k is the summed dimension; `group` is lane / 4, `quad` is lane % 4. Each fragment is unpacked once into
-//! single precision (exact for all formats of up to 16 bits), and sums run over k with fused multiply-adds. Hardware sums in another order
-//! and precision; the shuffled mode shows what that may change.
+//! Letters: the product is m x n, k is the summed dimension; `group` is lane / 4, `quad` is lane % 4. Each fragment is
+//! unpacked once into single precision (exact for all formats of up to 16 bits), and sums run over k with fused
+//! multiply-adds. Hardware sums in another order and precision; the shuffled mode shows what that may change.
 
 use super::convert::{from_e4m3, from_e5m2};
 use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};

@@ -1,4 +1,5 @@
-//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles of 16-bit elements between shared memory and the fragments of a warp.
+//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles of 16-bit elements between shared memory and the fragments of a
+//! warp.
 
 use super::matrix::{results, sources, whole_warp};
 use crate::sim::decode::Decoder;

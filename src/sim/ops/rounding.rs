@@ -61,7 +61,8 @@ pub(crate) fn to_integral(x: f64, mode: Mode) -> f64 {
     }
 }
 
-/// A binary format: bits of precision with the hidden one, exponent of the smallest normal number, largest finite number.
+/// A binary format: bits of precision with the hidden one, exponent of the smallest normal number, largest finite
+/// number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Format {
     precision: i32,
@@ -102,7 +103,8 @@ pub(crate) fn round_to(x: f64, format: Format, mode: Mode) -> f64 {
     if to_infinity { f64::INFINITY.copysign(x) } else { format.max.copysign(x) }
 }
 
-/// The sum of two numbers, rounded to odd: a later rounding to fewer bits gives what one rounding of the exact sum would.
+/// The sum of two numbers, rounded to odd: a later rounding to fewer bits gives what one rounding of the exact sum
+/// would.
 #[inline(always)]
 pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;

@@ -359,7 +359,8 @@ fn active_mask(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     Outcome::Next
 }
 
-/// `bar.warp.sync`: lanes meet, nothing else. Meeting at different instructions is allowed by the hardware, not by the compiler's use.
+/// `bar.warp.sync`: lanes meet, nothing else. Meeting at different instructions is allowed by the hardware, not by the
+/// compiler's use.
 pub(super) fn warp_barrier(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
     decoder
         .expect_operands(op, operands, 1)

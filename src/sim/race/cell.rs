@@ -4,7 +4,8 @@ use super::WarpClock;
 
 /// Who accessed what and when. Zero is nobody.
 ///
-/// Bits, from above: clock 24, warp of the cluster 10, lane 6 (32 = several lanes of one instruction), bytes 4, atomic 1, pc 19.
+/// Bits, from above: clock 24, warp of the cluster 10, lane 6 (32 = several lanes of one instruction), bytes 4, atomic
+/// 1, pc 19.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Entry(u64);
 
@@ -117,7 +118,8 @@ impl Cell {
         self.write.conflicts(now, clock).then_some(self.write)
     }
 
-    /// The earlier access that a write conflicts with. `same` tells whether it stores what an earlier write left there, which does no harm.
+    /// The earlier access that a write conflicts with. `same` tells whether it stores what an earlier write left there,
+    /// which does no harm.
     #[inline(always)]
     pub fn conflict_of_write(&self, now: Entry, clock: &WarpClock, same: impl Fn(Entry) -> bool) -> Option<Entry> {
         if self.write.conflicts(now, clock) && !same(self.write) {

@@ -1,8 +1,9 @@
-//! Asynchronous copies and matrix operations as accesses of their own: what is in flight belongs to nobody until someone has waited.
+//! Asynchronous copies and matrix operations as accesses of their own: what is in flight belongs to nobody until
+//! someone has waited.
 //!
-//! Bytes that a copy writes carry an entry that conflicts with everything. When a thread has seen the copy's barrier object complete, the
-//! entry becomes that of the object, a pseudo-warp with a clock that waiting teaches. Ranges that are read in flight are few and long, so
-//! they are kept as ranges.
+//! Bytes that a copy writes carry an entry that conflicts with everything. When a thread has seen the copy's barrier
+//! object complete, the entry becomes that of the object, a pseudo-warp with a clock that waiting teaches. Ranges that
+//! are read in flight are few and long, so they are kept as ranges.
 
 use super::cell::{Cell, Entry};
 use super::shared::{BlockRaces, SEGMENT_SHIFT};
@@ -117,7 +118,8 @@ impl Context<'_> {
         }
     }
 
-    /// Somebody has seen that the copy is there: from now on it is an access of the object, known to those who wait for it.
+    /// Somebody has seen that the copy is there: from now on it is an access of the object, known to those who wait for
+    /// it.
     pub fn observe_writing(&mut self, range: Range, object: u32, pc: u32) -> Clock {
         let mut learnt = Clock::default();
         if self.grid.options.checks.races {

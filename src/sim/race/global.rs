@@ -1,7 +1,8 @@
 //! Races in global memory, between blocks and inside one.
 //!
-//! Blocks are unordered unless one passes something on through a fence and an atomic (or volatile) access that the other one sees. Only
-//! allocations that the kernel may write through one of its parameters are watched; of those that it never reads, only the writes.
+//! Blocks are unordered unless one passes something on through a fence and an atomic (or volatile) access that the
+//! other one sees. Only allocations that the kernel may write through one of its parameters are watched; of those that
+//! it never reads, only the writes.
 
 use super::Clock;
 use super::shared::words;
@@ -39,7 +40,8 @@ struct Table {
 
 /// An access packed into a number; 0 is nobody.
 ///
-/// Bits, from above: block + 1 in 24, warp 5, lane 6 (32 = several), bytes 4, atomic 1, clock since the start of the block 12, pc 12.
+/// Bits, from above: block + 1 in 24, warp 5, lane 6 (32 = several), bytes 4, atomic 1, clock since the start of the
+/// block 12, pc 12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry(u64);
 

@@ -1,8 +1,9 @@
-//! Happens-before: clocks of warps, what barriers and fences pass on, and the tables of accesses that are checked against them.
+//! Happens-before: clocks of warps, what barriers and fences pass on, and the tables of accesses that are checked
+//! against them.
 //!
-//! Each warp has an own clock that rises when it synchronises. An access carries the clock of its warp; it is ordered before another one
-//! if the other warp has learnt of that clock through a barrier. `floor` is the cheap case of it: every access of any warp up to there is
-//! known, which is what a barrier of the whole block gives.
+//! Each warp has an own clock that rises when it synchronises. An access carries the clock of its warp; it is ordered
+//! before another one if the other warp has learnt of that clock through a barrier. `floor` is the cheap case of it:
+//! every access of any warp up to there is known, which is what a barrier of the whole block gives.
 
 mod cell;
 mod flight;
@@ -165,7 +166,8 @@ impl Context<'_> {
         }
     }
 
-    /// What an ended warp did is known to everyone who meets at a barrier later: its clock counts for the top of the block already.
+    /// What an ended warp did is known to everyone who meets at a barrier later: its clock counts for the top of the
+    /// block already.
     pub fn warp_exits(&mut self) {
         self.note_clock();
     }

@@ -1,8 +1,8 @@
 //! Races in the shared memory of a block.
 //!
-//! Precise cells cost more than the accesses that they watch, so accesses first go to a list, and 128-byte segments keep the latest clock
-//! of a read and of a write. Only when a segment shows an access that the floor does not order are the listed ones entered into the cells
-//! and the new one checked against them.
+//! Precise cells cost more than the accesses that they watch, so accesses first go to a list, and 128-byte segments
+//! keep the latest clock of a read and of a write. Only when a segment shows an access that the floor does not order
+//! are the listed ones entered into the cells and the new one checked against them.
 
 use super::cell::{Cell, Entry};
 use super::flight::{Reader, is_object, reader_in_the_way};
@@ -58,8 +58,8 @@ pub(crate) struct BlockRaces {
 }
 
 impl BlockRaces {
-    /// Prepares for a new block; gives a clock that everything before is ordered by. Clocks go on rising from block to block, so that the
-    /// tables need no clearing.
+    /// Prepares for a new block; gives a clock that everything before is ordered by. Clocks go on rising from block to
+    /// block, so that the tables need no clearing.
     pub fn restart(&mut self, enabled: bool, bytes: u32) -> u32 {
         if enabled && self.cells.is_empty() {
             self.cells = vec![Cell::default(); bytes.div_ceil(4) as usize];
@@ -162,7 +162,8 @@ pub(super) fn words(offset: u64, bytes: u32) -> impl Iterator<Item = (usize, u32
 }
 
 impl Context<'_> {
-    /// Checks and remembers an access to the shared memory of a block of the cluster. `values` are the words that a write stores.
+    /// Checks and remembers an access to the shared memory of a block of the cluster. `values` are the words that a
+    /// write stores.
     #[inline(always)]
     pub fn track_shared(
         &mut self,
@@ -325,7 +326,8 @@ impl Context<'_> {
     }
 }
 
-/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `before` is the word as it stands.
+/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `before` is the word
+/// as it stands.
 fn stores_the_same(other: Entry, now: Entry, pattern: &Pattern, values: &[u32; LANES], before: u32) -> bool {
     let Some(lane) = now.lane().map(|lane| lane as usize) else { return false };
     let same_instruction = other.warp() == now.warp() && other.clock() == now.clock() && other.pc() == now.pc();

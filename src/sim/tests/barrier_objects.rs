@@ -4,7 +4,8 @@ use super::{kernel, read_words, run};
 use crate::sim::{Check, Launch, Memory, Report};
 use rstest::rstest;
 
-/// 64 threads write a word each, meet at an object at offset 0 and read each other's word. `ARRIVE` and `WAIT` are up to the case.
+/// 64 threads write a word each, meet at an object at offset 0 and read each other's word. `ARRIVE` and `WAIT` are up
+/// to the case.
 fn meet(arrive: &str, wait: &str) -> (Report, Vec<u32>) {
     let body = format!(
         "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [0], 64; bar.sync 0;\n\

@@ -16,7 +16,8 @@ fn map(base: Pointer, swizzle: Swizzle) -> TensorMap {
     }
 }
 
-/// One warp: lane 0 fetches the box at (x, y), all wait, each lane writes what lies at its place in shared memory; then the box goes out again.
+/// One warp: lane 0 fetches the box at (x, y), all wait, each lane writes what lies at its place in shared memory; then
+/// the box goes out again.
 fn fetch(x: i32, y: i32, swizzle: Swizzle, completion: Completion, wait: &str) -> (Vec<u32>, Vec<u32>, Vec<Check>) {
     let text = format!(
         ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .align 64 .b8 m[128], .param .u64 p1, .param .u32 x, .param .u32 y, .param .align 64 .b8 n[128]) {{\n\

@@ -4,7 +4,8 @@ use super::{kernel, words};
 use crate::sim::{Check, Launch, Memory, Options, Report, launch};
 use rstest::rstest;
 
-/// Runs 64 threads on a buffer of 64 words with data (`%rd0`), one of 64 words without (`%rd1`), a freed one (`%rd2`) and shared memory.
+/// Runs 64 threads on a buffer of 64 words with data (`%rd0`), one of 64 words without (`%rd1`), a freed one (`%rd2`)
+/// and shared memory.
 fn defect(body: &str) -> Report {
     let text = format!(
         "ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; ld.param.u64 %rd2, [p2]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; cvt.u64.u32 %rd3, %r1; add.s64 %rd4, %rd0, %rd3; add.s64 %rd5, %rd1, %rd3;\n{body}"

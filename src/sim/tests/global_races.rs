@@ -4,7 +4,8 @@ use super::{kernel, run, words};
 use crate::sim::{Check, Launch, Memory, Report};
 use rstest::rstest;
 
-/// Four blocks of 32 threads on a buffer of 128 words and a counter. `%r2` is the global thread number, `%rd4` its own word.
+/// Four blocks of 32 threads on a buffer of 128 words and a counter. `%r2` is the global thread number, `%rd4` its own
+/// word.
 fn blocks(body: &str) -> Report {
     let text = format!(
         "ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 32, %r0; mul.wide.u32 %rd3, %r2, 4; add.s64 %rd4, %rd0, %rd3;\n{body}"
