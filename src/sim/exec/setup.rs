@@ -11,13 +11,30 @@ use crate::sim::ptx::special::Special;
 pub(super) fn warps(grid: &Grid<'_>) -> Vec<Warp> {
     let count = grid.threads.div_ceil(LANES as u32);
     (0..count)
-        .map(|index| Warp {
-            registers: registers(grid),
-            local: vec![Row::splat(0); grid.program.local_bytes.div_ceil(4) as usize],
-            index,
-            ..Warp::default()
+        .map(|index| {
+            let mut registers = registers(grid);
+            fill_specials(grid, &mut registers, index);
+            Warp {
+                registers,
+                local: vec![Row::splat(0); grid.program.local_bytes.div_ceil(4) as usize],
+                index,
+                ..Warp::default()
+            }
         })
         .collect()
+}
+
+/// The special registers as they are in the first block; those that differ elsewhere are set when a block starts.
+fn fill_specials(grid: &Grid<'_>, registers: &mut Registers, warp: u32) {
+    let place = grid.position(0, 0);
+    for row in &grid.program.specials {
+        let value = |lane: usize| special(grid, &place, row.special, warp, lane as u32);
+        if matches!(row.special, Special::Gridid | Special::Clock64 | Special::Globaltimer) {
+            registers.wides[row.slot as usize] = Row(std::array::from_fn(|lane| u64::from(value(lane))));
+        } else {
+            registers.words[row.slot as usize] = Row(std::array::from_fn(value));
+        }
+    }
 }
 
 pub(super) fn block(grid: &Grid<'_>) -> Block {
@@ -81,15 +98,16 @@ pub(super) fn start_block(grid: &Grid<'_>, number: u64, rank: u32, base: u32, wa
         for slot in &grid.program.zeroed {
             fill(&mut warp.registers, *slot, 0);
         }
-        for row in &grid.program.specials {
-            let value = |lane: usize| special(grid, &place, row.special, warp.index, lane as u32);
-            if matches!(row.special, Special::Gridid | Special::Clock64 | Special::Globaltimer) {
-                warp.registers.wides[row.slot as usize] = Row(std::array::from_fn(|lane| u64::from(value(lane))));
-            } else {
-                warp.registers.words[row.slot as usize] = Row(std::array::from_fn(value));
-            }
+        for row in grid.program.specials.iter().filter(|row| names_block(row.special)) {
+            let value = special(grid, &place, row.special, warp.index, 0);
+            warp.registers.words[row.slot as usize] = Row::splat(value);
         }
     }
+}
+
+/// Whether a special register changes from block to block; it is the same in all threads of one.
+fn names_block(special: Special) -> bool {
+    matches!(special, Special::Ctaid(_) | Special::Clusterid(_) | Special::ClusterCtaid(_) | Special::ClusterCtarank)
 }
 
 /// Where a block stands in the grid.
