@@ -4,7 +4,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, launch, tiles};
 use super::float::Float;
 use super::simd;
-use crate::core::candidate::{Declare, Cuda};
+use crate::core::candidate::{Cuda, Declare};
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};

@@ -4,7 +4,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
 use super::float::{Float, sum};
 use super::simd;
-use crate::core::candidate::{Declare, Cuda};
+use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;

@@ -139,10 +139,15 @@ pub fn is_required() -> bool {
     std::env::var(REQUIRE).is_ok_and(|all| all.split(',').any(|what| what.trim() == "cuda"))
 }
 
+/// Whether a GPU can show the defect at all.
+pub fn shows_on_a_gpu(fixture: &Fixture) -> bool {
+    fixture.devices.iter().any(|device| device == "cuda")
+}
+
 /// Why a fixture is not run here, if it is not.
 pub fn available(fixture: &Fixture) -> Result<(), String> {
     static GPU: OnceLock<Result<(), String>> = OnceLock::new();
-    if !fixture.devices.iter().any(|device| device == "cuda") {
+    if !shows_on_a_gpu(fixture) {
         return Err("shows in the simulator only".into());
     }
     GPU.get_or_init(|| CudaDevice::open(0).map(|_| ())).clone()
