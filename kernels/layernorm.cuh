@@ -8,6 +8,39 @@ struct Identity {
     static __device__ __forceinline__ float apply(float x) { return x; }
 };
 
+struct GeluFormula {
+    static __device__ __forceinline__ float apply(float x) { return gelu_erf_formula(x); }
+};
+
+// Of every entry.
+#define LAYERNORM_PARAMETERS                                                                                \
+    const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight, const scalar_t *__restrict__ bias, \
+        scalar_t *__restrict__ y, int rows, int cols, float eps
+
+// The formula as it is written: a block of TREE_THREADS a row, element by element, a tree in shared memory.
+template <typename Function>
+__device__ __forceinline__ void layernorm_formula(const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
+                                                  const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, int cols,
+                                                  float eps) {
+    x += (long long)blockIdx.x * cols;
+    y += (long long)blockIdx.x * cols;
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
+        sum += to_float(x[i]);
+    }
+    const float mean = tree_reduce<Sum>(sum) / float(cols);
+    float squares = 0.0f;
+    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
+        const float centred = to_float(x[i]) - mean;
+        squares += centred * centred;
+    }
+    const float sigma = sqrtf(tree_reduce<Sum>(squares) / float(cols) + eps);
+    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
+        const float normal = (to_float(x[i]) - mean) / sigma * to_float(weight[i]) + to_float(bias[i]);
+        y[i] = from_float<scalar_t>(Function::apply(normal));
+    }
+}
+
 struct LayerNorm {
     const scalar_t* x;
     const scalar_t* weight;

@@ -14,53 +14,33 @@
 // Rows that start on 16 bytes (cols * element size is a multiple of 16) move in 16-byte packs, others by elements.
 #include "layernorm.cuh"
 
-#define PARAMETERS                                                                                          \
-    const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight, const scalar_t *__restrict__ bias, \
-        scalar_t *__restrict__ y, int rows, int cols, float eps
-
 // v1: the formula. One block a row, three passes over memory, a tree in shared memory.
-extern "C" __global__ void layernorm_gelu_v1(PARAMETERS) {
-    x += (long long)blockIdx.x * cols;
-    y += (long long)blockIdx.x * cols;
-    float sum = 0.0f;
-    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
-        sum += to_float(x[i]);
-    }
-    const float mean = tree_reduce<Sum>(sum) / float(cols);
-    float squares = 0.0f;
-    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
-        const float centred = to_float(x[i]) - mean;
-        squares += centred * centred;
-    }
-    const float sigma = sqrtf(tree_reduce<Sum>(squares) / float(cols) + eps);
-    for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
-        const float normal = (to_float(x[i]) - mean) / sigma * to_float(weight[i]) + to_float(bias[i]);
-        y[i] = from_float<scalar_t>(gelu_erf_formula(normal));
-    }
+extern "C" __global__ void layernorm_gelu_v1(LAYERNORM_PARAMETERS) {
+    layernorm_formula<GeluFormula>(x, weight, bias, y, cols, eps);
 }
 
 // v2: 16-byte packs and shuffles. A quarter to an eighth of the load instructions, and one barrier a reduction where
 // the tree has ten. The row is still read three times.
-extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v2(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v2(LAYERNORM_PARAMETERS) {
     layernorm_looped<Gelu>({x, weight, bias, y, cols, eps});
 }
 
 // v3: the row is read once and stays in registers, 8 or 32 values a thread, all its loads in flight together. The team
 // that owns it fits its length: some lanes of a warp (8 values each), a warp, a block.
-extern "C" __global__ void __launch_bounds__(128) layernorm_gelu_v3_lanes(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(128) layernorm_gelu_v3_lanes(LAYERNORM_PARAMETERS) {
     layernorm_in_registers<Gelu, 8>(LaneTeam(int(blockDim.x), rows), {x, weight, bias, y, cols, eps});
 }
-extern "C" __global__ void __launch_bounds__(128) layernorm_gelu_v3_warp(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(128) layernorm_gelu_v3_warp(LAYERNORM_PARAMETERS) {
     layernorm_in_registers<Gelu, 32>(LaneTeam(WARP, rows), {x, weight, bias, y, cols, eps});
 }
-extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v3_block(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v3_block(LAYERNORM_PARAMETERS) {
     layernorm_in_registers<Gelu, 32>(BlockTeam(), {x, weight, bias, y, cols, eps});
 }
 
 #if __CUDA_ARCH__ >= 900
 // v4: a row that outgrows a block, or leaves no room for a second one beside it, is cut over the blocks of a cluster,
 // which reduce through distributed shared memory. Up to 262,144 columns are read once.
-extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v4_cluster(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(1024) layernorm_gelu_v4_cluster(LAYERNORM_PARAMETERS) {
     layernorm_in_registers<Gelu, 32>(ClusterTeam(), {x, weight, bias, y, cols, eps});
 }
 #endif

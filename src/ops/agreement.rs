@@ -4,7 +4,7 @@ use crate::check::boundary::elements;
 use crate::check::case::Case;
 use crate::check::judge::{Rejection, judge_case};
 use crate::check::{Context, Subject};
-use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
 use crate::core::operator::{Op, Operator};
 use crate::core::seed::DEFAULT_SEED;
 use crate::core::shape::Shape;
@@ -15,12 +15,17 @@ use std::time::Duration;
 /// Shapes with more elements take one distribution each, in turn: the values that matter fit in the smaller ones.
 const ALL_DISTRIBUTIONS_UP_TO: usize = 1 << 14;
 
-/// Fails unless the candidate of that name agrees with the reference in all its dtypes, at all shapes of the operator,
-/// on its distributions.
-pub fn agrees(suite: &Suite, name: &str) {
-    let candidate = suite.candidates.iter().find(|candidate| candidate.name == name).expect("a candidate of that name");
-    let rejection = first_rejection(&*suite.operator, candidate);
-    assert!(rejection.is_none(), "{rejection:#?}");
+/// Fails unless every CPU candidate agrees with the reference in all its dtypes, at all shapes of the operator, on its
+/// distributions.
+pub fn agrees(suite: &Suite) {
+    let on_cpu = suite.candidates.iter().filter(|candidate| matches!(candidate.body, Body::Cpu(_)));
+    let mut names = Vec::new();
+    for candidate in on_cpu {
+        let rejection = first_rejection(&*suite.operator, candidate);
+        assert!(rejection.is_none(), "{}: {rejection:#?}", candidate.name);
+        names.push(candidate.name.as_str());
+    }
+    assert_eq!(names[..2], ["naive", "tiled"], "the tiers that every operator has");
 }
 
 /// Fails unless some case tells the candidate from a right one by its values.

@@ -37,6 +37,17 @@ macro_rules! catalogue {
         pub fn catalogue() -> Vec<Suite> {
             vec![$($op::suite()),+]
         }
+
+        /// Every CPU candidate against the reference: a test an operator.
+        #[cfg(test)]
+        mod cpu_candidates_agree {
+            $(
+                #[test]
+                fn $op() {
+                    super::agreement::agrees(&super::$op::suite());
+                }
+            )+
+        }
     };
 }
 

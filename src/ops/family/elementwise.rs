@@ -5,6 +5,8 @@ use crate::core::cost::Cost;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below};
+use crate::core::tensor::{Inputs, Outputs};
+use crate::ops::float::Float;
 
 crate::shape! {
     /// The shape of an elementwise operator.
@@ -33,6 +35,18 @@ pub fn activation(name: &str, flops: usize, function: fn(f64) -> f64) -> Op<Vect
         )
         .shapes(sizes().map(|n| Vector { n }))
         .perf([1 << 20, 1 << 25].map(|n| Vector { n }))
+}
+
+/// The magnitude of an activation, element by element: `size(x, y)`.
+pub fn pointwise(size: fn(f64, f64) -> f64) -> impl Fn(&Vector, &[&[f64]], &mut [Vec<f64>]) {
+    move |_, inputs, outputs| outputs[0].iter_mut().zip(inputs[0]).for_each(|(y, &x)| *y = size(x, *y))
+}
+
+/// A naive candidate: `function` in f32 of every element.
+pub fn map<T: Float>(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>, function: impl Fn(f32) -> f32) {
+    for (y, x) in outputs.slice::<T>(0).iter_mut().zip(inputs.slice::<T>(0)) {
+        *y = T::from_f32(function(x.to_f32()));
+    }
 }
 
 /// Threads of a block in every version.

@@ -1,7 +1,6 @@
 //! [`Simd`] for AVX2 with FMA.
 //!
-//! Every `unsafe` block rests on `self`: it exists, so the processor has the instructions. Blocks that
-//! touch memory rest on the caller's word for the pointer as well.
+//! Every `unsafe` block rests on `self`: it exists, so the processor has the instructions.
 
 use std::arch::x86_64::*;
 
@@ -9,6 +8,7 @@ use half::{bf16, f16};
 
 use super::level::Kernel;
 use super::vector::Simd;
+use super::x86::{arithmetic, memory};
 
 /// AVX2, FMA and F16C: eight lanes, sixteen registers.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,28 @@ impl Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn widen_f16(self, bits: __m128i) -> __m256 {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm256_cvtph_ps(bits) }
+    }
+
+    #[inline(always)]
+    fn widen_bf16(self, bits: __m128i) -> __m256 {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits))) }
+    }
+
+    /// Rounds to nearest even.
+    #[inline(always)]
+    fn narrow_f16(self, v: __m256) -> __m128i {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v) }
+    }
+
     /// Rounds to nearest even; a NaN keeps its sign and becomes quiet.
     #[inline(always)]
-    fn to_bf16(self, v: __m256) -> __m128i {
+    fn narrow_bf16(self, v: __m256) -> __m128i {
         // SAFETY: `self` proves the instruction set.
         unsafe {
             let bits = _mm256_castps_si256(v);
@@ -72,115 +91,17 @@ impl Simd for Avx2 {
         unsafe { _mm256_set1_ps(x) }
     }
 
-    #[inline(always)]
-    unsafe fn load(self, p: *const f32) -> __m256 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_loadu_ps(p) }
-    }
+    memory!(__m256: _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps;
+        _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128);
 
-    #[inline(always)]
-    unsafe fn load_f16(self, p: *const f16) -> __m256 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_bf16(self, p: *const bf16) -> __m256 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, p: *mut f32, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_storeu_ps(p, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_f16(self, p: *mut f16, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_bf16(self, p: *mut bf16, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm_storeu_si128(p.cast(), self.to_bf16(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, p: *mut f32, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_stream_ps(p, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream_f16(self, p: *mut f16, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm_stream_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream_bf16(self, p: *mut bf16, v: __m256) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm_stream_si128(p.cast(), self.to_bf16(v)) }
-    }
-
-    #[inline(always)]
-    fn fence(self) {
-        // SAFETY: part of every x86-64.
-        unsafe { _mm_sfence() }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn div(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_div_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_min_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m256, b: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm256_fmadd_ps(a, b, c) }
+    arithmetic! { __m256:
+        add(a, b) = _mm256_add_ps,
+        sub(a, b) = _mm256_sub_ps,
+        mul(a, b) = _mm256_mul_ps,
+        div(a, b) = _mm256_div_ps,
+        min(a, b) = _mm256_min_ps,
+        max(a, b) = _mm256_max_ps,
+        mul_add(a, b, c) = _mm256_fmadd_ps,
     }
 
     #[inline(always)]

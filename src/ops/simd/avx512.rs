@@ -1,7 +1,6 @@
 //! [`Simd`] for AVX-512.
 //!
-//! Every `unsafe` block rests on `self`: it exists, so the processor has the instructions. Blocks that
-//! touch memory rest on the caller's word for the pointer as well.
+//! Every `unsafe` block rests on `self`: it exists, so the processor has the instructions.
 
 use std::arch::x86_64::*;
 
@@ -10,6 +9,7 @@ use half::{bf16, f16};
 use super::avx2::Avx2;
 use super::level::Kernel;
 use super::vector::Simd;
+use super::x86::{arithmetic, memory};
 
 /// AVX-512 F, BW, DQ and VL: sixteen lanes, thirty-two registers.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +25,29 @@ impl Avx512 {
         .then_some(Avx512(()))
     }
 
+    #[inline(always)]
+    fn widen_f16(self, bits: __m256i) -> __m512 {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm512_cvtph_ps(bits) }
+    }
+
+    #[inline(always)]
+    fn widen_bf16(self, bits: __m256i) -> __m512 {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))) }
+    }
+
+    /// Rounds to nearest even.
+    #[inline(always)]
+    fn narrow_f16(self, v: __m512) -> __m256i {
+        // SAFETY: `self` proves the instruction set.
+        unsafe { _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v) }
+    }
+
     /// Rounds to nearest even; a NaN keeps its sign and becomes quiet. (The instruction of
     /// AVX-512 BF16 is no choice: it flushes denormals.)
     #[inline(always)]
-    fn to_bf16(self, v: __m512) -> __m256i {
+    fn narrow_bf16(self, v: __m512) -> __m256i {
         // SAFETY: `self` proves the instruction set.
         unsafe {
             let bits = _mm512_castps_si512(v);
@@ -68,121 +87,19 @@ impl Simd for Avx512 {
         unsafe { _mm512_set1_ps(x) }
     }
 
-    #[inline(always)]
-    unsafe fn load(self, p: *const f32) -> __m512 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm512_loadu_ps(p) }
-    }
+    memory!(__m512: _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps;
+        _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256);
 
-    #[inline(always)]
-    unsafe fn load_f16(self, p: *const f16) -> __m512 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_bf16(self, p: *const bf16) -> __m512 {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, p: *mut f32, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm512_storeu_ps(p, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_f16(self, p: *mut f16, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_bf16(self, p: *mut bf16, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_storeu_si256(p.cast(), self.to_bf16(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, p: *mut f32, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm512_stream_ps(p, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream_f16(self, p: *mut f16, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_stream_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream_bf16(self, p: *mut bf16, v: __m512) {
-        // SAFETY: `self` proves the instruction set, the caller the pointer.
-        unsafe { _mm256_stream_si256(p.cast(), self.to_bf16(v)) }
-    }
-
-    #[inline(always)]
-    fn fence(self) {
-        // SAFETY: part of every x86-64.
-        unsafe { _mm_sfence() }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn div(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_div_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_min_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    fn abs(self, a: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_abs_ps(a) }
+    arithmetic! { __m512:
+        add(a, b) = _mm512_add_ps,
+        sub(a, b) = _mm512_sub_ps,
+        mul(a, b) = _mm512_mul_ps,
+        div(a, b) = _mm512_div_ps,
+        min(a, b) = _mm512_min_ps,
+        max(a, b) = _mm512_max_ps,
+        mul_add(a, b, c) = _mm512_fmadd_ps,
+        abs(a) = _mm512_abs_ps,
+        scale_exp2(a, n) = _mm512_scalef_ps,
     }
 
     #[inline(always)]
@@ -198,12 +115,6 @@ impl Simd for Avx512 {
     fn round(self, a: __m512) -> __m512 {
         // SAFETY: `self` proves the instruction set.
         unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
-    }
-
-    #[inline(always)]
-    fn scale_exp2(self, a: __m512, n: __m512) -> __m512 {
-        // SAFETY: `self` proves the instruction set.
-        unsafe { _mm512_scalef_ps(a, n) }
     }
 
     #[inline(always)]

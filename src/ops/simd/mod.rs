@@ -11,7 +11,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `vector`, `level` | the abstraction, the choice at run time |
-//! | `avx512`, `avx2`, `portable` | its implementations |
+//! | `avx512`, `avx2`, `portable` | its implementations; `x86` is what the first two share |
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
@@ -40,6 +40,8 @@ mod sweep;
 mod testing;
 mod threads;
 mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
