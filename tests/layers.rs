@@ -13,6 +13,9 @@ const ASIDE: [(&str, &[&str]); 2] = [("ops", &["core"]), ("sim", &[])];
 /// Who, besides the layers' order, is allowed to know the catalogue.
 const USES_OPS: [&str; 1] = ["cli"];
 
+/// Who is allowed to know the simulator: the device that adapts it, and the command that runs files in it.
+const USES_SIM: [&str; 2] = ["device", "cli"];
+
 /// A word, and the only places where it may stand.
 const HOMES: [(&str, &[&str]); 3] =
     [("insta", &["src/baseline/"]), ("libtest_mimic", &["src/harness/"]), ("cudarc", &["src/device/cuda/"])];
@@ -109,7 +112,7 @@ fn may_use(from: &str, to: &str) -> bool {
     }
     match (rank(from), rank(to)) {
         (Some(from), Some(to)) => from < to,
-        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && from == "device"),
+        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && USES_SIM.contains(&from)),
     }
 }
 

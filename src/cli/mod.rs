@@ -16,6 +16,7 @@ mod noise;
 mod report;
 mod schema;
 mod selection;
+mod sim;
 
 use crate::core::environment;
 use crate::harness::{Gate, Project};
@@ -56,6 +57,8 @@ enum Sub {
     Report(report::Report),
     /// Print the JSON Schema of the summary
     Schema,
+    /// Run one kernel of a PTX or CUDA file in the simulator: what its checks find, what it costs, line by line
+    Sim(Box<sim::Sim>),
 }
 
 /// How a subcommand ends when it does not end well.
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
         Sub::Schema => schema::run(),
+        Sub::Sim(sim) => sim.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -44,6 +44,31 @@ pub enum InstructionClass {
     Tensor,
 }
 
+impl InstructionClass {
+    /// The name as in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            InstructionClass::Integer => "integer",
+            InstructionClass::Float32 => "float32",
+            InstructionClass::Float64 => "float64",
+            InstructionClass::Half => "half",
+            InstructionClass::Transcendental => "transcendental",
+            InstructionClass::Convert => "convert",
+            InstructionClass::Move => "move",
+            InstructionClass::Compare => "compare",
+            InstructionClass::Control => "control",
+            InstructionClass::Global => "global",
+            InstructionClass::Shared => "shared",
+            InstructionClass::Local => "local",
+            InstructionClass::Warp => "warp",
+            InstructionClass::Barrier => "barrier",
+            InstructionClass::Atomic => "atomic",
+            InstructionClass::Async => "async",
+            InstructionClass::Tensor => "tensor",
+        }
+    }
+}
+
 /// Traffic of one kind of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
@@ -84,10 +109,14 @@ pub struct LineCount {
     pub warp_instructions: u64,
     /// Lane instructions.
     pub lane_instructions: u64,
-    /// Units of [`Traffic`]: sectors and wavefronts.
-    pub memory_units: u64,
-    /// Units above the ideal.
-    pub excess_units: u64,
+    /// 32-byte sectors of global memory.
+    pub sectors: u64,
+    /// Sectors above the fewest that the same bytes could have taken.
+    pub excess_sectors: u64,
+    /// Wavefronts of shared memory.
+    pub wavefronts: u64,
+    /// Wavefronts above the fewest that the same bytes could have taken.
+    pub bank_conflicts: u64,
 }
 
 /// All counts of a launch.
@@ -130,8 +159,10 @@ impl Metrics {
 pub(crate) struct PcCount {
     pub warps: u64,
     pub lanes: u64,
-    pub units: u64,
-    pub ideal_units: u64,
+    pub sectors: u64,
+    pub excess_sectors: u64,
+    pub wavefronts: u64,
+    pub bank_conflicts: u64,
 }
 
 /// The counts that a worker keeps while it runs blocks.
@@ -155,8 +186,10 @@ impl Counters {
         for (mine, theirs) in self.by_pc.iter_mut().zip(&other.by_pc) {
             mine.warps += theirs.warps;
             mine.lanes += theirs.lanes;
-            mine.units += theirs.units;
-            mine.ideal_units += theirs.ideal_units;
+            mine.sectors += theirs.sectors;
+            mine.excess_sectors += theirs.excess_sectors;
+            mine.wavefronts += theirs.wavefronts;
+            mine.bank_conflicts += theirs.bank_conflicts;
         }
         self.divergent_branches += other.divergent_branches;
         self.barriers += other.barriers;
@@ -193,16 +226,20 @@ impl Counters {
                     ptx_line: origin.ptx_line,
                     warp_instructions: 0,
                     lane_instructions: 0,
-                    memory_units: 0,
-                    excess_units: 0,
+                    sectors: 0,
+                    excess_sectors: 0,
+                    wavefronts: 0,
+                    bank_conflicts: 0,
                 });
                 lines.len() - 1
             });
             let line: &mut LineCount = &mut lines[at];
             line.warp_instructions += count.warps;
             line.lane_instructions += count.lanes;
-            line.memory_units += count.units;
-            line.excess_units += count.units.saturating_sub(count.ideal_units);
+            line.sectors += count.sectors;
+            line.excess_sectors += count.excess_sectors;
+            line.wavefronts += count.wavefronts;
+            line.bank_conflicts += count.bank_conflicts;
         }
         metrics.lines = lines;
         metrics

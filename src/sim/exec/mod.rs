@@ -71,11 +71,19 @@ impl Context<'_> {
         self.log.find(block.linear, self.pc, check, place, address, message, other);
     }
 
-    /// Adds memory units to the running instruction.
+    /// Adds sectors of global memory to the running instruction; no fewer than `ideal` would have done.
     #[inline(always)]
-    pub fn count_units(&mut self, units: u64, ideal: u64) {
+    pub fn count_sectors(&mut self, sectors: u64, ideal: u64) {
         let count = &mut self.log.counters.by_pc[self.pc as usize];
-        count.units += units;
-        count.ideal_units += ideal;
+        count.sectors += sectors;
+        count.excess_sectors += sectors - ideal;
+    }
+
+    /// Adds wavefronts of shared memory to the running instruction; no fewer than `ideal` would have done.
+    #[inline(always)]
+    pub fn count_wavefronts(&mut self, wavefronts: u64, ideal: u64) {
+        let count = &mut self.log.counters.by_pc[self.pc as usize];
+        count.wavefronts += wavefronts;
+        count.bank_conflicts += wavefronts - ideal;
     }
 }

@@ -259,5 +259,5 @@ pub(crate) fn count(ctx: &mut Context<'_>, pattern: &Pattern, traffic: fn(&mut C
     let units = u64::from(pattern.sectors());
     let ideal = if pattern.uniform { u64::from(pattern.bytes).div_ceil(32) } else { bytes.div_ceil(32) }.min(units);
     traffic(&mut ctx.log.counters).add(bytes, units, ideal);
-    ctx.count_units(units, ideal);
+    ctx.count_sectors(units, ideal);
 }

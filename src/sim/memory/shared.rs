@@ -239,7 +239,7 @@ pub(crate) fn count(ctx: &mut Context<'_>, pattern: &Pattern, is_write: bool) {
     let ideal = ideal.min(units);
     let counters = &mut ctx.log.counters;
     if is_write { &mut counters.shared_writes } else { &mut counters.shared_reads }.add(bytes, units, ideal);
-    ctx.count_units(units, ideal);
+    ctx.count_wavefronts(units, ideal);
 }
 
 /// Remembers the conflicts of the last address pattern of each instruction: patterns repeat, counting is slow.

@@ -1,0 +1,214 @@
+//! `kernelgate sim`: one kernel of a PTX or CUDA file in the simulator, with its checks and counts.
+
+mod argument;
+mod array_file;
+mod kind;
+mod mode;
+mod source;
+mod text;
+
+use super::{Failure, print};
+use crate::core::dtype::DType;
+use crate::harness::arguments::parse_seed;
+use crate::sim::{Checks, Dim, Error, Launch, Memory, Module, Options, Report, launch};
+use argument::{Argument, Bound};
+use clap::Args;
+use mode::Mode;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Arguments of `sim`.
+#[derive(Args)]
+pub struct Sim {
+    /// PTX as NVRTC, nvcc or Triton write it, or a CUDA source, which NVRTC compiles
+    file: PathBuf,
+    /// The kernel, or a part of its name that no other has; not needed where there is only one
+    #[arg(long, value_name = "NAME")]
+    entry: Option<String>,
+    /// Blocks of the grid
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = extents)]
+    grid: Dim,
+    /// Threads of a block
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = extents)]
+    block: Dim,
+    /// Blocks of a cluster
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = extents, default_value = "1")]
+    cluster: Dim,
+    /// Dynamic shared memory of a block
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    shared: u32,
+    /// A kernel argument, in order: i32:5, f32:random:1048576, f32:fill=1:64, f32:iota:64, f32:file:x.npy,
+    /// out:f32:1048576 or map:bf16:random:256x256:64x64:128 (a tensor map: extents, box, bytes of a swizzled row)
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    arguments: Vec<Argument>,
+    /// One run for each of these: in-order, descending, random-order, late-copies, shuffled-sums, adversarial, all
+    #[arg(long = "mode", value_name = "MODE", value_delimiter = ',', default_value = "in-order")]
+    modes: Vec<mode::Choice>,
+    /// The seed of random inputs and of the modes that draw
+    #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = 1)]
+    seed: u64,
+    /// Runs of each mode that draws, each with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// Leave out the checks for races and uninitialised reads
+    #[arg(long)]
+    unchecked: bool,
+    /// For a CUDA source: the architecture
+    #[arg(long, value_name = "sm_NN", default_value = "sm_90a")]
+    arch: String,
+    /// For a CUDA source that includes kernelgate.cuh: the element type
+    #[arg(long, value_name = "f32|f16|bf16", default_value = "f32")]
+    dtype: DType,
+    /// For a CUDA source: an option of NVRTC, such as -DTILE=64
+    #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
+    options: Vec<String>,
+    /// Write an argument's buffer after the first run: 2=y.bin
+    #[arg(long = "save", value_name = "ARG=PATH", value_parser = save)]
+    saves: Vec<(usize, PathBuf)>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One launch in one mode.
+#[derive(Serialize)]
+struct Run {
+    mode: &'static str,
+    seed: u64,
+    /// Arguments whose buffers differ from the first run, where the mode must not change a bit.
+    differing_arguments: Vec<usize>,
+    #[serde(flatten)]
+    report: Report,
+}
+
+impl Run {
+    fn is_good(&self) -> bool {
+        self.report.findings.is_empty() && self.differing_arguments.is_empty()
+    }
+}
+
+/// Everything that was done, as `--json` prints it.
+#[derive(Serialize)]
+struct Account {
+    version: u32,
+    file: String,
+    entry: String,
+    grid: [u32; 3],
+    block: [u32; 3],
+    cluster: [u32; 3],
+    dynamic_shared_bytes: u32,
+    runs: Vec<Run>,
+    /// Written buffers after the first run.
+    outputs: Vec<argument::Output>,
+}
+
+impl Sim {
+    /// Reads, runs and prints.
+    pub fn run(self) -> Result<(), Failure> {
+        let ptx = source::ptx(&self.file, &self.arch, self.dtype, &self.options)?;
+        let module = Module::parse(&ptx).map_err(|error| self.refuse(&error))?;
+        let entry = self.entry_of(&module)?;
+        let mut account = Account {
+            version: 1,
+            file: self.file.display().to_string(),
+            entry,
+            grid: array(self.grid),
+            block: array(self.block),
+            cluster: array(self.cluster),
+            dynamic_shared_bytes: self.shared,
+            runs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        let mut first: Vec<Vec<u8>> = Vec::new();
+        for (mode, seed) in mode::runs(&self.modes, self.seed, self.seeds) {
+            let (report, buffers, outputs) = self.launch(&module, &account.entry, mode, seed)?;
+            let mut differing_arguments = Vec::new();
+            if account.runs.is_empty() {
+                self.save(&buffers)?;
+                (first, account.outputs) = (buffers, outputs);
+            } else if mode.keeps_bits() {
+                differing_arguments = (0..first.len()).filter(|&at| first[at] != buffers[at]).collect();
+            }
+            account.runs.push(Run { mode: mode.name(), seed, differing_arguments, report });
+        }
+        if self.json {
+            let json = serde_json::to_string_pretty(&account).map_err(|e| Failure::Input(e.to_string()))?;
+            print(&(json + "\n"))?;
+        } else {
+            print(&text::describe(&account, &ptx))?;
+        }
+        if account.runs.iter().all(Run::is_good) { Ok(()) } else { Err(Failure::Verdict) }
+    }
+
+    /// One launch on fresh memory; gives the report and the buffers after it.
+    fn launch(
+        &self,
+        module: &Module,
+        entry: &str,
+        mode: Mode,
+        seed: u64,
+    ) -> Result<(Report, Vec<Vec<u8>>, Vec<argument::Output>), Failure> {
+        let mut memory = Memory::new();
+        let bound = Bound::all(&self.arguments, self.seed, &mut memory).map_err(Failure::Input)?;
+        let mut call = Launch::new(entry, self.grid, self.block).cluster(self.cluster).dynamic_shared(self.shared);
+        call.args = bound.iter().map(|bound| bound.value.clone()).collect();
+        let checks = if self.unchecked { Checks::NONE } else { Checks::ALL };
+        let options = mode.options(&Options { checks, seed, ..Options::default() });
+        let report = launch(module, &call, &mut memory, &options).map_err(|error| self.refuse(&error))?;
+        let read = |bound: &Bound| bound.read(&memory).map_err(|error| self.refuse(&error));
+        let buffers = bound.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let outputs = argument::outputs(&self.arguments, &buffers);
+        Ok((report, buffers, outputs))
+    }
+
+    fn entry_of(&self, module: &Module) -> Result<String, Failure> {
+        let names: Vec<&str> = module.entries().collect();
+        let wanted = self.entry.as_deref().unwrap_or_default();
+        if names.contains(&wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let fitting: Vec<&&str> = names.iter().filter(|name| name.contains(wanted)).collect();
+        match fitting.as_slice() {
+            [only] => Ok((**only).to_owned()),
+            _ => Err(Failure::Input(format!(
+                "{}: {} kernels fit `{wanted}`; name one of them with --entry: {}",
+                self.file.display(),
+                fitting.len(),
+                names.join(", ")
+            ))),
+        }
+    }
+
+    fn save(&self, buffers: &[Vec<u8>]) -> Result<(), Failure> {
+        for (at, path) in &self.saves {
+            let Some(bytes) = buffers.get(*at).filter(|bytes| !bytes.is_empty()) else {
+                return Err(Failure::Input(format!("--save {at}=…: argument {at} is no buffer")));
+            };
+            std::fs::write(path, bytes).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, error: &Error) -> Failure {
+        Failure::Input(format!("{}: {error}", self.file.display()))
+    }
+}
+
+fn array(dim: Dim) -> [u32; 3] {
+    [dim.x, dim.y, dim.z]
+}
+
+fn extents(text: &str) -> Result<Dim, String> {
+    let parts: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    match parts.as_deref() {
+        Ok([x]) => Ok(Dim::new(*x, 1, 1)),
+        Ok([x, y]) => Ok(Dim::new(*x, *y, 1)),
+        Ok([x, y, z]) => Ok(Dim::new(*x, *y, *z)),
+        _ => Err("one to three numbers with commas between are expected, such as 4096 or 16,16,1".into()),
+    }
+}
+
+fn save(text: &str) -> Result<(usize, PathBuf), String> {
+    let (at, path) = text.split_once('=').ok_or("expected the number of an argument and a path: 2=y.bin")?;
+    Ok((at.parse().map_err(|_| format!("`{at}` is no number of an argument"))?, path.into()))
+}

@@ -1,0 +1,49 @@
+//! The PTX to run: a file as it is, or what NVRTC makes of a CUDA source.
+
+use super::super::Failure;
+use crate::core::dtype::DType;
+use std::path::Path;
+
+/// The PTX text of a `.ptx` file, or of a CUDA source compiled with line information.
+///
+/// # Errors
+/// [`Failure::Input`] for a file that cannot be read or compiled, [`Failure::Missing`] without NVRTC.
+pub fn ptx(file: &Path, arch: &str, dtype: DType, options: &[String]) -> Result<String, Failure> {
+    let text =
+        std::fs::read(file).map_err(|e| Failure::Input(format!("{}: {e}", file.display()))).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| Failure::Input(format!("{}: no UTF-8 text", file.display())))
+        })?;
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("ptx") => Ok(text),
+        Some("cu") => compile(file, text, arch, dtype, options),
+        _ => Err(Failure::Input(format!("{}: a file that ends in .ptx or .cu is expected", file.display()))),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn compile(file: &Path, text: String, arch: &str, dtype: DType, options: &[String]) -> Result<String, Failure> {
+    use crate::core::candidate::{Language, Program};
+    use crate::device::cuda::{Target, compile_afresh};
+    use crate::device::fault::Fault;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut all = vec![format!("--include-path={}", folder.display())];
+    all.extend(options.iter().cloned());
+    let program =
+        Program { text, language: Language::Cuda, file: file.display().to_string(), headers: Vec::new(), options: all };
+    // Not through the cache: what the source includes may have changed.
+    let target = Target::Ptx(arch.replacen("sm_", "compute_", 1));
+    match compile_afresh(&program, dtype, &target, &[]) {
+        Ok(artifact) => {
+            String::from_utf8(artifact.code).map_err(|_| Failure::Input(format!("{}: no PTX came out", program.file)))
+        }
+        Err(Fault::Unsupported(why)) => Err(Failure::Missing(why)),
+        Err(Fault::Compile { log }) => Err(Failure::Input(format!("{}: {log}", program.file))),
+        Err(other) => Err(Failure::Input(format!("{}: {other}", program.file))),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn compile(file: &Path, _: String, _: &str, _: DType, _: &[String]) -> Result<String, Failure> {
+    let file = file.display();
+    Err(Failure::Missing(format!("{file}: this build cannot call NVRTC; enable the feature `cuda-13`, or pass PTX")))
+}
