@@ -8,6 +8,12 @@ use crate::core::shape::{Axis, Point};
 /// Extents that trip kernels whatever their tiles: warps, vectors, blocks, primes between.
 const TELLING: [usize; 16] = [1, 2, 3, 7, 8, 31, 32, 33, 61, 127, 128, 129, 257, 1023, 1024, 1025];
 
+/// Both sides of a 16-bit index, and of the largest grid along y and z. Met by every axis that can be so long.
+const PAST_16_BITS: [usize; 3] = [65_535, 65_536, 65_537];
+
+/// Extents of the other axes meanwhile: all different, and so small that a device which is given little takes the case.
+const NARROW: [usize; 6] = [2, 3, 4, 5, 6, 7];
+
 /// Extents of the axes that are not being varied: small, odd and all different, so that no two extents are mixed up.
 const BASE: [usize; 6] = [5, 37, 11, 67, 13, 19];
 
@@ -28,7 +34,12 @@ pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
 
 /// The point from which one axis at a time is varied.
 pub fn base(axes: &[Axis]) -> Point {
-    let mut next = BASE.iter().cycle();
+    filled(axes, &BASE)
+}
+
+/// Extents in the order of the axes, attributes at their default.
+fn filled(axes: &[Axis], extents: &[usize]) -> Point {
+    let mut next = extents.iter().cycle();
     axes.iter()
         .map(|axis| {
             let (min, max) = axis.bounds();
@@ -37,8 +48,23 @@ pub fn base(axes: &[Axis]) -> Point {
         .collect()
 }
 
-/// Every telling extent of every axis, the other axes at [`base`], and `combinations` random corners of all axes at
-/// once. Smallest first, so that the first failure is a small one.
+/// The points at which one axis goes past 16 bits.
+fn past_16_bits(axes: &[Axis]) -> impl Iterator<Item = Point> {
+    let long = axes.iter().enumerate().filter(|(_, axis)| axis.is_extent());
+    long.flat_map(|(i, axis)| {
+        let (min, max) = axis.bounds();
+        let others: Vec<Axis> = [&axes[..i], &axes[i + 1..]].concat();
+        let narrow = filled(&others, &NARROW);
+        PAST_16_BITS.into_iter().filter(move |extent| (min..=max).contains(extent)).map(move |extent| {
+            let mut point = narrow.clone();
+            point.insert(i, extent);
+            point
+        })
+    })
+}
+
+/// Every telling extent of every axis, the other axes at [`base`], those that no 16 bits hold, and `combinations` random
+/// corners of all axes at once. Smallest first, so that the first failure is a small one.
 pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng: &mut Rng) -> Vec<Point> {
     let axes = operator.axes();
     let choices: Vec<Vec<usize>> = axes.iter().map(|axis| extents(axis, traits)).collect();
@@ -54,6 +80,7 @@ pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng
     for _ in 0..combinations {
         points.push(choices.iter().map(|extents| extents[below(rng, extents.len())]).collect());
     }
+    points.extend(past_16_bits(axes));
     points.sort_by_key(|point| (elements(operator, point), point.clone()));
     points.dedup();
     points
@@ -71,6 +98,7 @@ mod tests {
     use super::*;
     use crate::core::operator::Op;
     use crate::core::seed::rng;
+    use crate::core::shape::Shape;
 
     crate::shape! { struct Rows { rows: 0..=4096, cols: 1..=2048, eps: f32 = [1e-5, 1e-3] } }
 
@@ -85,5 +113,16 @@ mod tests {
         assert!(points.contains(&vec![0, 37, 0]), "no rows at all");
         assert!(points.contains(&vec![5, 37, 1]), "the other eps");
         assert!(points.is_sorted_by_key(|p| elements(&op, p)));
+    }
+
+    crate::shape! { struct Long { rows: 0..=1 << 20, cols: 1..=65_536, eps: f32 = [1e-5, 1e-3] } }
+
+    #[test]
+    fn every_long_axis_goes_past_16_bits() {
+        let points: Vec<Point> = past_16_bits(&Long::axes()).collect();
+        let (rows, cols) = ([65_535, 65_536, 65_537], [65_535, 65_536]);
+        let expected = rows.map(|rows| vec![rows, 2, 0]).into_iter().chain(cols.map(|cols| vec![2, cols, 0]));
+        assert_eq!(points, expected.collect::<Vec<_>>());
+        assert_eq!(past_16_bits(&Rows::axes()).count(), 0);
     }
 }

@@ -29,8 +29,8 @@ impl Device for Small {
         self.0.is_lost()
     }
 
-    /// Room for 65,537 rows of one column, in and out, and not much more.
+    /// Room for what a kernel meets past 16 bits, 65,537 rows of a few columns, and not much more.
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 1 << 18, flops: 1 << 23, ..self.0.capacity() }
+        Capacity { elements: 6 * 65_537, flops: 1 << 23, ..self.0.capacity() }
     }
 }

@@ -8,12 +8,12 @@ use crate::core::shape::Shape;
 /// The extents of a matrix.
 type Extents = (usize, usize);
 
-/// Shapes to check, as (rows, cols): no row at all, every narrow width, both sides of usual block sizes and of the
-/// largest grid extent along y, and what models hold. Rows and columns are never equal, so that they can't be swapped.
+/// Shapes to check, as (rows, cols): no row at all, every narrow width, both sides of usual block sizes, and what
+/// models hold. Rows and columns are never equal, so that they can't be swapped.
 pub fn cases() -> impl Iterator<Item = Extents> {
     let none = [(0, 128)];
     let narrow = (1..=33).map(|cols| (if cols == 5 { 6 } else { 5 }, cols));
-    let edges = [(3, 1023), (2, 1024), (3, 1025), (65_535, 3), (65_536, 2), (65_537, 4)];
+    let edges = [(3, 1023), (2, 1024), (3, 1025)];
     let realistic = [(197, 768), (300, 1000), (64, 4096), (36, 8192), (7, 32_000), (5, 50_257), (1, 262_144)];
     none.into_iter().chain(narrow).chain(edges).chain(realistic)
 }
