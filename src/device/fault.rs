@@ -32,10 +32,12 @@ pub enum Fault {
     Panic(String),
     /// The device reported an error that it recovers from.
     Launch(String),
-    /// Work went on after the stream that it was to be on had finished.
+    /// Work was put on another stream than the given one.
     Escaped {
-        /// The output that changed.
+        /// The output that gave it away.
         output: String,
+        /// How.
+        how: Escape,
     },
     /// The device is gone for this process: an illegal access, a trap.
     Crash(String),
@@ -46,6 +48,15 @@ pub enum Fault {
     },
     /// What the simulator's checks found.
     Findings(Vec<String>),
+}
+
+/// How work on another stream shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escape {
+    /// It ran before what stands before it on its own stream had ended.
+    Early,
+    /// It went on after its own stream had come to what stands behind it.
+    Late,
 }
 
 impl Fault {
@@ -84,10 +95,15 @@ impl fmt::Display for Fault {
             }
             Fault::Panic(message) => write!(f, "the candidate panicked: {message}"),
             Fault::Launch(message) => write!(f, "the launch failed: {message}"),
-            Fault::Escaped { output } => write!(
+            Fault::Escaped { output, how: Escape::Early } => write!(
                 f,
-                "`{output}` still changed after the stream had finished: work was put on another stream, where it is \
-                 neither waited for nor timed"
+                "`{output}` was written before its inputs were there: work was put on another stream, where it does \
+                 not wait for what stands before it"
+            ),
+            Fault::Escaped { output, how: Escape::Late } => write!(
+                f,
+                "`{output}` still changed when the stream had come to what reads it: work was put on another stream, \
+                 where it is neither waited for nor timed"
             ),
             Fault::Crash(message) => write!(f, "the device crashed: {message}"),
             Fault::Timeout { seconds } => {

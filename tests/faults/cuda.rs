@@ -2,6 +2,7 @@
 
 use crate::cpu::{Lookup, Matrix, Normalised, Product, Vector};
 use crate::finding::{Finding, SEEDS, find};
+use crate::host::{SecondHalf, launched};
 use crate::judgement::Expectation;
 use crate::small::Small;
 use kernelgate::core::candidate::{Candidate, IntoCandidate};
@@ -57,7 +58,8 @@ impl Fixture {
         let source = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = self.name();
         Ok(match (self.launch.as_str(), self.operator.as_str()) {
-            ("elementwise", _) => {
+            // What host code launches by itself is compiled ahead like the others.
+            ("elementwise" | "host_default" | "host_forked" | "host_joined", _) => {
                 self.kernel(source, |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64)).named(name)
             }
             ("rows", "softmax") => self
@@ -200,8 +202,12 @@ fn run_child(task: &str) -> Result<(), String> {
     let (file, done) = words.ok_or_else(|| format!("{CHILD}={task}: expected a file and a number"))?;
     let all = fixtures()?;
     let fixture = all.iter().find(|fixture| fixture.file == file).ok_or_else(|| format!("no fixture `{file}`"))?;
-    let (suite, candidate) = (crate::suite(&fixture.operator)?, fixture.candidate()?);
-    let device = Small(Box::new(CudaDevice::open(0)?));
+    let (suite, twin, gpu) = (crate::suite(&fixture.operator)?, fixture.candidate()?, CudaDevice::open(0)?);
+    let candidate = match SecondHalf::of(&fixture.launch) {
+        Some(second) => launched(&twin, &gpu.arch(), second)?,
+        None => twin,
+    };
+    let device = Small(Box::new(gpu));
     for (dtype, seed) in fixture.runs().into_iter().skip(done) {
         let finding = find(&device, suite, &candidate, dtype, seed);
         println!("{}", serde_json::to_string(&finding).map_err(|error| error.to_string())?);

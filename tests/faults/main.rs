@@ -8,6 +8,7 @@
 mod cpu;
 mod cuda;
 mod finding;
+mod host;
 mod judgement;
 mod small;
 mod table;

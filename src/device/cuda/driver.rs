@@ -292,12 +292,17 @@ impl Buffer {
 
     /// Copies to the host from `offset`, after all work on the stream.
     pub fn download(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+        self.download_beside(&self.context, offset, data)
+    }
+
+    /// The same on the stream of `context`, whatever goes on on the buffer's own.
+    pub fn download_beside(&self, context: &Context, offset: usize, data: &mut [u8]) -> Result<()> {
         assert!(offset + data.len() <= self.bytes, "a download inside the buffer");
         if data.is_empty() {
             return Ok(());
         }
         let from = self.pointer + offset as u64;
-        let stream = self.context.stream.cu_stream();
+        let stream = context.stream.cu_stream();
         // SAFETY: the range was checked; the stream is waited for before `data` is used.
         unsafe { result::memcpy_dtoh_async(data, from, stream) }?;
         // SAFETY: the stream is alive.
@@ -444,6 +449,12 @@ impl Event {
     pub fn record(&self) -> Result<()> {
         // SAFETY: both are alive.
         Ok(unsafe { result::event::record(self.event, self.context.stream.cu_stream()) }?)
+    }
+
+    /// Whether what stood before it on the stream is done.
+    pub fn has_passed(&self) -> bool {
+        // SAFETY: the event is alive.
+        unsafe { sys::cuEventQuery(self.event) == CUresult::CUDA_SUCCESS }
     }
 
     /// Microseconds from `self` to `end`; both have passed.

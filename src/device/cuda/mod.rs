@@ -13,6 +13,7 @@ mod problem;
 mod program;
 mod timing;
 mod toolkit;
+mod watch;
 mod work;
 
 pub use compile::{Artifact, Target, compile, compile_afresh};

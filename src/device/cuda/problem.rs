@@ -3,10 +3,11 @@
 use super::device::CudaDevice;
 use super::driver::{Buffer, Context, Error};
 use super::timing::Timed;
+use super::watch::Watch;
 use super::work::Work;
 use crate::core::launch::Launch;
 use crate::core::tensor::Tensor;
-use crate::device::fault::Fault;
+use crate::device::fault::{Escape, Fault};
 use crate::device::image::Image;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
 use std::ops::Range;
@@ -19,6 +20,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LOAD_EVERY: usize = 5;
 const LOAD_NS: u64 = 300_000;
 
+/// A count of differing bytes.
+const COUNT_BYTES: usize = 8;
+
 /// A case on the GPU.
 pub struct CudaProblem<'d> {
     pub(super) device: &'d CudaDevice,
@@ -28,8 +32,10 @@ pub struct CudaProblem<'d> {
     work: Work,
     /// The outputs of the last run, one behind the other: compared on the device, they need not travel.
     kept: Buffer,
-    /// Where differences are counted.
+    /// Where differences are counted, a word an output.
     count: Buffer,
+    /// For work that could end up on another stream.
+    watch: Option<Watch>,
     pub(super) timed: Option<Timed>,
 }
 
@@ -41,8 +47,11 @@ impl<'d> CudaProblem<'d> {
         let work = Work::of(device, job, &image)?;
         let allocate = |bytes| device.context.allocate(bytes).map_err(|e| memory_fault(&image, e));
         let outputs = image.output_ranges().map(|range| kept_bytes(&range)).sum();
-        let (memory, kept, count) = (allocate(image.len())?, allocate(outputs)?, allocate(8)?);
-        Ok(CudaProblem { device, image, memory, work, kept, count, timed: None })
+        let (memory, kept) = (allocate(image.len())?, allocate(outputs)?);
+        let count = allocate(COUNT_BYTES * image.output_ranges().count())?;
+        let watched = work.may_escape().then(|| Watch::of(device, &image));
+        let watch = watched.transpose().map_err(|e| memory_fault(&image, e))?;
+        Ok(CudaProblem { device, image, memory, work, kept, count, watch, timed: None })
     }
 
     /// Enqueues one launch on set `set`.
@@ -117,23 +126,18 @@ fn kept_bytes(range: &Range<usize>) -> usize {
 
 impl Problem for CudaProblem<'_> {
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
-        let device = self.device;
-        self.run_once(poison)?;
-        let outputs = self.image.collect(&self.download()?, poison)?;
-        self.keep().map_err(|e| fault(device, e))?;
-        if self.work.may_escape() {
-            device.context.wait_for_all().map_err(|e| fault(device, e))?;
-            let later = self.image.outputs(&self.download()?);
-            let changed = outputs.iter().zip(&later).position(|(now, later)| now.bytes() != later.bytes());
-            if let Some(output) = changed {
-                return Err(Fault::Escaped { output: self.image.output_name(output) });
+        self.run_once(poison, || self.keep())?;
+        if self.watch.is_some() {
+            self.device.context.wait_for_all().map_err(|e| fault(self.device, e))?;
+            if let Some(output) = self.differing_output(0)? {
+                return Err(self.escaped(output, Escape::Late));
             }
         }
-        Ok(outputs)
+        self.image.collect(&self.download()?, poison)
     }
 
     fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
-        self.run_once(poison)?;
+        self.run_once(poison, || Ok(()))?;
         self.set_agrees(0)
     }
 
@@ -174,14 +178,26 @@ impl Problem for CudaProblem<'_> {
 }
 
 impl CudaProblem<'_> {
-    /// Poisons, restores the inputs, and runs.
-    fn run_once(&self, poison: Poison) -> Result<(), Fault> {
+    /// Poisons, restores the inputs, and runs; what `behind` enqueues stands right behind the candidate's work.
+    fn run_once(&self, poison: Poison, behind: impl FnOnce() -> Result<(), Error>) -> Result<(), Fault> {
         let device = self.device;
-        device.context.bind().map_err(|e| fault(device, e))?;
-        fill(&self.image, &self.memory, poison).map_err(|e| fault(device, e))?;
+        let cuda = |e: Error| fault(device, e);
+        device.context.bind().map_err(cuda)?;
+        fill(&self.image, &self.memory, poison).map_err(cuda)?;
         self.dirty(poison)?;
+        if let Some(watch) = &self.watch {
+            watch.produce(device, &self.image, &self.memory, poison)?;
+        }
         self.enqueue(0)?;
-        self.finish()
+        behind().map_err(cuda)?;
+        let early = self.watch.as_ref().map(|watch| watch.written_early(&self.image, &self.memory, poison));
+        let early = early.transpose().map_err(cuda)?.flatten();
+        self.finish()?;
+        early.map_or(Ok(()), |output| Err(self.escaped(output, Escape::Early)))
+    }
+
+    fn escaped(&self, output: usize, how: Escape) -> Fault {
+        Fault::Escaped { output: self.image.output_name(output), how }
     }
 
     /// Puts the outputs of set 0 aside.
@@ -196,19 +212,25 @@ impl CudaProblem<'_> {
 
     /// Whether the outputs of a set have the bits of the last run.
     pub(super) fn set_agrees(&self, set: usize) -> Result<bool, Fault> {
+        Ok(self.differing_output(set)?.is_none())
+    }
+
+    /// The first output of a set that has other bits than that of the last run.
+    fn differing_output(&self, set: usize) -> Result<Option<usize>, Fault> {
         let cuda = |e: Error| fault(self.device, e);
-        self.count.fill(0, 8, 0).map_err(cuda)?;
+        let mut counts = vec![0; COUNT_BYTES * self.image.output_ranges().count()];
+        self.count.fill(0, counts.len(), 0).map_err(cuda)?;
         let mut kept = self.kept.address();
-        for range in self.image.output_ranges().filter(|range| !range.is_empty()) {
+        for (i, range) in self.image.output_ranges().enumerate().filter(|(_, range)| !range.is_empty()) {
             let here = self.memory.address() + (set * self.image.len() + range.start) as u64;
             let launch = Launch::blocks((range.len() / 4096).clamp(1, 2 * self.device.fingerprint().units), 256);
-            let launch = launch.scalar(here).scalar(kept).scalar(range.len() as u64).scalar(self.count.address());
+            let count = self.count.address() + (COUNT_BYTES * i) as u64;
+            let launch = launch.scalar(here).scalar(kept).scalar(range.len() as u64).scalar(count);
             run_support(self.device, "kernelgate_diff", &launch)?;
             kept += kept_bytes(&range) as u64;
         }
         self.finish()?;
-        let mut count = [0; 8];
-        self.count.download(0, &mut count).map_err(cuda)?;
-        Ok(count == [0; 8])
+        self.count.download(0, &mut counts).map_err(cuda)?;
+        Ok(counts.chunks(COUNT_BYTES).position(|count| count.iter().any(|&byte| byte != 0)))
     }
 }
