@@ -8,7 +8,7 @@ use crate::baseline::{self, BaselineSettings};
 use crate::check::case::Case;
 use crate::check::outcome::{Check, Outcome, Verdict};
 use crate::check::perf::PerfSettings;
-use crate::check::{Context, Subject, correctness, large, property};
+use crate::check::{Context, Subject, correctness, large, property, reference};
 use crate::core::distribution::Distribution;
 use crate::core::shape::parse;
 use crate::core::suite::Suite;
@@ -54,6 +54,7 @@ impl Engine {
     /// An engine for trials of these suites. No device is touched yet.
     pub fn new(project: &Project, suites: Vec<Suite>, options: Options) -> Self {
         quieten_panics();
+        reference::keep_in(project.references_folder());
         let devices = Devices::new(options.device);
         Engine { suites, options, devices, folder: project.folder.clone() }
     }

@@ -47,6 +47,11 @@ impl Project {
         target.unwrap_or_else(|| self.folder.join("target")).join("kernelgate/summary.json")
     }
 
+    /// `<target>/kernelgate/references`, whatever the summary is called.
+    pub fn references_folder(&self) -> PathBuf {
+        self.summary_path().with_file_name("references")
+    }
+
     /// The command that runs `trial` alone; `options` are further arguments.
     pub fn repeat_command(&self, trial: &str, options: &str) -> String {
         let gap = if options.is_empty() { "" } else { " " };

@@ -1,4 +1,7 @@
-//! References: computed in parallel, kept by the content of the case, shared by all candidates of an operator.
+//! References: computed in parallel, kept by the content of the case, shared by all candidates of an operator, and with
+//! other processes where they cost more to compute than to read.
+
+mod store;
 
 use super::compare::Expected;
 use super::slice::slice;
@@ -8,7 +11,10 @@ use crate::core::tensor::Tensor;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use store::Store;
 
 /// Kept references may hold this many values; past that the cache starts afresh.
 const MOST_VALUES: usize = 1 << 26;
@@ -26,13 +32,26 @@ struct Cache {
 
 static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
 
+/// Where references are kept for other processes, in a gate.
+static STORE: OnceLock<Store> = OnceLock::new();
+
+/// Reading is worth it from here on: several times what opening a file and checking its hash cost.
+const WORTH_KEEPING: Duration = Duration::from_millis(5);
+const READ_BYTES_PER_S: f64 = 2e8;
+
+/// Keeps references in `folder` from now on, for the life of the process. Only for a process that defines its operators
+/// in the same order whenever it runs, since that is what tells two definitions of one name apart.
+pub fn keep_in(folder: PathBuf) {
+    STORE.get_or_init(|| Store::new(folder, store::MOST_BYTES));
+}
+
 /// The expected outputs of a case, from the cache if these very inputs were seen before.
 pub fn expected(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]) -> Arc<Vec<Expected>> {
     let key = key(operator, point, dtype, inputs);
     if let Some(found) = with_cache(|cache| cache.entries.get(&key).cloned()) {
         return found;
     }
-    let computed = Arc::new(compute(operator, point, inputs));
+    let computed = Arc::new(stored(operator, point, inputs, &key, STORE.get()));
     with_cache(|cache| {
         let values = computed.iter().map(|e| e.values.len() * 2).sum::<usize>();
         if cache.values + values > MOST_VALUES {
@@ -43,6 +62,35 @@ pub fn expected(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: 
         }
     });
     computed
+}
+
+/// From the store, or computed and put there if that took longer than reading will.
+fn stored(
+    operator: &dyn Operator,
+    point: &[usize],
+    inputs: &[Tensor],
+    key: &Key,
+    store: Option<&Store>,
+) -> Vec<Expected> {
+    let Some((store, executable)) = store.and_then(|store| Some((store, store::executable()?))) else {
+        return compute(operator, point, inputs);
+    };
+    let key = Sha256::new().chain_update(executable).chain_update(key).chain_update(operator.name()).finalize().into();
+    if let Some(found) = store.read(&key).filter(|found| has_the_extents(found, operator, point)) {
+        return found;
+    }
+    let begun = Instant::now();
+    let computed = compute(operator, point, inputs);
+    let bytes = computed.iter().map(|e| 16 * e.values.len()).sum::<usize>();
+    if begun.elapsed() > WORTH_KEEPING + Duration::from_secs_f64(bytes as f64 / READ_BYTES_PER_S) {
+        store.write(&key, &computed);
+    }
+    computed
+}
+
+fn has_the_extents(found: &[Expected], operator: &dyn Operator, point: &[usize]) -> bool {
+    let lengths = (0..operator.outputs().len()).map(|i| operator.output_dims(i, point).iter().product::<usize>());
+    found.iter().map(|expected| expected.values.len()).eq(lengths)
 }
 
 fn with_cache<R>(f: impl FnOnce(&mut Cache) -> R) -> R {
@@ -134,6 +182,35 @@ mod tests {
         let split = compute(&row_sums(SPLIT_FLOPS), &point, &inputs);
         assert_eq!(split, compute(&row_sums(0), &point, &inputs));
         assert_eq!(split[0].values[1000], 3000.0 + 3001.0 + 3002.0);
+    }
+
+    #[test]
+    fn a_costly_reference_is_read_by_the_next_process_unless_it_is_damaged() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let times = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&times);
+        let slow = row_sums(0).reference(move |_, x, y| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(10 * WORTH_KEEPING);
+            y[0][0] = x[0][0];
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let inputs = [Tensor::from_f64(DType::F32, &[1, 1], &[2.0])];
+        let in_a_new_process = || {
+            let store = Store::new(folder.path().to_owned(), store::MOST_BYTES);
+            let found = stored(&slow, &[1, 1], &inputs, &[7; 32], Some(&store));
+            (found[0].values[0], times.load(Ordering::Relaxed))
+        };
+        assert_eq!(in_a_new_process(), (2.0, 1));
+        assert_eq!(in_a_new_process(), (2.0, 1), "read");
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!(in_a_new_process(), (2.0, 2), "computed again");
+        assert_eq!(in_a_new_process(), (2.0, 2), "and kept again");
     }
 
     #[test]
