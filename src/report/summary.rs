@@ -2,6 +2,7 @@
 //!
 //! JSON has no NaN and no infinity: a number that is not finite is written as `null` and read back as NaN.
 
+use super::ceiling::{self, Ceiling};
 use super::record::Record;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
@@ -90,19 +91,6 @@ impl NoiseEntry {
     }
 }
 
-/// A measured limit of a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ceiling {
-    /// The key of the device.
-    pub device: String,
-    /// What was measured: `copy` and the like.
-    pub name: String,
-    /// How much.
-    pub value: f64,
-    /// Of what: `GB/s`.
-    pub unit: String,
-}
-
 impl Summary {
     /// A summary without records.
     pub fn new(run: Run) -> Self {
@@ -146,9 +134,7 @@ impl Summary {
         self.run.merged.dedup();
         self.run.started = self.run.started.clone().min(other.run.started);
         other.devices.iter().for_each(|entry| self.add_device(&entry.fingerprint));
-        let replaced =
-            |old: &Ceiling| other.ceilings.iter().any(|new| (&new.device, &new.name) == (&old.device, &old.name));
-        self.ceilings.retain(|old| !replaced(old));
+        self.ceilings.retain(|old| !other.ceilings.iter().any(|new| new.is_like(old)));
         self.ceilings.extend(other.ceilings);
         self.noise.retain(|old| !other.noise.iter().any(|new| new.identity() == old.identity()));
         self.noise.extend(other.noise);
@@ -163,6 +149,7 @@ impl Summary {
             names.then((a.dtype, a.check, &a.fingerprint).cmp(&(b.dtype, b.check, &b.fingerprint)))
         });
         self.devices.sort_by(|a, b| a.key.cmp(&b.key));
+        ceiling::raise(&mut self.ceilings, &self.records);
         self.counts = [Pass, Fail, Skip, Same, Faster, Slower, Unclear, Invalid].map(|verdict| (verdict, 0)).into();
         for record in &self.records {
             *self.counts.entry(record.outcome.verdict).or_default() += 1;

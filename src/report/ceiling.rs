@@ -1,0 +1,93 @@
+//! Ceilings: what a device was measured to reach, from the yardsticks that were timed beside the candidates.
+
+use super::record::Record;
+use crate::check::outcome::Timing;
+use crate::core::dtype::DType;
+use crate::device::Heat;
+use serde::{Deserialize, Serialize};
+
+/// A measured limit of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The key of the device.
+    pub device: String,
+    /// What was measured: `copy` and the like.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: `GB/s`.
+    pub unit: String,
+}
+
+impl Ceiling {
+    /// Whether both are of one kind on one device.
+    pub fn is_like(&self, other: &Ceiling) -> bool {
+        (&self.device, &self.name) == (&other.device, &other.name)
+    }
+}
+
+/// Adds the yardsticks of these records; of several measurements the best counts.
+pub fn raise(ceilings: &mut Vec<Ceiling>, records: &[Record]) {
+    for record in records {
+        let Some(device) = &record.fingerprint else { continue };
+        // In the caches a copy is no measure of the memory.
+        for timing in record.outcome.timings.iter().filter(|timing| timing.heat == Heat::Cold) {
+            for (name, value, unit) in reached(timing, record.dtype) {
+                let new = Ceiling { device: device.clone(), name: name.into(), value, unit: unit.into() };
+                match ceilings.iter_mut().find(|old| old.is_like(&new)) {
+                    Some(old) => old.value = old.value.max(new.value),
+                    None => ceilings.push(new),
+                }
+            }
+        }
+    }
+    ceilings.sort_by(|a, b| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
+}
+
+/// What the yardsticks of one timing reached.
+fn reached(timing: &Timing, dtype: DType) -> impl Iterator<Item = (&'static str, f64, &'static str)> {
+    // Work in units, time in µs: 1e3 of one over the other are 1e9 a second.
+    let rate = |work: usize, us: Option<f64>, scale: f64| us.map(|us| work as f64 / us * scale);
+    let copy = rate(timing.bytes, timing.copy_us, 1e-3).map(|value| ("copy", value, "GB/s"));
+    // For half types the yardstick does a share of the work.
+    let fma = timing.fma_us.filter(|_| dtype == DType::F32);
+    let fma = rate(timing.flops, fma, 1e-3).map(|value| ("fma", value, "Gflop/s"));
+    copy.into_iter().chain(fma).filter(|(_, value, _)| value.is_finite() && *value > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::record::samples::slower;
+
+    fn record(copy_us: f64, fma_us: f64, dtype: DType, heat: Heat) -> Record {
+        let mut record = Record { dtype, ..slower() };
+        let timing = &mut record.outcome.timings[0];
+        (timing.bytes, timing.flops, timing.heat) = (4_000_000, 8_000_000, heat);
+        (timing.copy_us, timing.fma_us) = (Some(copy_us), Some(fma_us));
+        record
+    }
+
+    #[test]
+    fn the_best_yardstick_of_a_device_is_its_ceiling() {
+        let mut ceilings = Vec::new();
+        let records = [
+            record(2.0, 4.0, DType::F32, Heat::Cold),
+            record(1.0, 1.0, DType::BF16, Heat::Cold),
+            record(0.1, 0.1, DType::F32, Heat::Hot),
+            record(f64::NAN, 0.0, DType::F32, Heat::Cold),
+        ];
+        raise(&mut ceilings, &records);
+        let found: Vec<_> = ceilings.iter().map(|c| (c.name.as_str(), c.value, c.unit.as_str())).collect();
+        assert_eq!(found, [("copy", 4000.0, "GB/s"), ("fma", 2000.0, "Gflop/s")]);
+        raise(&mut ceilings, &records);
+        assert_eq!(ceilings.len(), 2);
+    }
+
+    #[test]
+    fn a_run_without_timings_has_no_ceiling() {
+        let mut ceilings = Vec::new();
+        raise(&mut ceilings, &[crate::report::record::samples::passed()]);
+        assert_eq!(ceilings, []);
+    }
+}
