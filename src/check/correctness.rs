@@ -4,7 +4,7 @@
 use super::boundary::{base, elements, points};
 use super::case::Case;
 use super::compare::Expected;
-use super::judge::{Rejection, failed, judge_drawn, judge_of, prepare, reject};
+use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Errors, Failure, Outcome, Verdict};
 use super::relation::{hold, rows_are_independent};
@@ -41,7 +41,7 @@ pub fn run_case(context: &Context<'_>, subject: &Subject<'_>, case: Case) -> Out
 }
 
 fn carry_out(context: &Context<'_>, subject: &Subject<'_>, plan: &Plan, mut outcome: Outcome) -> Outcome {
-    if let Some(own) = &subject.candidate.traits.tolerance {
+    if let Some(own) = overridden(subject) {
         outcome.notes.push(format!("tolerance overridden: {}", own.because));
     }
     match check_all(context, subject, plan, &mut outcome) {
@@ -222,7 +222,7 @@ mod tests {
             .exact_relation(
                 "doubling",
                 |_, x, _| x[0].iter_mut().for_each(|x| *x *= 2.0),
-                |_, y, _| y[0].iter_mut().for_each(|y| *y *= 2.0),
+                |_, _, y, _| y[0].iter_mut().for_each(|y| *y *= 2.0),
             )
     }
 
@@ -315,6 +315,25 @@ mod tests {
         candidate.traits.tolerance = Some(loose);
         let outcome = outcome_of(&candidate, DType::F32);
         assert_eq!(outcome.failure.map(|failure| failure.check), Some("null".into()));
+    }
+
+    #[test]
+    fn an_operator_may_have_a_tolerance_of_its_own() {
+        let candidate = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+            sums(s, x.slice(0), y.slice(0));
+            y.slice::<f32>(0).iter_mut().for_each(|y| *y *= 1.000_01);
+        });
+        let candidate = candidate.named("c");
+        let (device, derived) = (CpuDevice::new(), operator());
+        let coarse = operator().tolerance(crate::core::tolerance::Tolerance::new(200.0, 4.0).because("for show"));
+        let outcome = |operator: &dyn Operator| {
+            let context = Context::new(&device, 1, Duration::from_secs(60));
+            run(&context, &Subject { operator, candidate: &candidate, dtype: DType::F32 })
+        };
+        assert_eq!(outcome(&derived).verdict, Verdict::Fail);
+        let accepted = outcome(&coarse);
+        assert_eq!(accepted.verdict, Verdict::Pass, "{accepted:#?}");
+        assert!(accepted.notes.contains(&"tolerance overridden: for show".to_owned()), "{:?}", accepted.notes);
     }
 
     #[test]

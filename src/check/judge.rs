@@ -9,7 +9,7 @@ use super::reference::expected;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::tensor::Tensor;
-use crate::core::tolerance::Tolerance;
+use crate::core::tolerance::{Override, Tolerance};
 use crate::device::fault::Fault;
 use crate::device::{Job, Poison, Problem};
 use std::sync::Arc;
@@ -68,10 +68,14 @@ pub fn judge_of(subject: &Subject<'_>, point: &[usize], output: usize) -> Judge 
     }
 }
 
-/// The candidate's own tolerance, or that of the operator.
+/// What replaces the derived tolerance: the candidate's own, or that of the operator.
+pub fn overridden<'a>(subject: &Subject<'a>) -> Option<&'a Override> {
+    subject.candidate.traits.tolerance.as_ref().or_else(|| subject.operator.tolerance())
+}
+
+/// The tolerance that a subject is judged by.
 pub fn tolerance(subject: &Subject<'_>) -> Tolerance {
-    let own = subject.candidate.traits.tolerance.as_ref();
-    own.map_or_else(|| subject.operator.tolerance(), |own| own.tolerance)
+    overridden(subject).map(|own| own.tolerance).unwrap_or_default()
 }
 
 /// Prepares a case on the device of the context.

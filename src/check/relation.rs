@@ -18,7 +18,8 @@ use crate::device::Poison;
 pub fn hold(context: &Context<'_>, subject: &Subject<'_>, relation: &Relation, point: &Point) -> Result<(), Rejection> {
     let case = Case::new(point.clone(), Distribution::Grid, derive(context.seed, &[relation.name]));
     let inputs = case.inputs(subject);
-    let mut changed: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+    let unchanged: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+    let mut changed = unchanged.clone();
     (relation.transform)(point, &mut changed, &mut rng(case.seed));
     let changed: Vec<Tensor> = changed
         .iter()
@@ -36,9 +37,28 @@ pub fn hold(context: &Context<'_>, subject: &Subject<'_>, relation: &Relation, p
         .collect::<Result<_, _>>()?;
     let before = run(context, subject, &case, &inputs)?;
     let after = run(context, subject, &case, &changed)?;
-    let mut wanted: Vec<Vec<f64>> = before.iter().map(Tensor::to_f64).collect();
-    (relation.expect)(point, &mut wanted, &mut rng(case.seed));
-    agree(subject, &case, relation.name, relation.exact, &changed, &wanted, &after)
+    let expect = |mut outputs: Vec<Vec<f64>>| {
+        (relation.expect)(point, &unchanged, &mut outputs, &mut rng(case.seed));
+        outputs
+    };
+    let before: Vec<Vec<f64>> = before.iter().map(Tensor::to_f64).collect();
+    if relation.exact {
+        let wanted = expect(before);
+        let none: Vec<Vec<f64>> = wanted.iter().map(|wanted| vec![0.0; wanted.len()]).collect();
+        return agree(subject, &case, relation.name, &wanted, &none, &after);
+    }
+    let mut off = before.clone();
+    for (off, allowed) in off.iter_mut().zip(allowed(subject, &case, &inputs)) {
+        off.iter_mut().zip(allowed).for_each(|(off, allowed)| *off += allowed);
+    }
+    let (wanted, off) = (expect(before), expect(off));
+    let mut both = allowed(subject, &case, &changed);
+    for ((both, off), wanted) in both.iter_mut().zip(&off).zip(&wanted) {
+        let apart = off.iter().zip(wanted).map(|(off, wanted)| (off - wanted).abs());
+        // Infinities are not apart.
+        both.iter_mut().zip(apart).filter(|(_, apart)| apart.is_finite()).for_each(|(both, apart)| *both += apart);
+    }
+    agree(subject, &case, relation.name, &wanted, &both, &after)
 }
 
 /// Holds that the order of rows does not matter, for operators whose rows are independent.
@@ -54,7 +74,10 @@ pub fn rows_are_independent(context: &Context<'_>, subject: &Subject<'_>, point:
     let before = run(context, subject, &case, &inputs)?;
     let after = run(context, subject, &case, &shuffled)?;
     let wanted: Vec<Vec<f64>> = before.iter().map(|y| y.rows(&order).to_f64()).collect();
-    agree(subject, &case, "row order", false, &shuffled, &wanted, &after)
+    // Both sides carry an error each, of the same element.
+    let mut both = allowed(subject, &case, &shuffled);
+    both.iter_mut().flatten().for_each(|allowed| *allowed *= 2.0);
+    agree(subject, &case, "row order", &wanted, &both, &after)
 }
 
 fn run(context: &Context<'_>, subject: &Subject<'_>, case: &Case, inputs: &[Tensor]) -> Result<Vec<Tensor>, Rejection> {
@@ -62,22 +85,29 @@ fn run(context: &Context<'_>, subject: &Subject<'_>, case: &Case, inputs: &[Tens
     problem.run(Poison::Nan).map_err(|fault| reject(context, subject, case, fault))
 }
 
-/// Both sides of a relation carry one error each, so they may differ by twice what one may be wrong.
+/// What each output may be wrong by on `inputs`.
+fn allowed(subject: &Subject<'_>, case: &Case, inputs: &[Tensor]) -> Vec<Vec<f64>> {
+    let reference = expected(subject.operator, &case.point, subject.dtype, inputs);
+    let outputs = reference.iter().enumerate().map(|(i, expected)| {
+        let judge = judge_of(subject, &case.point, i);
+        let elements = expected.values.iter().zip(&expected.magnitudes);
+        elements.map(|(&value, &magnitude)| judge.allowed(value, magnitude)).collect()
+    });
+    outputs.collect()
+}
+
+/// Holds both sides of a relation against each other.
 fn agree(
     subject: &Subject<'_>,
     case: &Case,
     name: &str,
-    exact: bool,
-    inputs: &[Tensor],
     wanted: &[Vec<f64>],
+    allowed: &[Vec<f64>],
     got: &[Tensor],
 ) -> Result<(), Rejection> {
-    let reference = expected(subject.operator, &case.point, subject.dtype, inputs);
     for (i, (wanted, got)) in wanted.iter().zip(got).enumerate() {
         let judge = judge_of(subject, &case.point, i);
-        for (at, &wanted) in wanted.iter().enumerate() {
-            let (value, magnitude) = (reference[i].values[at], reference[i].magnitudes[at]);
-            let allowed = if exact { 0.0 } else { 2.0 * judge.allowed(value, magnitude) };
+        for (at, (&wanted, &allowed)) in wanted.iter().zip(&allowed[i]).enumerate() {
             let (wanted, got) = (judge.dtype.round(wanted), got.get(at));
             let same = wanted == got || (wanted.is_nan() && got.is_nan());
             let close = (wanted - got).abs() <= allowed;

@@ -8,7 +8,7 @@ use super::relation::Relation;
 use super::seed::{Rng, derive, rng};
 use super::shape::{Axis, Point, Shape};
 use super::tensor::Tensor;
-use super::tolerance::Tolerance;
+use super::tolerance::Override;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,8 +38,8 @@ pub trait Operator: Send + Sync {
     fn depth(&self, point: &[usize]) -> f64;
     /// Compulsory bytes and operations.
     fn cost(&self, point: &[usize], dtype: DType) -> Cost;
-    /// Tolerance constants.
-    fn tolerance(&self) -> Tolerance;
+    /// A tolerance in place of the derived one, with the reason.
+    fn tolerance(&self) -> Option<&Override>;
     /// The largest input magnitude for which the formula is defined in f32 arithmetic.
     fn range(&self) -> f64;
     /// Realistic shapes to check.
@@ -125,7 +125,7 @@ pub struct Op<S> {
     magnitude: Option<ComputeFn>,
     depth: DepthFn,
     cost: CostFn,
-    tolerance: Tolerance,
+    tolerance: Option<Override>,
     range: f64,
     shapes: Vec<Point>,
     perf_shapes: Vec<Point>,
@@ -150,7 +150,7 @@ impl<S: Shape> Op<S> {
             magnitude: None,
             depth: Arc::new(|_| 1.0),
             cost: Arc::new(|_, _| Cost::default()),
-            tolerance: Tolerance::default(),
+            tolerance: None,
             range: f64::INFINITY,
             shapes: Vec::new(),
             perf_shapes: Vec::new(),
@@ -256,6 +256,12 @@ impl<S: Shape> Op<S> {
         self
     }
 
+    /// Replaces the derived tolerance for every candidate; the reason is part of every report.
+    pub fn tolerance(mut self, tolerance: Override) -> Self {
+        self.tolerance = Some(tolerance);
+        self
+    }
+
     /// Realistic shapes, checked beside the boundary shapes.
     pub fn shapes(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
         self.shapes.extend(shapes.into_iter().map(|s| s.to_point()));
@@ -285,12 +291,23 @@ impl<S: Shape> Op<S> {
         self
     }
 
-    /// A relation that holds within the tolerance.
+    /// A relation that holds within the tolerance: `transform` changes the inputs, `expect` turns the outputs for the
+    /// unchanged inputs, which it sees as well, into those for the changed ones.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Vector { n: 1..=1 << 22 } }
+    /// let relu = Op::<Vector>::new("relu").input("x", |s| [s.n]).output("y", |s| [s.n]).relation(
+    ///     "relu(|x|) = relu(x) + |x| left of zero",
+    ///     |_, x, _| x[0].iter_mut().for_each(|x| *x = x.abs()),
+    ///     |_, x, y, _| y[0].iter_mut().zip(&x[0]).filter(|(_, x)| **x < 0.0).for_each(|(y, x)| *y -= x),
+    /// );
+    /// ```
     pub fn relation(
         self,
         name: &'static str,
         transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
-        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &[Vec<f64>], &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
     ) -> Self {
         self.with_relation(name, false, transform, expect)
     }
@@ -300,7 +317,7 @@ impl<S: Shape> Op<S> {
         self,
         name: &'static str,
         transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
-        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &[Vec<f64>], &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
     ) -> Self {
         self.with_relation(name, true, transform, expect)
     }
@@ -310,13 +327,13 @@ impl<S: Shape> Op<S> {
         name: &'static str,
         exact: bool,
         transform: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
-        expect: impl Fn(&S, &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
+        expect: impl Fn(&S, &[Vec<f64>], &mut [Vec<f64>], &mut Rng) + Send + Sync + 'static,
     ) -> Self {
         self.relations.push(Relation {
             name,
             exact,
             transform: Arc::new(move |point, x, rng| transform(&S::from_point(point), x, rng)),
-            expect: Arc::new(move |point, y, rng| expect(&S::from_point(point), y, rng)),
+            expect: Arc::new(move |point, x, y, rng| expect(&S::from_point(point), x, y, rng)),
         });
         self
     }
@@ -361,8 +378,8 @@ impl<S: Shape> Operator for Op<S> {
     fn cost(&self, point: &[usize], dtype: DType) -> Cost {
         (self.cost)(point, dtype)
     }
-    fn tolerance(&self) -> Tolerance {
-        self.tolerance
+    fn tolerance(&self) -> Option<&Override> {
+        self.tolerance.as_ref()
     }
     fn range(&self) -> f64 {
         self.range

@@ -9,7 +9,7 @@ use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
-use crate::core::seed::permutation;
+use crate::core::seed::{Rng, below, permutation};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use faer::linalg::matmul::matmul;
@@ -55,12 +55,12 @@ fn operator() -> Op<Product> {
         .exact_relation(
             "doubled a doubles c",
             |_, inputs, _| double(&mut inputs[0]),
-            |_, outputs, _| double(&mut outputs[0]),
+            |_, _, outputs, _| double(&mut outputs[0]),
         )
         .exact_relation(
             "permuted columns of b permute those of c",
             |s, inputs, rng| permute_columns(&mut inputs[1..], s.n, rng),
-            |s, outputs, rng| permute_columns(outputs, s.n, rng),
+            |s, _, outputs, rng| permute_columns(outputs, s.n, rng),
         )
         .exact_relation(
             "the order of summation is free",
@@ -72,7 +72,19 @@ fn operator() -> Op<Product> {
                     inputs[1][to * s.n..][..s.n].copy_from_slice(&b[from * s.n..][..s.n]);
                 }
             },
-            |_, _, _| {},
+            |_, _, _, _| {},
+        )
+        // A (B + E) = A B + A E, with one element in E.
+        .relation(
+            "additive in b",
+            |s, inputs, rng| {
+                let (row, column, value) = single(s, rng);
+                inputs[1][row * s.n + column] += value;
+            },
+            |s, inputs, outputs, rng| {
+                let (row, column, value) = single(s, rng);
+                (0..s.m).for_each(|i| outputs[0][i * s.n + column] += inputs[0][i * s.k + row] * value);
+            },
         )
         .shapes(CASES.map(|(m, n, k)| Product { m, n, k }))
         .perf([(1024, 1024, 1024), (512, 5632, 2048)].map(|(m, n, k)| Product { m, n, k }))
@@ -86,8 +98,8 @@ const UNDEFINED: [Distribution; 2] = [Distribution::Tiny, Distribution::LargeMea
 const RANGE: f64 = 1e16;
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual
-/// tiles, more rows than a grid has along y, and pieces of models.
-const CASES: [(usize, usize, usize); 24] = [
+/// tiles, and pieces of models.
+const CASES: [(usize, usize, usize); 22] = [
     (0, 8, 16),
     (1, 2, 3),
     (1, 17, 33),
@@ -110,9 +122,12 @@ const CASES: [(usize, usize, usize); 24] = [
     (100, 200, 300),
     (320, 256, 288),
     (8, 96, 1024),
-    (65_535, 2, 1),
-    (65_537, 1, 2),
 ];
+
+/// One element of a `k`×`n` matrix: its row, its column, and a multiple of 1/8 in [1/8, 4].
+fn single(s: &Product, rng: &mut Rng) -> (usize, usize, f64) {
+    (below(rng, s.k), below(rng, s.n), (1 + below(rng, 32)) as f64 / 8.0)
+}
 
 /// C[i, j] = Σ term(A[i, p], B[p, j]) over p; the inner loop runs along rows of B and C.
 fn multiply(s: &Product, inputs: &[&[f64]], outputs: &mut [Vec<f64>], term: fn(f64, f64) -> f64) {

@@ -42,12 +42,12 @@ fn operator() -> Op<Normalised> {
         .exact_relation(
             "odd symmetry",
             |_, inputs, _| [0, 2].into_iter().for_each(|i| negate(&mut inputs[i])),
-            |_, outputs, _| negate(&mut outputs[0]),
+            |_, _, outputs, _| negate(&mut outputs[0]),
         )
         .relation(
             "doubled weight and bias double the output",
             |_, inputs, _| inputs[1..].iter_mut().for_each(|parameter| double(parameter)),
-            |_, outputs, _| double(&mut outputs[0]),
+            |_, _, outputs, _| double(&mut outputs[0]),
         )
 }
 
@@ -61,11 +61,11 @@ pub(super) fn declare(name: &str) -> Op<Normalised> {
         .depth(|s| s.cols + STEPS)
         .range(RANGE)
         .separable("rows")
-        .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _| {})
+        .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _, _| {})
         .relation(
             "permuted columns permute the output",
             |s, inputs, rng| permute_columns(inputs, s.cols, rng),
-            |s, outputs, rng| permute_columns(outputs, s.cols, rng),
+            |s, _, outputs, rng| permute_columns(outputs, s.cols, rng),
         )
         .shapes(rows::cases().map(|(rows, cols)| Normalised { rows, cols, eps: EPS }))
         .perf(rows::TIMED.map(|(rows, cols)| Normalised { rows, cols, eps: EPS }))

@@ -59,11 +59,15 @@ pub mod simd;
 
 #[cfg(test)]
 mod agreement;
+#[cfg(test)]
+mod relations;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::boundary::points;
     use crate::core::candidate::Body;
+    use crate::core::seed::rng;
 
     /// Limits of every device of compute capability 8.0 and up.
     const MAX_GRID: [usize; 3] = [(1 << 31) - 1, 65_535, 65_535];
@@ -73,11 +77,12 @@ mod tests {
     fn every_launch_names_an_entry_of_its_file_within_the_limits() {
         let mut launches = 0;
         for suite in catalogue() {
-            let points = suite.operator.shapes().iter().chain(suite.operator.perf_shapes());
-            for (candidate, point) in suite.candidates.iter().flat_map(|c| points.clone().map(move |point| (c, point)))
-            {
+            for candidate in &suite.candidates {
                 let Body::Cuda(kernel) = &candidate.body else { continue };
-                for launch in kernel.plan(point).0 {
+                let boundary = points(&*suite.operator, &candidate.traits, 0, &mut rng(0));
+                let listed = suite.operator.shapes().iter().chain(suite.operator.perf_shapes());
+                let all = boundary.iter().chain(listed);
+                for (point, launch) in all.flat_map(|p| kernel.plan(p).0.into_iter().map(move |launch| (p, launch))) {
                     let entry = kernel.entry_of(&launch, candidate.traits.dtypes[0]);
                     let place = format!("{entry} at {point:?}");
                     assert!(

@@ -39,16 +39,20 @@ fn operator() -> Op<Normalised> {
         .range(RANGE)
         .cost(|s, dtype| Cost { bytes: (2 * s.rows * s.cols + s.cols) * dtype.size(), flops: s.rows * s.cols * FLOPS })
         .separable("rows")
-        .exact_relation("odd symmetry", |_, inputs, _| negate(&mut inputs[0]), |_, outputs, _| negate(&mut outputs[0]))
+        .exact_relation(
+            "odd symmetry",
+            |_, inputs, _| negate(&mut inputs[0]),
+            |_, _, outputs, _| negate(&mut outputs[0]),
+        )
         .relation(
             "doubled weight doubles the output",
             |_, inputs, _| double(&mut inputs[1]),
-            |_, outputs, _| double(&mut outputs[0]),
+            |_, _, outputs, _| double(&mut outputs[0]),
         )
         .relation(
             "permuted columns permute the output",
             |s, inputs, rng| permute_columns(inputs, s.cols, rng),
-            |s, outputs, rng| permute_columns(outputs, s.cols, rng),
+            |s, _, outputs, rng| permute_columns(outputs, s.cols, rng),
         )
         .shapes(rows::cases().map(|(rows, cols)| Normalised { rows, cols, eps: EPS }))
         .perf(rows::TIMED.map(|(rows, cols)| Normalised { rows, cols, eps: EPS }))

@@ -42,11 +42,11 @@ fn operator() -> Op<Matrix> {
         .depth(|s| s.cols + STEPS)
         .cost(|s, dtype| Cost { bytes: 2 * s.rows * s.cols * dtype.size(), flops: s.rows * s.cols * FLOPS })
         .separable("rows")
-        .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _| {})
+        .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _, _| {})
         .relation(
             "permuted columns permute the output",
             |s, inputs, rng| permute_columns(inputs, s.cols, rng),
-            |s, outputs, rng| permute_columns(outputs, s.cols, rng),
+            |s, _, outputs, rng| permute_columns(outputs, s.cols, rng),
         )
         .shapes(rows::cases().map(|(rows, cols)| Matrix { rows, cols }))
         .perf(rows::TIMED.map(|(rows, cols)| Matrix { rows, cols }))
