@@ -35,7 +35,8 @@
 //! k in single precision, with fused multiply-adds: hardware may differ in the last bits. Time, caches, weak-memory
 //! reordering beyond the race checks, and what `ptxas` does are not modelled. Blocks that wait for blocks that have not
 //! started (a barrier of the whole grid) end as an endless loop, because blocks run one after the other where their
-//! order can matter. Module variables are made anew for each launch. Opcodes that are not modelled give
+//! order can matter. Module variables live as long as
+//! the memory in which their module was first launched. Opcodes that are not modelled give
 //! [`Error::Unsupported`].
 
 #![expect(clippy::needless_range_loop, reason = "a lane indexes several rows at once")]

@@ -5,11 +5,14 @@ use super::error::{Error, Result};
 use super::program::Program;
 use super::ptx::{self, ast};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A parsed PTX text.
 #[derive(Debug)]
 pub struct Module {
+    /// Tells modules apart in the memories that hold their variables.
+    id: u64,
     tree: ast::Module,
     /// By entry, and whether approximations are adversarial.
     programs: Mutex<HashMap<(String, bool), Arc<Program>>>,
@@ -22,7 +25,8 @@ impl Module {
     /// [`Error::Parse`] with the line for text that is no PTX, [`Error::Unsupported`] for directives that are not
     /// modelled. Opcodes are looked at when their entry is first launched, or by [`Module::check`].
     pub fn parse(text: &str) -> Result<Module> {
-        Ok(Module { tree: ptx::parse(text)?, programs: Mutex::default() })
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Ok(Module { id: NEXT.fetch_add(1, Relaxed), tree: ptx::parse(text)?, programs: Mutex::default() })
     }
 
     /// Names of the entries, in the order of the text.
@@ -42,6 +46,24 @@ impl Module {
         self.program(entry, false).map(drop)
     }
 
+    /// Bytes of each parameter of an entry, in order.
+    ///
+    /// # Errors
+    /// As [`Module::check`].
+    pub fn parameter_bytes(&self, entry: &str) -> Result<Vec<usize>> {
+        Ok(self.program(entry, false)?.params.iter().map(|param| param.bytes as usize).collect())
+    }
+
+    /// Whether results of an entry may lawfully differ from one device to another: it uses approximate operations, or
+    /// sums whose order is open.
+    ///
+    /// # Errors
+    /// As [`Module::check`].
+    pub fn is_approximate(&self, entry: &str) -> Result<bool> {
+        let (exact, moved) = (self.program(entry, false)?, self.program(entry, true)?);
+        Ok(exact.code.len() != moved.code.len() || !exact.products.is_empty() || !exact.group_products.is_empty())
+    }
+
     pub(crate) fn program(&self, entry: &str, adversarial: bool) -> Result<Arc<Program>> {
         // A thread that panicked while it held the map left no half-made entry behind.
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +77,7 @@ impl Module {
                     Error::Launch(format!("no entry `{entry}`; this module has: {}", names.join(", ")))
                 },
             )?;
-        let program = Arc::new(decode::decode(&self.tree, function, adversarial)?);
+        let program = Arc::new(Program { module: self.id, ..decode::decode(&self.tree, function, adversarial)? });
         programs.insert((entry.to_owned(), adversarial), Arc::clone(&program));
         Ok(program)
     }

@@ -111,9 +111,11 @@ pub(crate) struct Param {
     pub bytes: u32,
 }
 
-/// A module variable in global or constant memory, created at each launch.
+/// A variable in global or constant memory, created when its module is first launched in a memory.
 #[derive(Debug, Clone)]
 pub(crate) struct GlobalVariable {
+    /// Unique in its module.
+    pub name: String,
     pub bytes: u64,
     pub init: Vec<u8>,
     /// (offset, variable, addend)
@@ -153,6 +155,8 @@ impl Reach {
 
 /// One decoded entry.
 pub(crate) struct Program {
+    /// The module that it belongs to.
+    pub module: u64,
     pub name: String,
     pub code: Vec<Instr>,
     pub origins: Vec<Origin>,

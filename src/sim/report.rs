@@ -14,7 +14,7 @@ pub enum Check {
     Misaligned,
     /// An access to freed memory.
     UseAfterFree,
-    /// A write to constant memory or to the parameters.
+    /// A write to constant memory, to the parameters, or to memory that was made read-only.
     ReadOnly,
     /// A read of global memory that nothing has written.
     UninitialisedGlobal,

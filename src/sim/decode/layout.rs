@@ -51,11 +51,11 @@ impl Layout {
             layout.params.push(Param { name: param.name.clone(), offset, bytes: param.bytes as u32 });
         }
         for variable in &module.variables {
-            let place = layout.place(variable)?;
+            let place = layout.place(variable, "")?;
             layout.module_places.push(place);
         }
         for variable in &body.variables {
-            let place = layout.place(variable)?;
+            let place = layout.place(variable, &function.name)?;
             layout.body_places.push(place);
         }
         layout.link(module, body)?;
@@ -70,7 +70,8 @@ impl Layout {
         }
     }
 
-    fn place(&mut self, variable: &Variable) -> Result<Place> {
+    /// A variable of a function is told apart from those of the module by `owner`.
+    fn place(&mut self, variable: &Variable, owner: &str) -> Result<Place> {
         Ok(match variable.space {
             Space::Shared if variable.bytes == 0 => {
                 self.dynamic_shared_align = self.dynamic_shared_align.max(variable.align_bytes);
@@ -85,6 +86,7 @@ impl Layout {
             }
             _ => {
                 self.globals.push(GlobalVariable {
+                    name: format!("{owner}/{}", variable.name),
                     bytes: variable.bytes,
                     init: variable.init.clone(),
                     relocations: Vec::new(),

@@ -191,6 +191,7 @@ impl Decoder<'_> {
         let constants = self.constants;
         let (read, written) = reach::reach(self.body);
         Ok(Program {
+            module: 0,
             name: self.function.name.clone(),
             code,
             origins: self.origins,

@@ -62,7 +62,7 @@ fn summary(origins: u64) -> Reach {
 fn symbol_origin(symbol: Symbol) -> u64 {
     match symbol {
         Symbol::Param(at) if at < MAX_PARAMS => 1 << at,
-        // Module variables are allocations of their own, made for this launch.
+        // Module variables are allocations of their own, made for its module.
         Symbol::Param(_) | Symbol::Module(_) => ANYWHERE,
         Symbol::Body(_) => 0,
     }

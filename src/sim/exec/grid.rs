@@ -4,7 +4,6 @@ use super::cluster::Cluster;
 use super::log::Log;
 use super::setup::Position;
 use crate::sim::error::{Error, Result};
-use crate::sim::memory::address::OFFSET_BITS;
 use crate::sim::memory::{Memory, Pointer};
 use crate::sim::module::Module;
 use crate::sim::options::Options;
@@ -211,7 +210,6 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
             "{shared_bytes} bytes of shared memory a block; the limit is {MAX_SHARED_BYTES}"
         )));
     }
-    let kept = memory.allocations().len();
     let symbols = place_variables(&program, memory)?;
     let report = {
         let grid = Grid {
@@ -230,7 +228,6 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
         };
         run_all(&grid)
     };
-    memory.allocations_mut().truncate(kept);
     Ok(report)
 }
 
@@ -324,23 +321,33 @@ fn parameter_block(program: &Program, args: &[Arg]) -> Result<Vec<u8>> {
     Ok(block)
 }
 
-/// Gives the module's variables memory for the time of the launch.
+/// Finds the variables of the program's module in a memory; those that are not there yet get room and their initial
+/// values. They keep what kernels write until the memory goes, as those of a loaded module do.
 fn place_variables(program: &Program, memory: &mut Memory) -> Result<Vec<u64>> {
     let mut symbols = Vec::with_capacity(program.globals.len());
-    for variable in &program.globals {
-        let mut data = variable.init.clone();
-        data.resize(variable.bytes as usize, 0);
-        symbols.push(memory.alloc(variable.bytes, Some(&data))?.address());
+    let mut fresh = Vec::new();
+    for (at, variable) in program.globals.iter().enumerate() {
+        let known = memory.variable(program.module, &variable.name);
+        let pointer = match known {
+            Some(pointer) => pointer,
+            None => {
+                let mut data = variable.init.clone();
+                data.resize(variable.bytes as usize, 0);
+                fresh.push(at);
+                memory.alloc_variable(program.module, &variable.name, &data)?
+            }
+        };
+        symbols.push(pointer.address());
     }
-    for (variable, &address) in program.globals.iter().zip(&symbols) {
+    for at in fresh {
+        let (variable, pointer) = (&program.globals[at], Pointer::at(symbols[at]));
         for &(offset, target, addend) in &variable.relocations {
             let value = symbols[target].wrapping_add(addend as u64);
-            memory.write(Pointer::NULL.offset(address + offset), &value.to_le_bytes())?;
+            memory.write(pointer.offset(offset), &value.to_le_bytes())?;
         }
-    }
-    for (variable, address) in program.globals.iter().zip(&symbols) {
-        let at = (address >> OFFSET_BITS) - crate::sim::memory::address::FIRST_ALLOCATION;
-        memory.allocations_mut()[at as usize].read_only = variable.is_const;
+        if variable.is_const {
+            memory.protect(pointer)?;
+        }
     }
     Ok(symbols)
 }

@@ -34,6 +34,16 @@ impl Allocation {
         self.defined = None;
     }
 
+    /// Fills everything with `byte`, which then counts as written by nobody.
+    pub fn poison(&mut self, byte: u8) {
+        let word = u32::from_le_bytes([byte; 4]);
+        self.words.iter_mut().for_each(|cell| *cell.get_mut() = word);
+        match &mut self.defined {
+            Some(map) => map.iter_mut().for_each(|cell| *cell.get_mut() = 0),
+            None => self.defined = Some((0..self.bytes.div_ceil(32)).map(|_| AtomicU32::new(0)).collect()),
+        }
+    }
+
     pub fn is_live(&self) -> bool {
         self.live
     }
@@ -110,17 +120,18 @@ impl Allocation {
     }
 
     pub fn copy_out(&self, offset: u64, out: &mut [u8]) {
-        for (at, byte) in out.iter_mut().enumerate() {
-            let position = offset as usize + at;
-            *byte = (self.load(position / 4) >> (position % 4 * 8)) as u8;
+        for (word, part) in pieces(offset, out.len()) {
+            let bytes = self.load(word).to_le_bytes();
+            let first = (offset as usize + part.start) % 4;
+            out[part.clone()].copy_from_slice(&bytes[first..first + part.len()]);
         }
     }
 
     pub fn copy_in(&self, offset: u64, data: &[u8]) {
-        for (at, byte) in data.iter().enumerate() {
-            let position = offset as usize + at;
-            let shift = position % 4 * 8;
-            self.store_bits(position / 4, u32::from(*byte) << shift, 0xFF << shift);
+        for (word, part) in pieces(offset, data.len()) {
+            let shift = (offset as usize + part.start) % 4 * 8;
+            let mask = u32::MAX >> (32 - 8 * part.len()) << shift;
+            self.store_bits(word, little_endian(&data[part]) << shift, mask);
         }
         self.define(offset, data.len() as u64);
     }
@@ -141,6 +152,13 @@ pub(crate) fn for_each_map_word(offset: u64, bytes: u64, mut visit: impl FnMut(u
     }
 }
 
+/// Cuts `len` bytes from `offset` at the words of memory: (word, part of the bytes).
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+    let offset = offset as usize;
+    let words = if len == 0 { 0..0 } else { offset / 4..(offset + len).div_ceil(4) };
+    words.map(move |word| (word, (word * 4).max(offset) - offset..(word * 4 + 4).min(offset + len) - offset))
+}
+
 fn little_endian(chunk: &[u8]) -> u32 {
     chunk.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
@@ -159,6 +177,25 @@ mod tests {
         let mut found = Vec::new();
         for_each_map_word(offset, bytes, |word, bits| found.push((word, bits)));
         assert_eq!(found, expected);
+    }
+
+    #[rstest]
+    #[case(0, 8)]
+    #[case(3, 6)]
+    #[case(5, 1)]
+    #[case(7, 0)]
+    fn bytes_are_copied_at_any_offset(#[case] offset: u64, #[case] len: usize) {
+        let allocation = Allocation::new(16, Some(&[9; 16]));
+        let data: Vec<u8> = (1..=len as u8).collect();
+        allocation.copy_in(offset, &data);
+        let mut expected = [9; 16];
+        expected[offset as usize..][..len].copy_from_slice(&data);
+        let mut out = [0; 16];
+        allocation.copy_out(0, &mut out);
+        assert_eq!(out, expected);
+        let mut part = vec![0; len];
+        allocation.copy_out(offset, &mut part);
+        assert_eq!(part, data);
     }
 
     #[test]

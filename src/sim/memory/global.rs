@@ -82,7 +82,7 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind) -> u32 {
                 ),
             )),
             Some((_, allocation)) if kind != Kind::Read && allocation.read_only => {
-                Some((Check::ReadOnly, format!("{} of {bytes} bytes to constant memory", kind_name(kind))))
+                Some((Check::ReadOnly, format!("{} of {bytes} bytes to memory that is read-only", kind_name(kind))))
             }
             _ if !offset.is_multiple_of(u64::from(bytes)) => Some((
                 Check::Misaligned,

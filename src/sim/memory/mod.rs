@@ -11,6 +11,7 @@ pub(crate) mod shared;
 use super::error::{Error, Result};
 use address::{FIRST_ALLOCATION, OFFSET_BITS, OFFSET_MASK};
 use allocation::Allocation;
+use std::collections::HashMap;
 
 /// A device address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,10 @@ pub struct Pointer(u64);
 impl Pointer {
     /// The null pointer.
     pub const NULL: Pointer = Pointer(0);
+
+    pub(crate) fn at(address: u64) -> Pointer {
+        Pointer(address)
+    }
 
     /// The address `bytes` further on.
     pub fn offset(self, bytes: u64) -> Pointer {
@@ -38,6 +43,8 @@ impl Pointer {
 #[derive(Debug, Default)]
 pub struct Memory {
     allocations: Vec<Allocation>,
+    /// By module and name.
+    variables: HashMap<(u64, String), Pointer>,
 }
 
 impl Memory {
@@ -100,6 +107,37 @@ impl Memory {
         Ok(())
     }
 
+    /// Fills a whole allocation with `byte` and forgets what was written to it: until something writes its bytes again,
+    /// they count as uninitialised.
+    ///
+    /// # Errors
+    /// When `pointer` points into no live allocation.
+    pub fn poison(&mut self, pointer: Pointer, byte: u8) -> Result<()> {
+        let at = self.live(pointer)?;
+        self.allocations[at].poison(byte);
+        Ok(())
+    }
+
+    /// Makes writes of kernels to an allocation a defect.
+    ///
+    /// # Errors
+    /// When `pointer` points into no live allocation.
+    pub fn protect(&mut self, pointer: Pointer) -> Result<()> {
+        let at = self.live(pointer)?;
+        self.allocations[at].read_only = true;
+        Ok(())
+    }
+
+    pub(crate) fn variable(&self, module: u64, name: &str) -> Option<Pointer> {
+        self.variables.get(&(module, name.to_owned())).copied()
+    }
+
+    pub(crate) fn alloc_variable(&mut self, module: u64, name: &str, data: &[u8]) -> Result<Pointer> {
+        let pointer = self.alloc(data.len() as u64, Some(data))?;
+        self.variables.insert((module, name.to_owned()), pointer);
+        Ok(pointer)
+    }
+
     fn live(&self, pointer: Pointer) -> Result<usize> {
         match self.find(pointer.0) {
             Some((at, allocation)) if allocation.is_live() => Ok(at),
@@ -130,10 +168,6 @@ impl Memory {
     pub(crate) fn allocations(&self) -> &[Allocation] {
         &self.allocations
     }
-
-    pub(crate) fn allocations_mut(&mut self) -> &mut Vec<Allocation> {
-        &mut self.allocations
-    }
 }
 
 #[cfg(test)]
@@ -160,5 +194,18 @@ mod tests {
         memory.free(a).unwrap();
         assert!(memory.free(a).unwrap_err().to_string().contains("freed"));
         assert!(memory.read(Pointer::NULL, &mut [0]).is_err());
+    }
+
+    #[test]
+    fn poison_is_no_content() {
+        let mut memory = Memory::new();
+        let a = memory.alloc(11, Some(&[7; 11])).unwrap();
+        memory.poison(a, 0xFF).unwrap();
+        memory.write(a.offset(3), &[1, 2]).unwrap();
+        let mut out = [0; 11];
+        memory.read(a, &mut out).unwrap();
+        assert_eq!(out, [255, 255, 255, 1, 2, 255, 255, 255, 255, 255, 255]);
+        let allocation = &memory.allocations()[0];
+        assert!(allocation.is_defined(3, 2) && !allocation.is_defined(2, 2) && !allocation.is_defined(5, 1));
     }
 }
