@@ -7,6 +7,7 @@ use super::compare::Expected;
 use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Errors, Failure, Outcome, Verdict};
+use super::pace::Pace;
 use super::relation::{hold, rows_are_independent};
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
@@ -17,9 +18,6 @@ use crate::device::Poison;
 
 /// Random corners of all axes at once.
 const COMBINATIONS: usize = 8;
-
-/// Launches that must agree bit for bit.
-const REPEATS: usize = 100;
 
 /// An extent below this is a sliver.
 const BROAD: usize = 8;
@@ -83,8 +81,11 @@ fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> 
 
     let middle = middle(context, subject, &shapes);
     let first = operator.distributions().first().copied().unwrap_or(Distribution::Normal);
-    let mut cases: Vec<Case> =
-        shapes.iter().map(|point| Case::new(point.clone(), first, seed(first.name(), point))).collect();
+    // What takes long comes last: it is the first to be left out where time is short.
+    let large =
+        shapes.split_off(shapes.partition_point(|point| elements(operator, point) <= elements(operator, &middle)));
+    let of_shape = |point: &Point| Case::new(point.clone(), first, seed(first.name(), point));
+    let mut cases: Vec<Case> = shapes.iter().map(of_shape).collect();
     for point in [base(operator.axes()), middle.clone()] {
         for &distribution in operator.distributions() {
             cases.push(Case::new(point.clone(), distribution, seed(distribution.name(), &point)));
@@ -94,13 +95,13 @@ fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> 
         let aligned = Case::new(middle.clone(), first, seed("offset", &middle));
         cases.push(Case { offset_bytes, ..aligned });
     }
+    cases.extend(large.iter().map(of_shape));
     Plan { cases, middle }
 }
 
 fn fits(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> bool {
     let capacity = context.device.capacity();
-    elements(subject.operator, point) <= capacity.elements
-        && subject.operator.cost(point, subject.dtype).flops <= capacity.flops
+    capacity.takes(elements(subject.operator, point), subject.operator.cost(point, subject.dtype).flops)
 }
 
 /// A smallish shape with at least a few thousand elements and no sliver among its extents, for relations and
@@ -124,19 +125,21 @@ fn check_all(
     outcome: &mut Outcome,
 ) -> Result<(), Rejection> {
     let mut errors = Errors::default();
+    let mut pace = Pace::default();
     for case in &plan.cases {
-        if context.is_over() {
-            let left = plan.cases.len() - outcome.cases;
-            outcome.notes.push(format!("budget spent: {left} of {} cases not run", plan.cases.len()));
-            break;
+        let judged = pace.run(context, subject, &case.point, || {
+            let inputs = case.inputs(subject);
+            let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
+            asks_for_work(subject, case, &inputs, &expected)?;
+            Ok(found)
+        });
+        if let Some(judged) = judged {
+            outcome.cases += 1;
+            errors = errors.max(judged?);
+            outcome.errors = Some(errors);
         }
-        outcome.cases += 1;
-        let inputs = case.inputs(subject);
-        let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
-        errors = errors.max(found);
-        outcome.errors = Some(errors);
-        asks_for_work(subject, case, &inputs, &expected)?;
     }
+    outcome.notes.extend(pace.note(subject, plan.cases.len()));
     for relation in subject.operator.relations() {
         for point in [&base(subject.operator.axes()), &plan.middle] {
             outcome.cases += 1;
@@ -175,11 +178,12 @@ fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Resul
     let case = Case::new(point.clone(), Distribution::Normal, derive(context.seed, &["repeat"]));
     let inputs = case.inputs(subject);
     let mut problem = prepare(context, subject, &case, &inputs)?;
-    let ran = problem.run(Poison::Nan).and_then(|_| problem.repeat(REPEATS));
+    let ran = problem.run(Poison::Nan).and_then(|_| problem.repeat(context.device.repeats()));
     match ran.map_err(|fault| reject(context, subject, &case, fault))? {
         0 => Ok(()),
         n => {
-            let text = format!("{n} of {REPEATS} launches on the same inputs gave other bits than the first");
+            let times = context.device.repeats();
+            let text = format!("{n} of {times} launches on the same inputs gave other bits than the first");
             Err(failed("determinism", subject, &case, text))
         }
     }

@@ -9,6 +9,7 @@ pub mod judge;
 pub mod large;
 pub mod null;
 pub mod outcome;
+mod pace;
 pub mod perf;
 pub mod property;
 pub mod reference;

@@ -46,7 +46,8 @@ impl Selection {
     ) -> Result<Summary, Failure> {
         let suites: Vec<Suite> = crate::ops::catalogue();
         let selected = self.select(&suites)?;
-        let (devices, lanes) = (Devices::new(self.device), Lanes::default());
+        // The simulator tells no time.
+        let (devices, lanes) = (Devices::new(self.device, self.device.is_none()), Lanes::default());
         let mut summary = Summary::new(project().describe_run(self.seed));
         let (mut absent, mut used) = (BTreeSet::new(), false);
         for (trial, point) in &selected {

@@ -302,6 +302,16 @@ impl EnqueueBody {
 }
 
 impl Body {
+    /// Threads that the launches at a point start; none of host code.
+    pub fn threads(&self, point: &[usize]) -> usize {
+        let Body::Cuda(kernel) = self else { return 0 };
+        let threads = |launch: &super::launch::Launch| {
+            let extents = launch.grid.iter().chain(&launch.block);
+            extents.fold(1usize, |product, &extent| product.saturating_mul(extent))
+        };
+        kernel.plan(point).0.iter().map(threads).fold(0, usize::saturating_add)
+    }
+
     /// Scratch bytes that the candidate asks for at a point.
     pub fn workspace_bytes(&self, point: &[usize]) -> usize {
         match self {

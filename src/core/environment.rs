@@ -10,6 +10,8 @@ pub const OUT: &str = "KERNELGATE_OUT";
 pub const SEED: &str = "KERNELGATE_SEED";
 /// Seconds that a trial may spend on starting new cases.
 pub const BUDGET: &str = "KERNELGATE_BUDGET";
+/// Seconds that all trials together may take.
+pub const RUN_BUDGET: &str = "KERNELGATE_RUN_BUDGET";
 /// A slowdown to add to every timed launch, as a share of its time.
 pub const PLANT: &str = "KERNELGATE_PLANT";
 /// Processes with one run id share one summary.
@@ -27,11 +29,12 @@ pub const WORKER: &str = "KERNELGATE_WORKER";
 
 /// Every variable that a person may set, with its meaning, for help texts.
 pub const TABLE: &[(&str, &str)] = &[
-    (DEVICE, "where kernels run: cpu, sim, cuda or cuda:<n> (--device)"),
+    (DEVICE, "where kernels run: cpu, sim, cuda or cuda:<n> (--device); default the GPU, else the simulator"),
     (REQUIRE, "cuda,baseline: what must be there; its lack is then a failure, not a skip (--require)"),
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
     (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
+    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 50, 0 for no limit (--run-budget)"),
     (PLANT, "0.05 adds 5 % to every timed launch, to see the gate find it (--plant)"),
     (RUN_ID, "processes with one run id share one summary; NEXTEST_RUN_ID counts as one"),
     (ROOT, "the project's folder on a machine other than that of the build"),

@@ -83,7 +83,7 @@ impl Device for CpuDevice {
     }
 
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 1 << 19, flops: 1 << 28, timed: true, timed_bytes: 64 << 20 }
+        Capacity { elements: 1 << 19, flops: 1 << 28, threads: usize::MAX, timed: true, timed_bytes: 64 << 20 }
     }
 }
 

@@ -110,8 +110,9 @@ impl fmt::Display for Fault {
                 write!(f, "still running after {seconds} s; an endless loop or a deadlock")
             }
             Fault::Findings(findings) => {
-                write!(f, "the simulator found {} defects:", findings.len())?;
-                findings.iter().take(8).try_for_each(|finding| write!(f, "\n  {finding}"))
+                write!(f, "the simulator found {}", findings.first().map_or("nothing", String::as_str))?;
+                findings.iter().skip(1).take(7).try_for_each(|finding| write!(f, "\nand {finding}"))?;
+                if findings.len() > 8 { write!(f, "\nand {} more", findings.len() - 8) } else { Ok(()) }
             }
         }
     }

@@ -85,6 +85,11 @@ impl Image {
         self.slots.iter().map(|slot| slot.range.clone())
     }
 
+    /// The names of the buffers, in argument order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.slots.iter().map(|slot| slot.name.as_str())
+    }
+
     /// Where the workspace lies, if there is one.
     pub fn workspace_range(&self) -> Option<Range<usize>> {
         self.slots.iter().find(|slot| slot.purpose == Use::Workspace).map(|slot| slot.range.clone())

@@ -6,6 +6,9 @@ pub mod cuda;
 pub mod fault;
 pub mod fingerprint;
 pub mod image;
+pub mod recipe;
+mod signature;
+pub mod sim;
 
 use crate::core::candidate::{Body, Candidate};
 use crate::core::dtype::DType;
@@ -68,6 +71,16 @@ pub trait Device: Send + Sync {
 
     /// How much it can do in a gate.
     fn capacity(&self) -> Capacity;
+
+    /// The same for a random case: there are many of them, and they may not differ from run to run.
+    fn search_capacity(&self) -> Capacity {
+        self.capacity()
+    }
+
+    /// Launches in a row that must agree bit for bit.
+    fn repeats(&self) -> usize {
+        100
+    }
 }
 
 /// How large the cases may be that a device is given.
@@ -77,10 +90,19 @@ pub struct Capacity {
     pub elements: usize,
     /// Operations of a correctness case.
     pub flops: usize,
+    /// Threads that the launches of a random case start.
+    pub threads: usize,
     /// Whether timings mean anything here.
     pub timed: bool,
     /// Bytes of a timed case, all rotated buffers together.
     pub timed_bytes: usize,
+}
+
+impl Capacity {
+    /// Whether a case of so many elements and operations is within it.
+    pub const fn takes(&self, elements: usize, flops: usize) -> bool {
+        elements <= self.elements && flops <= self.flops
+    }
 }
 
 /// What to prepare: a case and the candidate that is to compute it.
@@ -127,6 +149,16 @@ pub trait Problem {
     /// # Errors
     /// Whatever the candidate did wrong.
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault>;
+
+    /// Runs once more with everything that a device may lawfully do otherwise (approximate operations, the order of
+    /// sums in matrix operations) done otherwise: the outputs may then have other bits and must still be right. `None`
+    /// on a device that has no choice.
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn run_varied(&mut self) -> Result<Option<Vec<Tensor>>, Fault> {
+        Ok(None)
+    }
 
     /// Runs once more under another poison, and says whether the outputs have the bits of the last [`Problem::run`].
     ///

@@ -79,8 +79,8 @@ pub struct Options {
     #[arg(long, value_enum, value_name = "pretty|terse|json", hide_possible_values = true)]
     pub format: Option<FormatSetting>,
 
-    /// Where kernels run: cpu, sim, cuda or cuda:N; with cpu they are skipped. CPU candidates run on the host
-    /// always, but with cuda only the GPU is timed
+    /// Where kernels run: sim, cuda or cuda:N; with cpu they are skipped. Without this: on the GPU if there is one, else
+    /// in the simulator. CPU candidates run on the host always, but with cuda only the GPU is timed
     #[arg(long, value_name = "DEVICE", help_heading = "Kernelgate")]
     pub device: Option<DeviceChoice>,
     /// Run only these dtypes
@@ -107,6 +107,10 @@ pub struct Options {
     /// Seconds that a trial may spend on starting new cases
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
+    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 50 where nothing is said: each trial has
+    /// its share and says what it leaves out
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
+    pub run_budget: Option<Duration>,
     /// What must be there; its lack is then a failure, not a skip
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,
@@ -232,6 +236,7 @@ impl Options {
         read(&mut self.out, named(environment::OUT), |path| Ok(path.into()))?;
         read(&mut self.seed, named(environment::SEED), parse_seed)?;
         read(&mut self.budget, named(environment::BUDGET), parse_seconds)?;
+        read(&mut self.run_budget, named(environment::RUN_BUDGET), parse_seconds)?;
         read(&mut self.plant, named(environment::PLANT), parse_share)?;
         let mut required = if self.require.is_empty() { None } else { Some(self.require) };
         read(&mut required, named(environment::REQUIRE), |list| list.split(',').map(str::parse).collect())?;

@@ -55,12 +55,12 @@ impl Engine {
     pub fn new(project: &Project, suites: Vec<Suite>, options: Options) -> Self {
         quieten_panics();
         reference::keep_in(project.references_folder());
-        let devices = Devices::new(options.device);
+        let devices = Devices::new(options.device, options.requires(Requirement::Cuda)).of_project(&project.folder);
         Engine { suites, options, devices, folder: project.folder.clone() }
     }
 
-    /// Runs a trial.
-    pub fn run(&self, trial: &Trial) -> Reply {
+    /// Runs a trial, which has `share` of the time of the run if there is a limit.
+    pub fn run(&self, trial: &Trial, share: Option<Duration>) -> Reply {
         if trial.check == Check::Perf && trial.kind == DeviceKind::Cpu && self.times_gpu_only() {
             return Reply::without_device(Outcome::skip("`--device cuda`: only the GPU is timed"));
         }
@@ -73,7 +73,7 @@ impl Engine {
             let outcome = Outcome::skip("an earlier trial has crashed the device for this process");
             return Reply { fingerprint, device_lost: true, ..Reply::without_device(outcome) };
         }
-        let checked = catch_unwind(AssertUnwindSafe(|| self.check(trial, device)));
+        let checked = catch_unwind(AssertUnwindSafe(|| self.check(trial, device, share)));
         let outcome = checked
             .unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))));
         let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
@@ -95,9 +95,10 @@ impl Engine {
         Reply { missing, ..Reply::without_device(outcome) }
     }
 
-    fn check(&self, trial: &Trial, device: &dyn Device) -> Outcome {
+    fn check(&self, trial: &Trial, device: &dyn Device, share: Option<Duration>) -> Outcome {
         let subject = trial.subject(&self.suites);
-        let budget = self.options.budget.unwrap_or(default_budget(trial.check));
+        let usual = default_budget(trial.check);
+        let budget = self.options.budget.unwrap_or_else(|| share.map_or(usual, |share| share.min(usual)));
         let context = Context::new(device, self.options.run_seed(), budget);
         match (&self.options.shape, trial.check) {
             (Some(shape), Check::Correctness | Check::Property) => self.check_case(&context, &subject, shape),

@@ -17,11 +17,11 @@ pub enum Executor {
 }
 
 impl Executor {
-    /// Runs a trial; whatever it does, there is a reply.
-    pub fn run(&self, trial: &Trial) -> Reply {
+    /// Runs a trial, which has `share` of the time of the run; whatever it does, there is a reply.
+    pub fn run(&self, trial: &Trial, share: Option<Duration>) -> Reply {
         match self {
-            Executor::Here(engine) => engine.run(trial),
-            Executor::Workers(pool) => pool.run(trial),
+            Executor::Here(engine) => engine.run(trial, share),
+            Executor::Workers(pool) => pool.run(trial, share),
         }
     }
 }
@@ -38,12 +38,12 @@ impl Pool {
         Pool { limit, idle: Mutex::new(Vec::new()) }
     }
 
-    fn run(&self, trial: &Trial) -> Reply {
+    fn run(&self, trial: &Trial, share: Option<Duration>) -> Reply {
         let mut worker = match self.take(trial.kind) {
             Ok(worker) => worker,
             Err(why) => return Reply::without_device(Outcome::fail(why)),
         };
-        match worker.run(&trial.name, self.limit) {
+        match worker.run(&trial.name, share, self.limit) {
             Ok(reply) => {
                 if !reply.device_lost {
                     self.idle().push((trial.kind, worker));

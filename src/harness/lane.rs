@@ -1,4 +1,5 @@
 //! Who may run when: trials share the machine, a timed trial has it alone, and a GPU serves one trial at a time.
+//! The simulator serves any number, and what it counts depends on nobody else.
 //!
 //! A file lock keeps this up across processes, since nextest runs one process a trial.
 
@@ -43,12 +44,12 @@ impl Lanes {
         Lanes { path, accelerator: Mutex::new(()), process: RwLock::new(()) }
     }
 
-    /// Waits for the turn of a trial.
+    /// Waits for the turn of a trial on a device of `kind`.
     pub fn enter(&self, check: Check, kind: DeviceKind) -> Turn<'_> {
         // A trial that panicked has harmed none of the locks.
         let accelerator =
-            (kind != DeviceKind::Cpu).then(|| self.accelerator.lock().unwrap_or_else(PoisonError::into_inner));
-        let alone = check == Check::Perf;
+            (kind == DeviceKind::Cuda).then(|| self.accelerator.lock().unwrap_or_else(PoisonError::into_inner));
+        let alone = check == Check::Perf && kind != DeviceKind::Sim;
         let process = if alone {
             Share::All { _guard: self.process.write().unwrap_or_else(PoisonError::into_inner) }
         } else {
@@ -78,6 +79,15 @@ impl Lanes {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn counted_trials_run_side_by_side() {
+        let folder = tempfile::tempdir().unwrap();
+        let lanes = Lanes::at(folder.path().join("lock"));
+        let _one = lanes.enter(Check::Perf, DeviceKind::Sim);
+        // Would wait for ever otherwise.
+        let _other = lanes.enter(Check::Perf, DeviceKind::Sim);
+    }
 
     #[test]
     fn a_timed_trial_is_alone_in_its_process_and_beside_others() {

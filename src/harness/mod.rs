@@ -8,6 +8,7 @@
 //! | 101 | a trial failed, or the summary could not be written |
 
 pub mod arguments;
+mod budget;
 pub mod conclusion;
 pub mod devices;
 pub mod engine;

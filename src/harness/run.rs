@@ -1,7 +1,9 @@
 //! A run from its options to its conclusion: selection, trials, summary.
 
-use super::arguments::Options;
+use super::arguments::{Options, Requirement};
+use super::budget::{self, Budget};
 use super::conclusion::Conclusion;
+use super::devices::KernelDevice;
 use super::engine::{Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::lane::Lanes;
@@ -11,6 +13,7 @@ use super::worker;
 use crate::check::outcome::Verdict;
 use crate::core::shape::parse;
 use crate::core::suite::Suite;
+use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
@@ -43,7 +46,7 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     if let Err(why) = check_shape(&selected, &suites, &options) {
         return Conclusion::Usage(why);
     }
-    let session = Arc::new(Session::new(project, suites, options));
+    let session = Arc::new(Session::new(project, suites, options, &selected));
     let conclusion = session.conduct(selected, rest.len());
     if session.options.list {
         return Conclusion::Good;
@@ -88,6 +91,10 @@ struct Session {
     options: Options,
     executor: Executor,
     lanes: Lanes,
+    /// Where kernels run.
+    kernels: DeviceKind,
+    /// How the time is shared out, where the run has a limit.
+    budget: Option<Budget>,
     found: Mutex<Found>,
 }
 
@@ -101,13 +108,24 @@ struct Found {
 }
 
 impl Session {
-    fn new(project: Project, suites: Vec<Suite>, options: Options) -> Self {
+    fn new(project: Project, suites: Vec<Suite>, options: Options, selected: &[Trial]) -> Self {
+        // A listing touches no device.
+        let kernels = if options.list {
+            DeviceKind::Cuda
+        } else {
+            KernelDevice::choose(options.device, options.requires(Requirement::Cuda)).kind
+        };
+        let threads = options.test_threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+        // A GPU is fast enough to need no limit.
+        let usual = (kernels == DeviceKind::Sim).then_some(budget::DEFAULT);
+        let time = options.run_budget.or(usual).filter(|time| !time.is_zero());
+        let budget = time.map(|time| Budget::new(time, threads.unwrap_or(1), selected));
         let executor = if options.in_process || options.shape.is_some() {
             Executor::Here(Box::new(Engine::new(&project, suites, options.clone())))
         } else {
             Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT)))
         };
-        Session { project, options, executor, lanes: Lanes::default(), found: Mutex::default() }
+        Session { project, options, executor, lanes: Lanes::default(), kernels, budget, found: Mutex::default() }
     }
 
     /// Hands the trials to libtest-mimic, with as many others as it is to count as filtered out.
@@ -123,9 +141,10 @@ impl Session {
     }
 
     fn run(&self, trial: &Trial) -> Result<Completion, Failed> {
-        let turn = self.lanes.enter(trial.check, trial.kind);
+        let kind = if trial.kind == DeviceKind::Cpu { trial.kind } else { self.kernels };
+        let turn = self.lanes.enter(trial.check, kind);
         let start = Instant::now();
-        let reply = self.executor.run(trial);
+        let reply = self.executor.run(trial, self.budget.as_ref().map(|budget| budget.share(trial)));
         let record = self.record(trial, &reply, start.elapsed());
         drop(turn);
         let outcome = &record.outcome;

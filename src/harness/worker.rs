@@ -1,11 +1,12 @@
 //! Worker processes: trials run in them, so that a crash, an abort or a hang costs one trial and not the run.
 //!
-//! The protocol is JSON text sequences (RFC 7464) over stdin and stdout: a trial's name in, a [`Reply`] out. A reply
+//! The protocol is JSON text sequences (RFC 7464) over stdin and stdout: a [`Request`] in, a [`Reply`] out. A reply
 //! starts with the record separator, so that whatever a candidate prints is told apart and passed on to stderr.
 
 use super::engine::{Engine, Reply};
 use super::trial::Trial;
 use crate::core::environment;
+use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,6 +14,15 @@ use std::time::Duration;
 
 /// Starts every reply.
 const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// What a worker is asked.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    /// The name of the trial to run.
+    trial: String,
+    /// Its share of the time of the run.
+    share: Option<Duration>,
+}
 
 /// Whether this process was started as a worker.
 pub fn is_worker() -> bool {
@@ -25,10 +35,10 @@ pub fn is_worker() -> bool {
 /// If stdin or stdout break.
 pub fn serve(engine: &Engine, trials: &[Trial]) -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
-        let name: String = serde_json::from_str(&line?)?;
+        let Request { trial: name, share } = serde_json::from_str(&line?)?;
         let trial = trials.iter().find(|trial| trial.name == name);
         let reply = match trial {
-            Some(trial) => engine.run(trial),
+            Some(trial) => engine.run(trial, share),
             None => Reply::without_device(crate::check::outcome::Outcome::fail(format!(
                 "the worker process knows no trial `{name}`: declare the same suites whenever the gate starts"
             ))),
@@ -88,8 +98,9 @@ impl Worker {
     ///
     /// # Errors
     /// How the worker ended, if it did not answer. It is then of no use any more.
-    pub fn run(&mut self, trial: &str, limit: Duration) -> Result<Reply, String> {
-        let asked = serde_json::to_string(trial).map(|name| writeln!(self.stdin, "{name}"));
+    pub fn run(&mut self, trial: &str, share: Option<Duration>, limit: Duration) -> Result<Reply, String> {
+        let request = Request { trial: trial.into(), share };
+        let asked = serde_json::to_string(&request).map(|request| writeln!(self.stdin, "{request}"));
         if !matches!(asked, Ok(Ok(()))) {
             return Err(self.end());
         }

@@ -29,6 +29,15 @@ impl Device for Small {
         self.0.is_lost()
     }
 
+    fn search_capacity(&self) -> Capacity {
+        let (own, small) = (self.0.search_capacity(), self.capacity());
+        Capacity { elements: own.elements.min(small.elements), flops: own.flops.min(small.flops), ..own }
+    }
+
+    fn repeats(&self) -> usize {
+        self.0.repeats()
+    }
+
     /// Room for what a kernel meets past 16 bits, 65,537 rows of a few columns, and not much more.
     fn capacity(&self) -> Capacity {
         Capacity { elements: 6 * 65_537, flops: 1 << 23, ..self.0.capacity() }

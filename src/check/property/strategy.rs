@@ -78,7 +78,8 @@ impl<'a> Space<'a> {
 
     /// Whether a point is within the capacity.
     pub fn fits(&self, point: &[usize]) -> bool {
-        elements(self.subject.operator, point) <= self.capacity.elements && self.flops(point) <= self.capacity.flops
+        self.capacity.takes(elements(self.subject.operator, point), self.flops(point))
+            && self.subject.candidate.body.threads(point) <= self.capacity.threads
     }
 
     /// Whether buffers may start `offset_bytes` behind a boundary.

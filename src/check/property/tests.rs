@@ -182,7 +182,7 @@ impl Device for Broken {
         self.lost
     }
     fn capacity(&self) -> Capacity {
-        Capacity { elements: self.elements, flops: 1 << 20, timed: false, timed_bytes: 0 }
+        Capacity { elements: self.elements, flops: 1 << 20, threads: usize::MAX, timed: false, timed_bytes: 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, by the hash of everything that went into them. A damaged entry is compiled again.
 
 use super::compile::Artifact;
-use sha2::{Digest, Sha256};
+use crate::device::recipe::hash;
 use std::path::PathBuf;
 
 /// First line of an entry; a change of the format changes it.
@@ -18,16 +18,6 @@ pub fn user_folder() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
     cache.map(|cache| cache.join("kernelgate"))
-}
-
-/// The hexadecimal SHA-256 of several parts, each preceded by its length.
-pub fn hash(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads the entry of `key`; `None` when it is absent or damaged.
@@ -86,10 +76,5 @@ mod tests {
             damaged[at] ^= 1;
             assert!(parse(&damaged).is_none(), "byte {at}");
         }
-    }
-
-    #[test]
-    fn parts_are_kept_apart() {
-        assert_ne!(hash(&[b"ab", b"c"]), hash(&[b"a", b"bc"]));
     }
 }

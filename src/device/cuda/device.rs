@@ -26,7 +26,7 @@ impl CudaDevice {
     /// # Errors
     /// Why there is none, and what to do.
     pub fn open(ordinal: usize) -> Result<Self, String> {
-        probe::driver()?;
+        probe::find_driver()?;
         // An old driver lacks functions that the bindings then panic over.
         std::panic::catch_unwind(|| Self::open_unguarded(ordinal))
             .unwrap_or_else(|_| Err("the CUDA driver is too old for this build: update it".into()))
@@ -125,6 +125,6 @@ impl Device for CudaDevice {
 
     fn capacity(&self) -> Capacity {
         let memory = self.fingerprint.memory_bytes;
-        Capacity { elements: 1 << 20, flops: 1 << 30, timed: true, timed_bytes: memory / 4 }
+        Capacity { elements: 1 << 20, flops: 1 << 30, threads: usize::MAX, timed: true, timed_bytes: memory / 4 }
     }
 }

@@ -16,7 +16,8 @@ mod toolkit;
 mod watch;
 mod work;
 
-pub use compile::{Artifact, Target, compile, compile_afresh};
+pub use crate::device::recipe::Target;
+pub use compile::{Artifact, compile, compile_afresh};
 pub use device::CudaDevice;
 pub use precompile::{precompile, programs};
-pub use probe::{Finding, probe};
+pub use probe::{Finding, find_driver, probe};

@@ -1,9 +1,10 @@
 //! The calls into NVRTC. Nothing here panics when the library is absent.
 #![expect(unsafe_code, reason = "the C interface of NVRTC")]
 
-use super::compile::{Artifact, Target};
+use super::compile::Artifact;
 use super::toolkit;
 use crate::device::fault::Fault;
+use crate::device::recipe::Target;
 use cudarc::nvrtc::sys;
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,11 +1,12 @@
 //! Fills the kernel cache for machines that have no compiler.
 
-use super::compile::{Target, compile, key};
+use super::compile::compile;
 use super::device::support;
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;
 use crate::device::fault::Fault;
+use crate::device::recipe::{Target, key};
 use std::collections::HashSet;
 
 /// Every CUDA program of the suites in every dtype it runs in, and the gate's own, once each.

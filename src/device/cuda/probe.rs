@@ -13,7 +13,7 @@ pub struct Finding {
 
 /// Looks at everything that CUDA candidates need.
 pub fn probe() -> Vec<Finding> {
-    let gpus = driver().and_then(|version| {
+    let gpus = find_driver().and_then(|version| {
         let names = (0..driver::device_count().map_err(|e| e.to_string())?)
             .map(|i| super::CudaDevice::open(i).map(|device| describe(&device)))
             .collect::<Result<Vec<_>, _>>()?;
@@ -21,7 +21,7 @@ pub fn probe() -> Vec<Finding> {
     });
     let (driver, gpus) = match gpus {
         Ok((version, names)) => (Ok(version), Ok(names.join("; "))),
-        Err(why) => (driver(), Err(why)),
+        Err(why) => (find_driver(), Err(why)),
     };
     let includes = toolkit::find().filter(|toolkit| !toolkit.includes.is_empty());
     let headers = includes.and_then(|toolkit| toolkit.includes.last().map(|folder| folder.display().to_string()));
@@ -49,7 +49,7 @@ fn describe(device: &super::CudaDevice) -> String {
 }
 
 /// The driver's version, or why there is none.
-pub fn driver() -> Result<String, String> {
+pub fn find_driver() -> Result<String, String> {
     if !driver::is_present() {
         return Err("the CUDA driver (libcuda.so.1) is not installed; without an NVIDIA GPU none is needed".into());
     }

@@ -1,11 +1,13 @@
 //! Programs as loaded modules: compiled once, kept loaded, their entries held against the launches.
 
-use super::compile::{Target, compile};
+use super::compile::compile;
 use super::driver::{Context, Function, Module};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
+use crate::device::recipe::Target;
+use crate::device::signature;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,12 +69,11 @@ impl Loaded {
     pub fn entry(&self, name: &str, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
         let Entry { function, parameter_sizes, max_threads } = self.look_up(name)?;
         if let Some(sizes) = parameter_sizes {
-            fits(name, &sizes, arguments).map_err(Fault::Signature)?;
+            signature::fits(name, &sizes, arguments)?;
         }
         let threads: usize = launch.block.iter().product();
         if threads == 0 || threads > max_threads {
-            let text = format!("a block of {threads} threads; `{name}` can run 1 to {max_threads}");
-            return Err(Fault::Signature(text));
+            return Err(signature::wrong_block(name, threads, max_threads));
         }
         function.allow(launch.shared_bytes, launch.cluster).map_err(|e| {
             Fault::Signature(format!(
@@ -90,46 +91,12 @@ impl Loaded {
         if let Some(entry) = entries.get(name) {
             return Ok(entry.clone());
         }
-        let function = self.module.function(name).map_err(|_| {
-            Fault::Signature(format!("{} has no entry `{name}`; is it `extern \"C\" __global__`?", self.file))
-        })?;
+        let function = self.module.function(name).map_err(|_| signature::no_entry(&self.file, name))?;
         let entry = Entry {
             function,
             parameter_sizes: function.parameter_sizes().map(Into::into),
             max_threads: function.max_threads().unwrap_or(1024),
         };
         Ok(entries.entry(name.to_owned()).or_insert(entry).clone())
-    }
-}
-
-/// Parameters against arguments.
-fn fits(name: &str, parameters: &[usize], arguments: &[Vec<u8>]) -> Result<(), String> {
-    let passed: Vec<usize> = arguments.iter().map(Vec::len).collect();
-    if parameters == passed {
-        return Ok(());
-    }
-    let first = parameters.iter().zip(&passed).position(|(a, b)| a != b).unwrap_or(parameters.len().min(passed.len()));
-    Err(format!(
-        "`{name}` takes {} parameters of {parameters:?} bytes, the launch passes {} of {passed:?} (inputs, outputs, \
-         workspace, scalars, in order); they part at number {}",
-        parameters.len(),
-        passed.len(),
-        first + 1
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case(&[8, 8, 4], true)]
-    #[case(&[8, 8, 8], false)]
-    #[case(&[8, 8], false)]
-    #[case(&[8, 8, 4, 4], false)]
-    fn a_wrong_signature_is_told(#[case] parameters: &[usize], #[case] right: bool) {
-        let arguments = [vec![0; 8], vec![0; 8], vec![0; 4]];
-        assert_eq!(fits("k", parameters, &arguments).is_ok(), right);
     }
 }

@@ -1,0 +1,97 @@
+//! How long a case will take, judged by the cases that ran before it: one that would not end in time is left out, and
+//! smaller ones behind it still run.
+
+use super::boundary::elements;
+use super::{Context, Subject};
+use crate::core::shape::{Point, describe};
+use std::time::{Duration, Instant};
+
+/// The work of a case in a rough unit: elements drawn and compared, operations of the reference, threads simulated,
+/// and what every case costs. Only ratios matter.
+pub fn work(subject: &Subject<'_>, point: &[usize]) -> f64 {
+    const A_CASE: f64 = 2000.0;
+    const A_THREAD: f64 = 10.0;
+    const AN_OPERATION: f64 = 0.125;
+    let flops = subject.operator.cost(point, subject.dtype).flops;
+    let threads = subject.candidate.body.threads(point);
+    A_CASE + elements(subject.operator, point) as f64 + AN_OPERATION * flops as f64 + A_THREAD * threads as f64
+}
+
+/// Time and work so far, and what was left out.
+#[derive(Default)]
+pub struct Pace {
+    seconds: f64,
+    work: f64,
+    left_out: usize,
+    /// The smallest case that was left out.
+    smallest: Option<(f64, Point)>,
+}
+
+impl Pace {
+    /// Runs a case if it should end before the deadline.
+    pub fn run<T>(
+        &mut self,
+        context: &Context<'_>,
+        subject: &Subject<'_>,
+        point: &Point,
+        case: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let (work, start) = (work(subject, point), Instant::now());
+        let left = context.deadline.saturating_duration_since(start);
+        if context.is_over() || self.expected(work) > left {
+            self.left_out += 1;
+            if self.smallest.as_ref().is_none_or(|(smallest, _)| work < *smallest) {
+                self.smallest = Some((work, point.clone()));
+            }
+            return None;
+        }
+        let result = case();
+        self.seconds += start.elapsed().as_secs_f64();
+        self.work += work;
+        Some(result)
+    }
+
+    /// The first case is run to learn.
+    fn expected(&self, work: f64) -> Duration {
+        let seconds = if self.work > 0.0 { self.seconds / self.work * work } else { 0.0 };
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// What was left out of `planned` cases, if anything.
+    pub fn note(&self, subject: &Subject<'_>, planned: usize) -> Option<String> {
+        let (_, smallest) = self.smallest.as_ref()?;
+        let smallest = describe(subject.operator.axes(), smallest);
+        Some(format!("budget spent: {} of {planned} cases not run, from {smallest} on", self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::dtype::DType;
+    use crate::core::operator::Op;
+    use crate::device::cpu::CpuDevice;
+
+    crate::shape! { struct Vector { n: 1..=1 << 30 } }
+
+    #[test]
+    fn a_case_that_would_not_end_in_time_is_left_out_and_a_smaller_one_is_not() {
+        let operator = Op::<Vector>::new("c").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let device = CpuDevice::new();
+        let context = Context::new(&device, 1, Duration::from_secs(10));
+        let mut pace = Pace::default();
+        let mut ran = Vec::new();
+        for n in [1000, 1 << 29, 2000] {
+            // 4000 units of work take 20 ms.
+            pace.run(&context, &subject, &vec![n], || {
+                ran.push(n);
+                std::thread::sleep(Duration::from_millis(20));
+            });
+        }
+        assert_eq!(ran, [1000, 2000]);
+        assert_eq!(pace.note(&subject, 3), Some("budget spent: 1 of 3 cases not run, from n=536870912 on".into()));
+    }
+}

@@ -1,0 +1,92 @@
+//! What goes into the compiler for a program and a dtype, and the hash of it all.
+
+use crate::core::candidate::Program;
+use crate::core::dtype::DType;
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// What to compile for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Machine code for one architecture, `sm_90a`.
+    Cubin(String),
+    /// PTX for one architecture, `compute_90a`.
+    Ptx(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Cubin(arch) | Target::Ptx(arch) => f.write_str(arch),
+        }
+    }
+}
+
+/// The header that every program can include: the element type and its conversions.
+pub const HEADER: (&str, &str) = ("kernelgate.cuh", include_str!("../../kernels/kernelgate.cuh"));
+
+/// Options every program gets; the dtype and the architecture come on top.
+const OPTIONS: [&str; 2] = ["--std=c++17", "-lineinfo"];
+
+/// The options of a program in a dtype, but for the folders of the CUDA headers.
+pub fn options(program: &Program, dtype: DType, target: &Target) -> Vec<String> {
+    let mut options: Vec<String> = OPTIONS.map(String::from).to_vec();
+    options.push(format!("--gpu-architecture={target}"));
+    options.push(format!("-DKERNELGATE_{}", dtype.name().to_ascii_uppercase()));
+    options.extend(program.options.iter().cloned());
+    options
+}
+
+/// The hash of everything that makes the code but the compiler: a machine without one finds what another machine
+/// compiled.
+pub fn key(program: &Program, dtype: DType, target: &Target) -> String {
+    let options = options(program, dtype, target).join("\n");
+    let mut parts: Vec<&[u8]> = vec![program.text.as_bytes(), HEADER.1.as_bytes(), options.as_bytes()];
+    for (name, text) in &program.headers {
+        parts.extend([name.as_bytes(), text.as_bytes()]);
+    }
+    hash(&parts)
+}
+
+/// The hexadecimal SHA-256 of several parts, each preceded by its length.
+pub fn hash(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::Language;
+
+    fn program(text: &str) -> Program {
+        Program {
+            text: text.into(),
+            language: Language::Cuda,
+            file: "k.cu".into(),
+            headers: Vec::new(),
+            options: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn everything_that_changes_the_code_changes_the_key() {
+        let sm = Target::Cubin("sm_90a".into());
+        let base = key(&program("a"), DType::F32, &sm);
+        assert_ne!(base, key(&program("b"), DType::F32, &sm));
+        assert_ne!(base, key(&program("a"), DType::F16, &sm));
+        assert_ne!(base, key(&program("a"), DType::F32, &Target::Ptx("compute_90a".into())));
+        assert_ne!(base, key(&Program { options: vec!["-DX".into()], ..program("a") }, DType::F32, &sm));
+        let headers = vec![("h".into(), "i".into())];
+        assert_ne!(base, key(&Program { headers, ..program("a") }, DType::F32, &sm));
+    }
+
+    #[test]
+    fn parts_are_kept_apart() {
+        assert_ne!(hash(&[b"ab", b"c"]), hash(&[b"a", b"bc"]));
+    }
+}

@@ -1,0 +1,11 @@
+//! The PTX simulator as a device of the gate: CUDA candidates run on any machine, under checks that hardware lacks.
+
+mod device;
+mod explain;
+mod modes;
+mod problem;
+mod program;
+#[cfg(test)]
+mod tests;
+
+pub use device::{ARCH, SimDevice};

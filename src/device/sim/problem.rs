@@ -1,0 +1,204 @@
+//! A case in simulated memory: every buffer an allocation of its own, so that one byte past its end is seen.
+
+use super::device::SimDevice;
+use super::explain::{Placed, fault, findings};
+use super::modes::{Mode, options};
+use super::program::Loaded;
+use crate::core::candidate::Kernel;
+use crate::core::seed::derive;
+use crate::core::tensor::Tensor;
+use crate::device::fault::Fault;
+use crate::device::image::{BASE_ALIGNMENT, Image};
+use crate::device::{Job, Poison, Problem, Sample, TimingPlan};
+use crate::sim;
+use std::sync::Arc;
+
+/// Bytes of each input that the seed of a case is made from.
+const TELLING_BYTES: usize = 1024;
+
+/// A case in the simulator.
+pub struct SimProblem {
+    program: Arc<Loaded>,
+    image: Image,
+    buffers: Vec<Placed>,
+    launches: Vec<sim::Launch>,
+    /// Whether results may lawfully differ from one device to another.
+    is_approximate: bool,
+    /// The image on the host: what a run starts from, and what it leaves behind.
+    host: Vec<u8>,
+    /// Drawn schedules and errors derive from it.
+    seed: u64,
+    last: Vec<Tensor>,
+}
+
+impl SimProblem {
+    /// Compiles, checks the launches against the signatures, allocates.
+    pub fn new(device: &SimDevice, kernel: &Kernel, job: &Job<'_>) -> Result<Self, Fault> {
+        let image = Image::of(job);
+        let program = device.programs.get(&kernel.program, job.dtype)?;
+        let mut problem = SimProblem {
+            host: vec![0; image.len()],
+            seed: seed(job),
+            buffers: Vec::new(),
+            launches: Vec::new(),
+            is_approximate: false,
+            last: Vec::new(),
+            program,
+            image,
+        };
+        problem.allocate()?;
+        for launch in kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty()) {
+            problem.add(kernel.entry_of(&launch, job.dtype), &launch)?;
+        }
+        Ok(problem)
+    }
+
+    fn allocate(&mut self) -> Result<(), Fault> {
+        let mut memory = self.program.memory();
+        for (name, range) in self.image.names().zip(self.image.ranges()) {
+            // Behind a multiple of the alignment, as in the image.
+            let (lead, bytes) = (range.start % BASE_ALIGNMENT, range.len());
+            let pointer =
+                memory.alloc((lead + bytes) as u64, None).map_err(|error| fault(&self.program.file, error))?;
+            self.buffers.push(Placed { name: name.into(), pointer, lead, bytes });
+        }
+        for (buffer, _) in self.buffers.iter().zip(self.image.inputs()) {
+            memory.protect(buffer.pointer).map_err(|error| fault(&self.program.file, error))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a launch to the plan once it fits its entry.
+    fn add(&mut self, entry: String, launch: &crate::core::launch::Launch) -> Result<(), Fault> {
+        let addresses = self.buffers.iter().map(|buffer| buffer.pointer.offset(buffer.lead as u64).address());
+        let mut arguments: Vec<Vec<u8>> = addresses.map(|address| address.to_le_bytes().to_vec()).collect();
+        arguments.extend(launch.scalars.iter().map(|scalar| scalar.bytes()));
+        self.program.check(&entry, launch, &arguments)?;
+        self.is_approximate |=
+            self.program.module.is_approximate(&entry).map_err(|error| fault(&self.program.file, error))?;
+        let dim = |extents: [usize; 3]| -> Result<sim::Dim, Fault> {
+            let [x, y, z] = extents.map(u32::try_from);
+            match (x, y, z) {
+                (Ok(x), Ok(y), Ok(z)) => Ok(sim::Dim::new(x, y, z)),
+                _ => Err(Fault::Launch(format!("{extents:?} are more than a launch can have"))),
+            }
+        };
+        let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
+            .cluster(dim([launch.cluster, 1, 1])?)
+            .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
+        for bytes in &arguments {
+            simulated = simulated.arg(sim::Arg::bytes(bytes));
+        }
+        self.launches.push(simulated);
+        Ok(())
+    }
+
+    /// Poisons, puts the inputs in place, runs, and reads everything back.
+    fn run_once(&mut self, poison: Poison, mode: Mode) -> Result<Vec<Tensor>, Fault> {
+        self.image.fill(&mut self.host, poison);
+        let program = Arc::clone(&self.program);
+        let mut memory = program.memory();
+        let refused = |error| fault(&program.file, error);
+        for buffer in &self.buffers {
+            memory.poison(buffer.pointer, poison.byte()).map_err(refused)?;
+        }
+        for (buffer, (_, bytes)) in self.buffers.iter().zip(self.image.inputs()) {
+            memory.write(buffer.pointer.offset(buffer.lead as u64), bytes).map_err(refused)?;
+        }
+        self.launch(&mut memory, mode)?;
+        self.read_back(&memory)?;
+        self.image.collect(&self.host, poison)
+    }
+
+    /// Runs the launches on what memory holds.
+    fn launch(&self, memory: &mut sim::Memory, mode: Mode) -> Result<(), Fault> {
+        let options = options(mode, self.seed);
+        for launch in &self.launches {
+            let report = sim::launch(&self.program.module, launch, memory, &options)
+                .map_err(|error| fault(&self.program.file, error))?;
+            if !report.printf.is_empty() {
+                eprint!("{}", report.printf);
+            }
+            if !report.findings.is_empty() {
+                return Err(findings(&report.findings, &self.buffers));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the buffers, and the bytes before them, into the image on the host.
+    fn read_back(&mut self, memory: &sim::Memory) -> Result<(), Fault> {
+        for (buffer, range) in self.buffers.iter().zip(self.image.ranges()) {
+            let bytes = &mut self.host[range.start - buffer.lead..range.end];
+            memory.read(buffer.pointer, bytes).map_err(|error| fault(&self.program.file, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// A seed that follows the inputs of the case, which themselves follow the seed of the run.
+fn seed(job: &Job<'_>) -> u64 {
+    let inputs = job.inputs.iter().flat_map(|tensor| tensor.bytes().iter().take(TELLING_BYTES));
+    let text: String = inputs.copied().map(char::from).collect();
+    derive(job.offset_bytes as u64, &[&text, &format!("{:?}", job.point)])
+}
+
+impl Problem for SimProblem {
+    /// Under the first poison the schedule is plain, under the second it is drawn.
+    fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        let mode = if poison == Poison::Nan { Mode::Plain } else { Mode::Rescheduled };
+        self.last = self.run_once(poison, mode)?;
+        Ok(self.last.clone())
+    }
+
+    fn run_varied(&mut self) -> Result<Option<Vec<Tensor>>, Fault> {
+        if !self.is_approximate {
+            return Ok(None);
+        }
+        self.run_once(Poison::Nan, Mode::Varied).map(Some)
+    }
+
+    fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
+        Ok(self.run_once(poison, Mode::Rescheduled)? == self.last)
+    }
+
+    fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
+        let program = Arc::clone(&self.program);
+        let mut memory = program.memory();
+        let mut different = 0;
+        for n in 0..times {
+            self.launch(&mut memory, Mode::Repeated(n))?;
+            self.read_back(&memory)?;
+            let outputs = self.image.outputs(&self.host);
+            let same = outputs.iter().zip(&self.last).all(|(now, last)| now.bytes() == last.bytes());
+            different += usize::from(!same);
+        }
+        Ok(different)
+    }
+
+    fn arm(&mut self, _plan: &TimingPlan) -> Result<usize, Fault> {
+        Err(no_time())
+    }
+
+    fn sample(&mut self, _instance: usize) -> Result<Sample, Fault> {
+        Err(no_time())
+    }
+
+    fn timed_outputs_agree(&mut self) -> Result<bool, Fault> {
+        Err(no_time())
+    }
+}
+
+fn no_time() -> Fault {
+    Fault::Unsupported("the simulator counts work and tells no time".into())
+}
+
+impl Drop for SimProblem {
+    fn drop(&mut self) {
+        let mut memory = self.program.memory();
+        for buffer in &self.buffers {
+            // Each was allocated here and is freed once: nothing can go wrong.
+            let _ = memory.free(buffer.pointer);
+        }
+    }
+}
