@@ -31,6 +31,7 @@ for name in gate faults cuda; do
     "bundle/bin/$name" --compile "$archs"
 done
 cp -r snapshots fixtures bundle/
+cp -r kernels/ptx bundle/kernels/
 cp ci/run-bundle.sh bundle/run.sh
 git rev-parse HEAD > bundle/revision 2>/dev/null || true
 du -sh bundle

@@ -6,7 +6,9 @@ pub mod cuda;
 pub mod fault;
 pub mod fingerprint;
 pub mod image;
+pub mod ptx;
 pub mod recipe;
+pub mod resources;
 mod signature;
 pub mod sim;
 

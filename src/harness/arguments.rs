@@ -107,7 +107,7 @@ pub struct Options {
     /// Seconds that a trial may spend on starting new cases
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
-    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 50 where nothing is said: each trial has
+    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 45 where nothing is said: each trial has
     /// its share and says what it leaves out
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
@@ -120,6 +120,10 @@ pub struct Options {
     /// Compile the kernels for these architectures into the cache and run nothing: sm_80,sm_90a
     #[arg(long, value_name = "ARCH,…", value_delimiter = ',', help_heading = "Kernelgate")]
     pub compile: Vec<String>,
+    /// Compile the kernels to PTX for the simulator, into kernels/ptx of the project, and run nothing: a machine that has
+    /// these files simulates the kernels without a compiler
+    #[arg(long, help_heading = "Kernelgate")]
+    pub ptx: bool,
     /// Run trials in this process: for debuggers and profilers. A crash then ends the run
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,

@@ -61,7 +61,7 @@ impl Devices {
 
     /// The same for a project, whose committed PTX the simulator then finds.
     pub fn of_project(self, folder: &Path) -> Self {
-        Devices { ptx_folder: Some(folder.join("kernels/ptx")), ..self }
+        Devices { ptx_folder: Some(folder.join(crate::device::sim::FOLDER)), ..self }
     }
 
     /// The device for candidates of `kind`.

@@ -15,11 +15,17 @@ use crate::core::shape::parse;
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
+use crate::device::sim::FOLDER;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use crate::report::{digest, failure};
+#[cfg(feature = "cuda")]
+use crate::{
+    core::candidate::Program,
+    device::sim::{ARCH, Committed},
+};
 use libtest_mimic::{Completion, Failed};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +47,9 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     }
     if !options.compile.is_empty() {
         return compile(&suites, &options.compile);
+    }
+    if options.ptx {
+        return renew_ptx(&suites, &project.folder.join(FOLDER));
     }
     let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
     if let Err(why) = check_shape(&selected, &suites, &options) {
@@ -65,6 +74,25 @@ fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {
         }
         Err(why) => Conclusion::Broken(why),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn renew_ptx(suites: &[Suite], folder: &Path) -> Conclusion {
+    let compile = |program: &Program, dtype| {
+        crate::device::cuda::ptx_afresh(program, dtype, ARCH).map_err(|fault| format!("{}: {fault}", program.file))
+    };
+    match Committed::new(folder.into()).renew(suites, compile) {
+        Ok((written, removed)) => {
+            println!("{}: {written} files written, {removed} removed, the others are up to date", folder.display());
+            Conclusion::Good
+        }
+        Err(why) => Conclusion::Broken(why),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn renew_ptx(_suites: &[Suite], _folder: &Path) -> Conclusion {
+    Conclusion::Usage("this build has no CUDA support: enable the feature `cuda-13` or `cuda-12`".into())
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -37,7 +37,7 @@ pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artif
         (None, Err(why)) => Err(Fault::Unsupported(format!(
             "{} is not in the kernel cache and there is no compiler: {why}; {}",
             program.file,
-            toolkit::HOW_TO_GET
+            toolkit::how_to_get()
         ))),
     }
 }

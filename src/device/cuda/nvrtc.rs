@@ -71,7 +71,7 @@ pub fn compile(
     options: &[String],
     target: &Target,
 ) -> Result<Artifact, Fault> {
-    let compiler = version().map_err(|why| Fault::Unsupported(format!("{why}; {}", toolkit::HOW_TO_GET)))?;
+    let compiler = version().map_err(|why| Fault::Unsupported(format!("{why}; {}", toolkit::how_to_get())))?;
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let c = |text: &str| {
         CString::new(text).map_err(|_| Fault::Compile { log: format!("{file}: a NUL byte in the source or an option") })

@@ -28,10 +28,10 @@ pub fn probe() -> Vec<Finding> {
     vec![
         Finding { what: "CUDA driver", found: driver },
         Finding { what: "GPU", found: gpus },
-        Finding { what: "NVRTC", found: nvrtc::version().map_err(|why| format!("{why}: {}", toolkit::HOW_TO_GET)) },
+        Finding { what: "NVRTC", found: nvrtc::version().map_err(|why| format!("{why}: {}", toolkit::how_to_get())) },
         Finding {
             what: "CUDA headers",
-            found: headers.ok_or_else(|| format!("cuda_fp16.h was not found: {}", toolkit::HOW_TO_GET)),
+            found: headers.ok_or_else(|| format!("cuda_fp16.h was not found: {}", toolkit::how_to_get())),
         },
         Finding {
             what: "kernel cache",

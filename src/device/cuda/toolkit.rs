@@ -11,9 +11,14 @@ pub struct Toolkit {
     pub includes: Vec<PathBuf>,
 }
 
-/// What to do when none is found.
-pub const HOW_TO_GET: &str = "run ci/setup-cuda.sh (it installs NVRTC and the CUDA headers for this user), or set \
-                              KERNELGATE_CUDA_HOME to a CUDA toolkit";
+/// What to do when none is found: one command.
+pub fn how_to_get() -> String {
+    let folder = super::cache::user_folder().map_or_else(|| "FOLDER".into(), |cache| cache.display().to_string());
+    format!(
+        "install it with `python3 -m pip install --target {folder}/cuda-13.0 nvidia-cuda-nvrtc==13.0.88 \
+         nvidia-cuda-runtime==13.0.96`, or set KERNELGATE_CUDA_HOME to a CUDA toolkit"
+    )
+}
 
 /// Looks in `KERNELGATE_CUDA_HOME`, `CUDA_HOME`, `CUDA_PATH`, what `ci/setup-cuda.sh` installs, and `/usr/local/cuda`.
 pub fn find() -> Option<Toolkit> {

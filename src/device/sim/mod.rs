@@ -1,5 +1,6 @@
 //! The PTX simulator as a device of the gate: CUDA candidates run on any machine, under checks that hardware lacks.
 
+mod committed;
 mod device;
 mod explain;
 mod modes;
@@ -8,4 +9,5 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+pub use committed::{Committed, FOLDER};
 pub use device::{ARCH, SimDevice};

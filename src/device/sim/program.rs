@@ -1,12 +1,15 @@
 //! Programs as parsed modules: PTX as it is given, or compiled from CUDA C++.
 
+use super::committed::Committed;
+#[cfg(feature = "cuda")]
 use super::device::ARCH;
 use super::explain::fault;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
-use crate::device::recipe::Target;
+use crate::device::ptx::Ptx;
+use crate::device::resources::Resources;
 use crate::device::signature;
 use crate::sim::{Memory, Module};
 use std::collections::HashMap;
@@ -19,7 +22,7 @@ const MAX_THREADS: usize = 1024;
 /// Programs that were parsed already. They stay for the life of the device, with their variables: a kernel that keeps
 /// an answer from one launch to the next is then caught by the next case.
 pub struct Programs {
-    _ptx_folder: Option<PathBuf>,
+    committed: Option<Committed>,
     loaded: Mutex<HashMap<(Program, DType), Arc<Loaded>>>,
 }
 
@@ -29,13 +32,17 @@ pub struct Loaded {
     pub file: String,
     /// Its code.
     pub module: Module,
+    /// What made the code, `NVRTC 13.0`; empty for PTX that was given.
+    pub compiler: String,
+    /// What `ptxas` makes of the entries, where it is known.
+    pub resources: Vec<Resources>,
     memory: Mutex<Memory>,
 }
 
 impl Programs {
     /// No program yet.
     pub fn new(ptx_folder: Option<PathBuf>) -> Self {
-        Programs { _ptx_folder: ptx_folder, loaded: Mutex::default() }
+        Programs { committed: ptx_folder.map(Committed::new), loaded: Mutex::default() }
     }
 
     /// Compiles and parses, or finds what is parsed already.
@@ -48,31 +55,34 @@ impl Programs {
         if let Some(found) = loaded.get(&key) {
             return Ok(Arc::clone(found));
         }
-        let text = ptx(program, dtype)?;
+        let Ptx { text, compiler, resources, .. } = self.ptx(program, dtype)?;
         let module = Module::parse(&text).map_err(|error| fault(&program.file, error))?;
-        let new = Arc::new(Loaded { file: program.file.clone(), module, memory: Mutex::default() });
+        let file = program.file.clone();
+        let new = Arc::new(Loaded { file, module, compiler, resources, memory: Mutex::default() });
         loaded.insert(key, Arc::clone(&new));
         Ok(new)
     }
-}
 
-fn ptx(program: &Program, dtype: DType) -> Result<String, Fault> {
-    match program.language {
-        Language::Ptx => Ok(program.text.clone()),
-        Language::Cuda => compiled(program, dtype),
+    /// PTX as it is given, as it was committed, or compiled.
+    fn ptx(&self, program: &Program, dtype: DType) -> Result<Ptx, Fault> {
+        if program.language == Language::Ptx {
+            return Ok(Ptx { text: program.text.clone(), ..Ptx::default() });
+        }
+        let committed = self.committed.as_ref().and_then(|committed| committed.find(program, dtype));
+        committed.map_or_else(|| compiled(program, dtype), Ok)
     }
 }
 
+/// Compiled PTX from the cache or the compiler.
 #[cfg(feature = "cuda")]
-fn compiled(program: &Program, dtype: DType) -> Result<String, Fault> {
-    let made = crate::device::cuda::compile(program, dtype, &Target::Ptx(ARCH.into()))?;
-    String::from_utf8(made.code).map_err(|_| Fault::Compile { log: format!("{}: the PTX is no text", program.file) })
+fn compiled(program: &Program, dtype: DType) -> Result<Ptx, Fault> {
+    crate::device::cuda::ptx(program, dtype, ARCH)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn compiled(program: &Program, _dtype: DType) -> Result<String, Fault> {
+fn compiled(program: &Program, _dtype: DType) -> Result<Ptx, Fault> {
     Err(Fault::Unsupported(format!(
-        "{} has to be compiled, and this build cannot: enable the feature `cuda-13` or `cuda-12`",
+        "{} is not compiled in kernels/ptx, and this build cannot: enable the feature `cuda-13` or `cuda-12`",
         program.file
     )))
 }

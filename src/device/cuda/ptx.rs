@@ -1,0 +1,62 @@
+//! PTX for the simulator: compiled here, through the cache.
+
+use super::compile::{Artifact, compile_afresh};
+use super::{cache, nvrtc, toolkit};
+use crate::core::candidate::Program;
+use crate::core::dtype::DType;
+use crate::device::fault::Fault;
+use crate::device::ptx::Ptx;
+use crate::device::recipe::{Target, key};
+use crate::device::resources::Resources;
+
+/// A program as PTX for `arch` (`compute_90a`), from the cache or from the compiler.
+///
+/// # Errors
+/// [`Fault::Compile`] with the log; [`Fault::Unsupported`] with the command that installs a compiler when it is neither
+/// in the cache nor can be compiled.
+pub fn ptx(program: &Program, dtype: DType, arch: &str) -> Result<Ptx, Fault> {
+    let key = key(program, dtype, &Target::Ptx(arch.into()));
+    let cached = cache::read(&key).and_then(|artifact| Ptx::parse(&String::from_utf8(artifact.code).ok()?));
+    let version = nvrtc::version();
+    match (cached, &version) {
+        (Some(ptx), Err(_)) => Ok(ptx),
+        (Some(ptx), Ok(version)) if ptx.compiler == named(version) => Ok(ptx),
+        (_, Ok(version)) => {
+            let ptx = ptx_afresh(program, dtype, arch)?;
+            let code = ptx.to_string().into_bytes();
+            cache::write(&key, &Artifact { code, compiler: version.clone(), log: String::new() });
+            Ok(ptx)
+        }
+        (None, Err(why)) => Err(Fault::Unsupported(format!(
+            "{} is compiled neither in kernels/ptx nor in the kernel cache, and there is no compiler: {why}; {}",
+            program.file,
+            toolkit::how_to_get()
+        ))),
+    }
+}
+
+/// The same from the compiler alone.
+///
+/// # Errors
+/// As [`ptx`].
+pub fn ptx_afresh(program: &Program, dtype: DType, arch: &str) -> Result<Ptx, Fault> {
+    let target = Target::Ptx(arch.into());
+    let made = compile_afresh(program, dtype, &target, &[])?;
+    let text = String::from_utf8(made.code)
+        .map_err(|_| Fault::Compile { log: format!("{}: the compiler's PTX is no text", program.file) })?;
+    // What cannot be assembled can still be simulated.
+    let cubin = Target::Cubin(arch.replace("compute_", "sm_"));
+    let resources = compile_afresh(program, dtype, &cubin, &["--ptxas-options=-v"])
+        .map_or_else(|_| Vec::new(), |made| Resources::parse(&made.log));
+    Ok(Ptx {
+        source: key(program, dtype, &target),
+        compiler: named(&made.compiler),
+        arch: arch.into(),
+        resources,
+        text: Ptx::trim(&text, &program.file),
+    })
+}
+
+fn named(version: &str) -> String {
+    format!("NVRTC {version}")
+}

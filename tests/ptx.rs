@@ -1,0 +1,48 @@
+//! The committed PTX of the catalogue: a file a kernel source and dtype, made from the sources as they are.
+
+use kernelgate::device::cuda::ptx_afresh;
+use kernelgate::device::fault::Fault;
+use kernelgate::device::sim::{ARCH, Committed, FOLDER};
+use kernelgate::ops::catalogue;
+use kernelgate::prelude::*;
+use std::path::Path;
+
+const HOW_TO_RENEW: &str = "renew them with `cargo test --release --test gate -- --ptx`";
+
+fn committed() -> Committed {
+    Committed::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER))
+}
+
+#[test]
+fn every_kernel_is_there_as_its_source_is_now() {
+    let stale = committed().stale(&catalogue()).unwrap();
+    assert!(stale.is_empty(), "{FOLDER}: {stale:#?}\n{HOW_TO_RENEW}");
+}
+
+#[test]
+fn the_compiler_would_make_it_again() {
+    let suites = catalogue();
+    let kernels = suites[0].candidates.iter().filter_map(|candidate| match &candidate.body {
+        kernelgate::core::candidate::Body::Cuda(kernel) => Some(kernel),
+        _ => None,
+    });
+    let program = &kernels.last().expect("a kernel").program;
+    let kept = committed().find(program, BF16).expect("its PTX");
+    match ptx_afresh(program, BF16, ARCH) {
+        // Another version of the compiler makes another text, and that is no fault of the files.
+        Ok(made) if made.compiler == kept.compiler => assert!(made == kept, "{}: {HOW_TO_RENEW}", program.file),
+        Ok(_) | Err(Fault::Unsupported(_)) => {}
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+#[test]
+fn no_folder_of_a_machine_is_in_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let absolute = text.lines().find(|line| line.starts_with(".file") && line.contains("\"/"));
+        assert_eq!(absolute, None, "{}", path.display());
+    }
+}
