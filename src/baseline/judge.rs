@@ -26,7 +26,7 @@ pub fn judge(
     }
     let path = settings.snapshot_path(subject, fingerprint);
     let noise = NoiseTable::load(&settings.noise_folder(), &fingerprint.key(), fingerprint.kind);
-    let (accepted, noise) = match (read(&path), noise) {
+    let (accepted, noise) = match (read::<Table>(&path), noise) {
         (Ok(accepted), Ok(noise)) => (accepted.unwrap_or_default(), noise),
         (Err(why), _) | (_, Err(why)) => return Outcome { verdict: Verdict::Fail, reason: why, ..outcome },
     };

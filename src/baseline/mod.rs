@@ -5,6 +5,8 @@
 
 mod gate;
 mod judge;
+mod metrics;
+mod metrics_table;
 mod row;
 mod standing;
 mod store;
@@ -14,9 +16,10 @@ mod simulated;
 
 pub use gate::gate;
 pub use judge::judge;
+pub use metrics::gate as count_gate;
 pub use row::{Row, Table, Unit};
 pub use standing::{Standing, stand};
-pub use store::{Metadata, pending_path, read, write_pending};
+pub use store::{Document, Metadata, pending_path, read, write_pending};
 
 use crate::check::Subject;
 use crate::device::fingerprint::Fingerprint;
@@ -48,6 +51,12 @@ impl BaselineSettings {
         let (operator, candidate) = (plain(subject.operator.name()), plain(&subject.candidate.name));
         let file = format!("{operator}.{candidate}.{}.snap", subject.dtype);
         self.root.join("snapshots/perf").join(fingerprint.key()).join(file)
+    }
+
+    /// The snapshot of a subject's counts for an architecture: `snapshots/metrics/<arch>/<operator>.<candidate>.<dtype>.snap`.
+    pub fn metrics_path(&self, subject: &Subject<'_>, arch: &str) -> PathBuf {
+        let (operator, candidate) = (plain(subject.operator.name()), plain(&subject.candidate.name));
+        self.root.join("snapshots/metrics").join(arch).join(format!("{operator}.{candidate}.{}.snap", subject.dtype))
     }
 
     /// The folder of the noise tables, a file a device.

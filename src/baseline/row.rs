@@ -1,6 +1,7 @@
 //! The text of a baseline: a small table, a row a shape. Rows are written and kept one by one, so that a diff shows
 //! only the shapes that changed.
 
+use super::store::Document;
 use crate::check::outcome::Timing;
 use crate::device::Heat;
 
@@ -142,18 +143,16 @@ impl Table {
     pub fn row(&self, shape: &str, heat: Heat) -> Option<&Row> {
         self.rows.iter().find(|row| row.shape == shape && row.heat == heat)
     }
+}
 
-    /// The text of the file. Rows that were read keep their line.
-    pub fn text(&self) -> String {
+impl Document for Table {
+    /// Rows that were read keep their line.
+    fn text(&self) -> String {
         let lines = [TITLE, HEADER].into_iter().chain(self.rows.iter().map(|row| row.text.as_str()));
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The reverse of [`Table::text`].
-    ///
-    /// # Errors
-    /// The line that is not as expected, counted from 1, and why.
-    pub fn parse(text: &str) -> Result<Self, (usize, String)> {
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut lines = text.trim_end().lines().enumerate();
         let mut expect = |expected: &str| match lines.next() {
             Some((_, line)) if words(line) == words(expected) => Ok(()),

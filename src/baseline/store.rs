@@ -5,7 +5,6 @@
 //! writing anything, and it prints to the standard output of the harness. A pending file is all that
 //! `cargo insta review` needs.
 
-use super::row::Table;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,18 @@ pub struct Metadata {
     pub info: Vec<(&'static str, String)>,
 }
 
+/// What a snapshot holds: a text that people review.
+pub trait Document: Sized {
+    /// The text of the file.
+    fn text(&self) -> String;
+
+    /// The reverse.
+    ///
+    /// # Errors
+    /// The line that is not as expected, counted from 1, and why.
+    fn parse(text: &str) -> Result<Self, (usize, String)>;
+}
+
 /// The pending file of a snapshot: `name.snap.new`.
 pub fn pending_path(snapshot: &Path) -> PathBuf {
     snapshot.with_extension("snap.new")
@@ -27,7 +38,7 @@ pub fn pending_path(snapshot: &Path) -> PathBuf {
 ///
 /// # Errors
 /// If the file is there and is no baseline; the text says what to do.
-pub fn read(snapshot: &Path) -> Result<Option<Table>, String> {
+pub fn read<D: Document>(snapshot: &Path) -> Result<Option<D>, String> {
     let place = snapshot.display();
     let unusable = |what: String| {
         format!(
@@ -46,22 +57,22 @@ pub fn read(snapshot: &Path) -> Result<Option<Table>, String> {
         return Err(unusable("it has no front matter between two lines `---`".into()));
     };
     let accepted = insta::Snapshot::from_file(snapshot).map_err(|error| unusable(error.to_string()))?;
-    let table = accepted.as_text().map(ToString::to_string).unwrap_or_default();
+    let text = accepted.as_text().map(ToString::to_string).unwrap_or_default();
     let in_file = |(line, what): (usize, String)| unusable(format!("line {}: {what}", end + 1 + line));
-    Table::parse(&table).map(Some).map_err(in_file)
+    D::parse(&text).map(Some).map_err(in_file)
 }
 
 /// Writes the pending snapshot, whole or not at all, and returns its path.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_pending(snapshot: &Path, metadata: &Metadata, table: &Table) -> io::Result<PathBuf> {
+pub fn write_pending(snapshot: &Path, metadata: &Metadata, document: &impl Document) -> io::Result<PathBuf> {
     let pending = pending_path(snapshot);
     let folder = pending.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     // Another process of the same run may write the same file.
     let draft = pending.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&draft, format!("{}{}\n", front_matter(metadata), table.text()))?;
+    std::fs::write(&draft, format!("{}{}\n", front_matter(metadata), document.text()))?;
     std::fs::rename(&draft, &pending)?;
     Ok(pending)
 }
@@ -87,6 +98,7 @@ fn front_matter(metadata: &Metadata) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Table;
     use super::*;
     use rstest::rstest;
 
@@ -121,7 +133,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let snapshot = written(folder.path());
         assert_eq!(read(&snapshot), Ok(Some(Table::parse(TABLE).unwrap())));
-        assert_eq!(read(&folder.path().join("other.snap")), Ok(None));
+        assert_eq!(read::<Table>(&folder.path().join("other.snap")), Ok(None));
         assert_eq!(std::fs::read_dir(snapshot.parent().unwrap()).unwrap().count(), 1, "no draft is left");
     }
 
@@ -139,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let snapshot = folder.path().join("a.snap");
         std::fs::write(&snapshot, text).unwrap();
-        let error = read(&snapshot).unwrap_err();
+        let error = read::<Table>(&snapshot).unwrap_err();
         assert!(error.contains(part) && error.contains("cargo insta review"), "{error}");
     }
 }

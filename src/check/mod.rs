@@ -5,6 +5,7 @@ pub mod boundary;
 pub mod case;
 pub mod compare;
 pub mod correctness;
+pub mod counts;
 pub mod judge;
 pub mod large;
 pub mod null;

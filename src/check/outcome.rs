@@ -97,6 +97,9 @@ pub struct Outcome {
     /// A row a timed shape.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timings: Vec<Timing>,
+    /// A row a counted metric and shape.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
     /// What a reader should know: cut-off cases, degenerate cases, overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -112,6 +115,7 @@ impl Outcome {
             errors: None,
             failure: None,
             timings: Vec::new(),
+            metrics: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -255,6 +259,23 @@ pub struct Timing {
     /// What the predictor said, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_us: Option<f64>,
+}
+
+/// An exact count of the simulator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// The shape.
+    pub shape: String,
+    /// What was counted.
+    pub name: String,
+    /// How much.
+    pub value: u64,
+    /// Held against what the case asks for: `1.0000 of compulsory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative: Option<String>,
+    /// The accepted count, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
 }
 
 /// A peer beside a candidate.

@@ -34,7 +34,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
     (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
-    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 50, 0 for no limit (--run-budget)"),
+    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 45, 0 for no limit (--run-budget)"),
     (PLANT, "0.05 adds 5 % to every timed launch, to see the gate find it (--plant)"),
     (RUN_ID, "processes with one run id share one summary; NEXTEST_RUN_ID counts as one"),
     (ROOT, "the project's folder on a machine other than that of the build"),

@@ -1,5 +1,6 @@
 //! Devices: where candidates run. One interface for the CPU, a GPU and the simulator.
 
+pub mod counts;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -174,6 +175,14 @@ pub trait Problem {
     /// # Errors
     /// As [`Problem::run`].
     fn repeat(&mut self, times: usize) -> Result<usize, Fault>;
+
+    /// Runs once and counts the work, where the device can.
+    ///
+    /// # Errors
+    /// As [`Problem::run`]; [`Fault::Unsupported`] on a device that has a clock instead.
+    fn count(&mut self) -> Result<counts::Counts, Fault> {
+        Err(Fault::Unsupported("only the simulator counts work".into()))
+    }
 
     /// Gets ready to be timed, as `plan` says: buffers to rotate through, batches recorded. Returns the number of
     /// recorded instances.

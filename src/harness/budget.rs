@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long all trials together take where nothing else is said.
-pub const DEFAULT: Duration = Duration::from_secs(50);
+pub const DEFAULT: Duration = Duration::from_secs(45);
 
 /// What is left of a run.
 pub struct Budget {

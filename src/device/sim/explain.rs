@@ -1,7 +1,10 @@
-//! What the simulator says, in the words of the gate: buffers by their names, errors as faults.
+//! What the simulator says, in the words of the gate: buffers by their names, errors as faults, metrics as counts.
 
+use super::device::ARCH;
+use crate::device::counts::{Counts, Traffic};
 use crate::device::fault::Fault;
-use crate::sim::{Error, Finding, Pointer};
+use crate::sim::{self, Error, Finding, InstructionClass, Metrics, Pointer};
+use std::collections::BTreeMap;
 
 /// A buffer of the case in simulated memory: its allocation, and where in it the buffer lies.
 #[derive(Clone, Debug)]
@@ -40,6 +43,31 @@ fn position(address: u64, buffers: &[Placed]) -> Option<String> {
     } else {
         format!("{} bytes past the end of `{name}`", offset - lead - buffer.bytes)
     })
+}
+
+/// The counts of several launches as one.
+pub fn counted(compiler: &str, launches: &[Metrics]) -> Counts {
+    let mut counts = Counts { compiler: compiler.into(), arch: ARCH.into(), ..Counts::default() };
+    let mut classes: BTreeMap<InstructionClass, u64> = BTreeMap::new();
+    let add = |sum: &mut Traffic, more: &sim::Traffic| {
+        sum.bytes += more.bytes;
+        sum.units += more.units;
+        sum.ideal_units += more.ideal_units;
+    };
+    for launch in launches {
+        for (class, count) in &launch.warp_instructions {
+            *classes.entry(*class).or_default() += count;
+        }
+        counts.idle_lanes += 32 * launch.warp_instructions_total - launch.lane_instructions_total;
+        counts.divergent_branches += launch.divergent_branches;
+        counts.barriers += launch.barriers;
+        add(&mut counts.global_reads, &launch.global_reads);
+        add(&mut counts.global_writes, &launch.global_writes);
+        add(&mut counts.shared_reads, &launch.shared_reads);
+        add(&mut counts.shared_writes, &launch.shared_writes);
+    }
+    counts.instructions = classes.into_iter().map(|(class, count)| (class.name().into(), count)).collect();
+    counts
 }
 
 /// An error of the simulator about a program called `file`.

@@ -2,13 +2,15 @@
 //! lucky one fails some.
 
 use crate::core::seed::derive;
-use crate::sim::{Accumulation, Completion, Options, WarpOrder};
+use crate::sim::{Accumulation, Checks, Completion, Options, WarpOrder};
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Blocks and warps by number, asynchronous copies done at once.
     Plain,
+    /// The same, without the checks that cost time: to count.
+    Counted,
     /// The same values, another schedule: turns of warps and order of blocks drawn, copies as late as may be.
     Rescheduled,
     /// The same values, one of many schedules.
@@ -25,6 +27,7 @@ pub fn options(mode: Mode, seed: u64) -> Options {
     let seeded = |what: &str| derive(seed, &["simulator", what]).max(1);
     match mode {
         Mode::Plain => plain,
+        Mode::Counted => Options { checks: Checks::NONE, ..plain },
         Mode::Rescheduled => {
             Options { seed: seeded("second"), warp_order: WarpOrder::Seeded, completion: Completion::Late, ..plain }
         }

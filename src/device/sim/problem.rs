@@ -1,12 +1,13 @@
 //! A case in simulated memory: every buffer an allocation of its own, so that one byte past its end is seen.
 
 use super::device::SimDevice;
-use super::explain::{Placed, fault, findings};
+use super::explain::{Placed, counted, fault, findings};
 use super::modes::{Mode, options};
 use super::program::Loaded;
 use crate::core::candidate::Kernel;
 use crate::core::seed::derive;
 use crate::core::tensor::Tensor;
+use crate::device::counts::{Counts, Taken, resident_warps};
 use crate::device::fault::Fault;
 use crate::device::image::{BASE_ALIGNMENT, Image};
 use crate::device::{Job, Poison, Problem, Sample, TimingPlan};
@@ -95,6 +96,12 @@ impl SimProblem {
 
     /// Poisons, puts the inputs in place, runs, and reads everything back.
     fn run_once(&mut self, poison: Poison, mode: Mode) -> Result<Vec<Tensor>, Fault> {
+        self.fill_and_launch(poison, mode)?;
+        self.image.collect(&self.host, poison)
+    }
+
+    /// The same without a look at what memory then holds; returns what each launch counted.
+    fn fill_and_launch(&mut self, poison: Poison, mode: Mode) -> Result<Vec<sim::Metrics>, Fault> {
         self.image.fill(&mut self.host, poison);
         let program = Arc::clone(&self.program);
         let mut memory = program.memory();
@@ -105,14 +112,15 @@ impl SimProblem {
         for (buffer, (_, bytes)) in self.buffers.iter().zip(self.image.inputs()) {
             memory.write(buffer.pointer.offset(buffer.lead as u64), bytes).map_err(refused)?;
         }
-        self.launch(&mut memory, mode)?;
+        let metrics = self.launch(&mut memory, mode)?;
         self.read_back(&memory)?;
-        self.image.collect(&self.host, poison)
+        Ok(metrics)
     }
 
     /// Runs the launches on what memory holds.
-    fn launch(&self, memory: &mut sim::Memory, mode: Mode) -> Result<(), Fault> {
+    fn launch(&self, memory: &mut sim::Memory, mode: Mode) -> Result<Vec<sim::Metrics>, Fault> {
         let options = options(mode, self.seed);
+        let mut metrics = Vec::new();
         for launch in &self.launches {
             let report = sim::launch(&self.program.module, launch, memory, &options)
                 .map_err(|error| fault(&self.program.file, error))?;
@@ -122,8 +130,9 @@ impl SimProblem {
             if !report.findings.is_empty() {
                 return Err(findings(&report.findings, &self.buffers));
             }
+            metrics.push(report.metrics);
         }
-        Ok(())
+        Ok(metrics)
     }
 
     /// Copies the buffers, and the bytes before them, into the image on the host.
@@ -174,6 +183,22 @@ impl Problem for SimProblem {
             different += usize::from(!same);
         }
         Ok(different)
+    }
+
+    fn count(&mut self) -> Result<Counts, Fault> {
+        let metrics = self.fill_and_launch(Poison::Nan, Mode::Counted)?;
+        let mut entries: Vec<Taken> = Vec::new();
+        for launch in &self.launches {
+            let known = self.program.resources.iter().find(|resources| resources.entry == launch.entry);
+            let Some(resources) = known.filter(|known| entries.iter().all(|taken| taken.resources != **known)) else {
+                continue;
+            };
+            let (block, dynamic) = (launch.block, launch.dynamic_shared_bytes as usize);
+            let threads = (block.x * block.y * block.z) as usize;
+            let resident_warps = resident_warps(resources, threads, dynamic);
+            entries.push(Taken { resources: resources.clone(), resident_warps });
+        }
+        Ok(Counts { entries, ..counted(&self.program.compiler, &metrics) })
     }
 
     fn arm(&mut self, _plan: &TimingPlan) -> Result<usize, Fault> {

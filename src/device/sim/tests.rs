@@ -200,3 +200,21 @@ fn a_trial_runs_in_the_simulator_as_on_a_gpu() {
     let past = judge(kernel("st.global.f32 [%rd5], %f2; st.global.f32 [%rd5+4], %f2;"));
     assert_eq!(past.failure.map(|failure| failure.check), Some("finding".into()));
 }
+
+#[test]
+fn counts_are_the_same_for_any_number_of_threads() {
+    let copied = "bar.sync 0; setp.gt.f32 %p2, %f1, 0f42C80000; @%p2 bra END; st.global.f32 [%rd5], %f2;";
+    let candidate = kernel(copied);
+    let counts = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| with(&candidate, 4096, 0, |problem| problem.unwrap().count())).unwrap()
+    };
+    let one = counts(1);
+    assert_eq!((one.barriers, one.divergent_branches), (128, 1), "{one:#?}");
+    assert_eq!(one.global_reads.bytes, 4 * 4096);
+    assert_eq!(one.global_reads.units, 512);
+    assert!(one.entries.is_empty(), "nobody asked ptxas");
+    for threads in [2, 8] {
+        assert_eq!(counts(threads), one, "{threads} threads");
+    }
+}
