@@ -1,5 +1,6 @@
 //! The harness, its summary and its command from outside: processes are started, their output is read.
 
+mod runners;
 mod runs;
 mod schema;
 mod support;
