@@ -452,9 +452,12 @@ impl Event {
     }
 
     /// Whether what stood before it on the stream is done.
-    pub fn has_passed(&self) -> bool {
+    pub fn has_passed(&self) -> Result<bool> {
         // SAFETY: the event is alive.
-        unsafe { sys::cuEventQuery(self.event) == CUresult::CUDA_SUCCESS }
+        match unsafe { sys::cuEventQuery(self.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => check(other).map(|()| true),
+        }
     }
 
     /// Microseconds from `self` to `end`; both have passed.

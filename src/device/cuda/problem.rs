@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// A launch that takes longer than this does not end.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Repeated launches meet fresh load this often, for this long.
 const LOAD_EVERY: usize = 5;

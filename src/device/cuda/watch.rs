@@ -4,7 +4,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Context, Error, Event};
-use super::problem::{fault, fill, run_support};
+use super::problem::{LIMIT, fault, fill, run_support};
 use crate::core::launch::Launch;
 use crate::device::Poison;
 use crate::device::fault::Fault;
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// How long the stream is held: several times what the host needs to enqueue some launches and look at their outputs.
 const HOLD_NS: u64 = 4_000_000;
 
-/// How long work on another stream is given to show.
-const LOOK_AFTER: Duration = Duration::from_micros(500);
+/// How long to wait between two looks at the outputs.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// What it takes to produce the inputs of a case late, and to look at the outputs meanwhile.
 pub struct Watch {
@@ -38,7 +38,8 @@ impl Watch {
         Ok(Watch { inputs, held: device.context.event()?, beside: device.context.beside()? })
     }
 
-    /// Takes the inputs away, holds the stream, and brings them back behind that.
+    /// Takes the inputs away, holds the stream, and brings them back behind that. The poison is in place when it returns:
+    /// another stream would not wait for it.
     ///
     /// # Errors
     /// What the driver said.
@@ -46,28 +47,30 @@ impl Watch {
         let cuda = |e: Error| fault(device, e);
         let inputs = || image.inputs().map(|(range, _)| range).filter(|range| !range.is_empty());
         let gone = inputs().try_for_each(|range| memory.fill(range.start, range.len(), poison.byte()));
-        gone.map_err(cuda)?;
+        gone.and_then(|()| device.context.wait(LIMIT)).map_err(cuda)?;
         run_support(device, "kernelgate_gate", &Launch::blocks(1, 1).scalar(HOLD_NS).scalar(0u64))?;
         self.held.record().map_err(cuda)?;
         let back = inputs().try_for_each(|range| memory.copy_from(range.start, &self.inputs, range.start, range.len()));
         back.map_err(cuda)
     }
 
-    /// The first output that changed while the stream was still held; `None` too when the look came too late to tell.
+    /// The first output that changed while the stream was held; returns when it is let go, at the latest.
     ///
     /// # Errors
     /// What the driver said.
     pub fn written_early(&self, image: &Image, memory: &Buffer, poison: Poison) -> Result<Option<usize>, Error> {
-        std::thread::sleep(LOOK_AFTER);
-        let mut early = None;
-        for (i, range) in image.output_ranges().enumerate() {
-            let mut bytes = vec![poison.byte(); range.len()];
-            memory.download_beside(&self.beside, range.start, &mut bytes)?;
-            if bytes.iter().any(|&byte| byte != poison.byte()) {
-                early = Some(i);
-                break;
+        while !self.held.has_passed()? {
+            for (i, range) in image.output_ranges().enumerate() {
+                let mut bytes = vec![poison.byte(); range.len()];
+                memory.download_beside(&self.beside, range.start, &mut bytes)?;
+                let is_written = bytes.iter().any(|&byte| byte != poison.byte());
+                // Once the stream is let go it may be written.
+                if is_written && !self.held.has_passed()? {
+                    return Ok(Some(i));
+                }
             }
+            std::thread::sleep(LOOK_EVERY);
         }
-        Ok(early.filter(|_| !self.held.has_passed()))
+        Ok(None)
     }
 }
