@@ -28,6 +28,16 @@ if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --release --test gate
 fi
 
+step "the oldest Rust that is promised"
+promised="$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
+if [[ "$(rustc --version)" == "rustc $promised"* ]]; then
+    echo "all of this ran on it: $(rustc --version)"
+elif rustup run "$promised" cargo --version >/dev/null 2>&1; then
+    CARGO_TARGET_DIR="$PWD/target/oldest" rustup run "$promised" cargo check --quiet --all-targets
+else
+    echo "not tried: rustup toolchain install $promised"
+fi
+
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 
