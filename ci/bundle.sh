@@ -32,6 +32,11 @@ for name in gate faults cuda; do
 done
 cp -r snapshots fixtures bundle/
 cp -r kernels/ptx bundle/kernels/
+# Neither what was built nor what was proposed here belongs to another machine.
+rm -rf bundle/fixtures/user/target
+find bundle/snapshots -name '*.snap.new' -delete
+if [ -d regressions ]; then cp -r regressions bundle/; fi
 cp ci/run-bundle.sh bundle/run.sh
+cp ci/gpu.sh bundle/ci/
 git rev-parse HEAD > bundle/revision 2>/dev/null || true
 du -sh bundle

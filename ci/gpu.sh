@@ -5,11 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export KERNELGATE_REQUIRE="${KERNELGATE_REQUIRE:-cuda,baseline}"
-out="${KERNELGATE_OUT:-target/kernelgate}"
-mkdir -p "$out"
-
 if [ -x bin/gate ]; then
     exec ./run.sh "$@"
 fi
+out="${KERNELGATE_OUT:-target/kernelgate/summary.json}"
 bash ci/setup-cuda.sh
-cargo test --release --test gate -- --device cuda --out "$out/summary.json" "$@"
+cargo test --release --test gate -- --device cuda --out "$out" "$@"
