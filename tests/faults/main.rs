@@ -15,7 +15,10 @@ mod table;
 
 use finding::{Finding, SEEDS, find};
 use judgement::{Expectation, judge};
-use kernelgate::core::candidate::Candidate;
+use kernelgate::check::boundary::{elements, points};
+use kernelgate::core::candidate::{Candidate, Traits};
+use kernelgate::core::seed::rng;
+use kernelgate::core::shape::Point;
 use kernelgate::core::suite::Suite;
 use kernelgate::device::Device;
 use kernelgate::device::cpu::CpuDevice;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let table = Arc::new(Table::default());
     let mut trials = vec![
         Trial::test("table::no_fixture_is_left_out", || Ok(complete()?)),
+        Trial::test("table::what_16_bits_cannot_hold_is_run", || Ok(past_16_bits_fits()?)),
         Trial::test("table::a_wrong_expectation_is_noticed", || Ok(judgement::notices_wrong_expectations()?)),
     ];
     trials.extend(right_ones().map(|(name, expectation)| cpu_trial(&table, name, expectation, right_candidate)));
@@ -136,6 +140,23 @@ fn conclude(
     } else {
         Err(wrong.join("\n").into())
     }
+}
+
+/// Whether the small device takes the shapes at which an index of 16 bits fails, of every operator with a fixture.
+fn past_16_bits_fits() -> Result<(), String> {
+    let device = Small(Box::new(CpuDevice::new()));
+    for (name, _) in right_ones() {
+        let operator = &*suite(name.trim_start_matches("right_"))?.operator;
+        let points = points(operator, &Traits::default(), 0, &mut rng(0));
+        let long: Vec<&Point> = points.iter().filter(|point| point.iter().any(|&extent| extent > 65_536)).collect();
+        if let Some(point) = long.iter().find(|point| elements(operator, point) > device.capacity().elements) {
+            return Err(format!("{}: {point:?} is more than the small device takes", operator.name()));
+        }
+        if long.is_empty() {
+            return Err(format!("{}: no axis goes past 16 bits", operator.name()));
+        }
+    }
+    Ok(())
 }
 
 /// Holds the table against the files and the catalogue.
