@@ -47,7 +47,7 @@ impl PerfSettings {
     pub fn of(kind: DeviceKind) -> Self {
         let mut settings = PerfSettings {
             heat: Heat::Cold,
-            instances: 8,
+            instances: 16,
             batch_us: 300.0,
             session: SessionSettings::default(),
             most_flops: 1 << 42,

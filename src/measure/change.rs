@@ -1,8 +1,8 @@
 //! The rule that tells a change from noise: large enough to matter, and larger than the measurement's own doubt.
 //! Where the measurement can't tell, it says so.
 
-use super::series::interval_of_median;
-use crate::core::stats::{Interval, median};
+use super::series::{interval_of_typical, typical};
+use crate::core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
 /// What became of a time.
@@ -19,12 +19,12 @@ pub enum Change {
     Unclear,
 }
 
-/// A median with its doubt.
+/// A typical time with its doubt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The median, µs.
+    /// The typical time, µs.
     pub us: f64,
-    /// Half the 95 % interval, as a share of the median.
+    /// Half the 95 % interval, as a share of it.
     pub half_width: f64,
 }
 
@@ -34,15 +34,9 @@ pub const MIN_SAMPLES: usize = 6;
 impl Estimate {
     /// The estimate from the times of each instance; `None` for too few.
     pub fn of(instances: &[Vec<f64>]) -> Option<Self> {
-        let pooled = instances.concat();
-        let us = median(&pooled);
-        let half_width = interval_of_median(instances).relative_half_width();
-        (pooled.len() >= MIN_SAMPLES).then_some(Estimate { us, half_width })
-    }
-
-    /// This time in units of another that was measured beside it.
-    pub fn over(self, unit: Estimate) -> Estimate {
-        Estimate { us: self.us / unit.us, half_width: self.half_width.hypot(unit.half_width) }
+        let samples: usize = instances.iter().map(Vec::len).sum();
+        let half_width = interval_of_typical(instances).relative_half_width();
+        (samples >= MIN_SAMPLES).then(|| Estimate { us: typical(instances), half_width })
     }
 }
 
@@ -89,7 +83,7 @@ pub fn paired(base: &[Vec<f64>], head: &[Vec<f64>], threshold: f64) -> Compariso
         (Some(base), Some(head)) => Comparison::of(base, head, threshold),
         _ => Comparison {
             change: Change::Unclear,
-            ratio: median(&head.concat()) / median(&base.concat()),
+            ratio: typical(head) / typical(base),
             interval: Interval { low: f64::NAN, high: f64::NAN },
         },
     }

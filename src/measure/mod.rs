@@ -9,6 +9,7 @@ pub mod noise;
 pub mod series;
 pub mod session;
 pub mod stopping;
+pub mod stored;
 pub mod threshold;
 pub mod yardstick;
 
@@ -17,3 +18,4 @@ mod simulated;
 
 pub use change::{Change, Comparison, Estimate, paired};
 pub use session::{Contestant, Measurement, SessionSettings};
+pub use stored::Stored;

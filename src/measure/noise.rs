@@ -1,9 +1,12 @@
 //! What this device's noise is: one kernel against itself, many times, with and without a planted slowdown.
 
-use super::change::{Change, paired};
+use super::change::{Change, Estimate, paired};
 use super::inputs::draw;
+use super::series::typical;
 use super::session::{Contestant, SessionSettings, measure};
+use super::stored::Stored;
 use super::threshold::{Distance, NoiseTable, SelfRatios, deviation};
+use super::yardstick::Yardstick;
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -34,7 +37,7 @@ pub struct NoiseSettings {
 impl Default for NoiseSettings {
     fn default() -> Self {
         NoiseSettings {
-            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 8, planted_us: 0.0 },
+            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 16, planted_us: 0.0 },
             session: SessionSettings::default(),
             trials: 20,
             planted_trials: 20,
@@ -139,20 +142,20 @@ pub fn analyse(
     let seed = derive(seed, &["noise", case.operator.name(), &case.candidate.name, case.dtype.name(), &shape]);
     let mut pair = Pair::prepare(device, case, settings, seed)?;
 
-    let mut launches_us = Vec::new();
+    let mut sessions = Vec::new();
     let mut paired_ratios = Vec::new();
     let mut changes = Vec::new();
     let first = pair.trial(0.0)?;
-    let threshold = table.threshold(median(&first.base.concat()), Distance::Paired);
+    let threshold = table.threshold(typical(&first.base), Distance::Paired);
     let rest: Result<Vec<Sides>, Fault> = (1..settings.trials.max(1)).map(|_| pair.trial(0.0)).collect();
     for sides in std::iter::once(first).chain(rest?) {
         let comparison = paired(&sides.base, &sides.head, threshold);
-        launches_us.push((median(&sides.base.concat()), median(&sides.head.concat())));
+        sessions.push(Times::of(&sides));
         paired_ratios.push(comparison.ratio);
         changes.push(comparison.change);
     }
-    let stored_ratios = between_sessions(&launches_us);
-    let launch_us = median(&launches_us.iter().map(|&(base_us, _)| base_us).collect::<Vec<_>>());
+    let stored_ratios = between_sessions(&sessions);
+    let launch_us = median(&sessions.iter().map(|session| session.base_us).collect::<Vec<_>>());
 
     let mut detect = |planted: f64, trials: usize| -> Result<Detection, Fault> {
         let mut found = 0;
@@ -209,25 +212,55 @@ fn smallest_found(
     Ok(LADDER.get(low).copied())
 }
 
-/// The head of a session over the base of one half the run away.
-fn between_sessions(launches_us: &[(f64, f64)]) -> Vec<f64> {
-    let n = launches_us.len();
-    (0..n).map(|i| launches_us[(i + n.div_ceil(2)) % n].1 / launches_us[i].0).collect()
+/// What a session says of its sides.
+#[derive(Clone, Copy)]
+struct Times {
+    base_us: f64,
+    head_us: f64,
+    yardstick_us: Option<f64>,
+}
+
+impl Times {
+    fn of(sides: &Sides) -> Self {
+        Times {
+            base_us: typical(&sides.base),
+            head_us: typical(&sides.head),
+            yardstick_us: sides.yardstick.as_deref().map(typical),
+        }
+    }
+}
+
+/// The head of a session over the base of one half the run away, as a stored time is judged.
+fn between_sessions(sessions: &[Times]) -> Vec<f64> {
+    let n = sessions.len();
+    let exact = |us| Estimate { us, half_width: 0.0 };
+    let ratio = |i: usize| {
+        let (then, now) = (sessions[i], sessions[(i + n.div_ceil(2)) % n]);
+        let yardsticks_us = then.yardstick_us.zip(now.yardstick_us);
+        Stored::of(exact(then.base_us), exact(now.head_us), yardsticks_us, 0.0).least_ratio()
+    };
+    (0..n).map(ratio).collect()
 }
 
 /// The times of one trial that count, by instance.
 struct Sides {
     base: Vec<Vec<f64>>,
     head: Vec<Vec<f64>>,
+    yardstick: Option<Vec<Vec<f64>>>,
 }
 
-/// The same case prepared twice.
+/// The same case prepared twice, and a copy of as many bytes where the device has one.
 struct Pair<'d, 's> {
-    contestants: [Contestant<'d>; 2],
+    contestants: Vec<Contestant<'d>>,
     settings: &'s NoiseSettings,
     seed: u64,
     trials: u64,
 }
+
+/// The places of the contestants.
+const BASE: usize = 0;
+const HEAD: usize = 1;
+const YARDSTICK: usize = 2;
 
 impl<'d, 's> Pair<'d, 's> {
     fn prepare(
@@ -249,16 +282,29 @@ impl<'d, 's> Pair<'d, 's> {
             problem.run(Poison::Nan)?;
             Contestant::arm(problem, &settings.plan)
         };
-        Ok(Pair { contestants: [side()?, side()?], settings, seed, trials: 0 })
+        let mut contestants = vec![side()?, side()?];
+        let bytes = case.operator.cost(case.point, case.dtype).bytes;
+        match Yardstick::copy(bytes).prepare(device) {
+            Ok(copy) => contestants.push(Contestant::arm(copy, &settings.plan)?),
+            Err(Fault::Unsupported(_)) => {}
+            Err(fault) => return Err(fault),
+        }
+        Ok(Pair { contestants, settings, seed, trials: 0 })
     }
 
     fn trial(&mut self, planted_us: f64) -> Result<Sides, Fault> {
         let plan = self.settings.plan;
-        self.contestants[0].arm_again(&plan)?;
-        self.contestants[1].arm_again(&TimingPlan { planted_us, ..plan })?;
+        for (who, contestant) in self.contestants.iter_mut().enumerate() {
+            let planted_us = if who == HEAD { planted_us } else { 0.0 };
+            contestant.arm_again(&TimingPlan { planted_us, ..plan })?;
+        }
         self.trials += 1;
         let measurement = measure(&mut self.contestants, &self.settings.session, self.seed.wrapping_add(self.trials))?;
-        Ok(Sides { base: measurement.kept_us(0), head: measurement.kept_us(1) })
+        Ok(Sides {
+            base: measurement.kept_us(BASE),
+            head: measurement.kept_us(HEAD),
+            yardstick: (self.contestants.len() > YARDSTICK).then(|| measurement.kept_us(YARDSTICK)),
+        })
     }
 }
 

@@ -324,14 +324,6 @@ impl Buffer {
         // SAFETY: the ranges were checked; two buffers do not overlap.
         Ok(unsafe { result::memcpy_dtod_async(to, from, bytes, self.context.stream.cu_stream()) }?)
     }
-
-    /// Copies `bytes` from `from` to `to` within the buffer, in stream order; the ranges do not overlap.
-    pub fn copy_within(&self, from: usize, to: usize, bytes: usize) -> Result<()> {
-        assert!(from.max(to) + bytes <= self.bytes && from.abs_diff(to) >= bytes, "disjoint ranges of the buffer");
-        let (from, to) = (self.pointer + from as u64, self.pointer + to as u64);
-        // SAFETY: the ranges were checked.
-        Ok(unsafe { result::memcpy_dtod_async(to, from, bytes, self.context.stream.cu_stream()) }?)
-    }
 }
 
 impl Drop for Buffer {

@@ -27,7 +27,6 @@ const COUNT_BYTES: usize = 8;
 pub struct CudaProblem<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) image: Image,
-    /// Holds the image once, or once for every rotated set.
     pub(super) memory: Buffer,
     work: Work,
     /// The outputs of the last run, one behind the other: compared on the device, they need not travel.
@@ -54,9 +53,8 @@ impl<'d> CudaProblem<'d> {
         Ok(CudaProblem { device, image, memory, work, kept, count, watch, timed: None })
     }
 
-    /// Enqueues one launch on set `set`.
-    pub(super) fn enqueue(&self, set: usize) -> Result<(), Fault> {
-        let base = self.memory.address() + (set * self.image.len()) as u64;
+    /// Enqueues one launch on the image at `base`.
+    pub(super) fn enqueue(&self, base: u64) -> Result<(), Fault> {
         self.work.enqueue(self.device, &self.image, base)
     }
 
@@ -74,7 +72,7 @@ impl<'d> CudaProblem<'d> {
         run_support(self.device, "kernelgate_dirty", &launch)
     }
 
-    /// All of set 0.
+    /// The whole image.
     fn download(&self) -> Result<Vec<u8>, Fault> {
         let mut memory = vec![0; self.image.len()];
         let copied = self.memory.download(0, &mut memory);
@@ -129,7 +127,7 @@ impl Problem for CudaProblem<'_> {
         self.run_once(poison, || self.keep())?;
         if self.watch.is_some() {
             self.device.context.wait_for_all().map_err(|e| fault(self.device, e))?;
-            if let Some(output) = self.differing_output(0)? {
+            if let Some(output) = self.differing_output([self.memory.address()])? {
                 return Err(self.escaped(output, Escape::Late));
             }
         }
@@ -138,7 +136,7 @@ impl Problem for CudaProblem<'_> {
 
     fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
         self.run_once(poison, || Ok(()))?;
-        self.set_agrees(0)
+        self.images_agree([self.memory.address()])
     }
 
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
@@ -154,9 +152,9 @@ impl Problem for CudaProblem<'_> {
                 let load = Launch::blocks(busy.max(1), 32).shared(device.shared_bytes());
                 run_support_on(&beside, device, "kernelgate_gate", &load.scalar(LOAD_NS).scalar(0u64))?;
             }
-            self.enqueue(0)?;
+            self.enqueue(self.memory.address())?;
             self.finish()?;
-            different += usize::from(!self.set_agrees(0)?);
+            different += usize::from(!self.images_agree([self.memory.address()])?);
         }
         Ok(different)
     }
@@ -188,7 +186,7 @@ impl CudaProblem<'_> {
         if let Some(watch) = &self.watch {
             watch.produce(device, &self.image, &self.memory, poison)?;
         }
-        self.enqueue(0)?;
+        self.enqueue(self.memory.address())?;
         behind().map_err(cuda)?;
         let early = self.watch.as_ref().map(|watch| watch.written_early(&self.image, &self.memory, poison));
         let early = early.transpose().map_err(cuda)?.flatten();
@@ -200,7 +198,7 @@ impl CudaProblem<'_> {
         Fault::Escaped { output: self.image.output_name(output), how }
     }
 
-    /// Puts the outputs of set 0 aside.
+    /// Puts the outputs aside.
     fn keep(&self) -> Result<(), Error> {
         let mut at = 0;
         for range in self.image.output_ranges().filter(|range| !range.is_empty()) {
@@ -210,27 +208,35 @@ impl CudaProblem<'_> {
         Ok(())
     }
 
-    /// Whether the outputs of a set have the bits of the last run.
-    pub(super) fn set_agrees(&self, set: usize) -> Result<bool, Fault> {
-        Ok(self.differing_output(set)?.is_none())
+    /// Whether the outputs of the images at these addresses have the bits of the last run.
+    pub(super) fn images_agree(&self, bases: impl IntoIterator<Item = u64>) -> Result<bool, Fault> {
+        Ok(self.differing_output(bases)?.is_none())
     }
 
-    /// The first output of a set that has other bits than that of the last run.
-    fn differing_output(&self, set: usize) -> Result<Option<usize>, Fault> {
+    /// The first output that has other bits than that of the last run in any of the images at these addresses.
+    fn differing_output(&self, bases: impl IntoIterator<Item = u64>) -> Result<Option<usize>, Fault> {
         let cuda = |e: Error| fault(self.device, e);
         let mut counts = vec![0; COUNT_BYTES * self.image.output_ranges().count()];
         self.count.fill(0, counts.len(), 0).map_err(cuda)?;
+        for base in bases {
+            self.count_differences(base)?;
+        }
+        self.finish()?;
+        self.count.download(0, &mut counts).map_err(cuda)?;
+        Ok(counts.chunks(COUNT_BYTES).position(|count| count.iter().any(|&byte| byte != 0)))
+    }
+
+    /// Enqueues the comparison of the image at `base` with the last run.
+    fn count_differences(&self, base: u64) -> Result<(), Fault> {
         let mut kept = self.kept.address();
         for (i, range) in self.image.output_ranges().enumerate().filter(|(_, range)| !range.is_empty()) {
-            let here = self.memory.address() + (set * self.image.len() + range.start) as u64;
+            let here = base + range.start as u64;
             let launch = Launch::blocks((range.len() / 4096).clamp(1, 2 * self.device.fingerprint().units), 256);
             let count = self.count.address() + (COUNT_BYTES * i) as u64;
             let launch = launch.scalar(here).scalar(kept).scalar(range.len() as u64).scalar(count);
             run_support(self.device, "kernelgate_diff", &launch)?;
             kept += kept_bytes(&range) as u64;
         }
-        self.finish()?;
-        self.count.download(0, &mut counts).map_err(cuda)?;
-        Ok(counts.chunks(COUNT_BYTES).position(|count| count.iter().any(|&byte| byte != 0)))
+        Ok(())
     }
 }

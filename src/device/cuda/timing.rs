@@ -2,19 +2,29 @@
 //!
 //! A launch alone cannot be timed to better than a few per cent below 10 µs: events have their own cost, and the gap
 //! before a kernel depends on what stood before it. A graph of at least 100 µs has one start and one end for all its
-//! launches. Rotating through more buffers than the L2 holds keeps every launch cold. The holding kernel gives the
-//! host time to enqueue graph and events, so that no host jitter is inside, and reads the core clock.
+//! launches. Rotating through more buffers than the L2 holds keeps every launch cold. The holding kernel gives the host
+//! time to enqueue graph and events, so that no host jitter is inside, and reads the core clock.
+//!
+//! Where buffers lie in device memory counts: two allocations of one case differ by up to a per cent for as long as they
+//! live. So there are several, the *placements*, and the instances are spread over them: their spread then shows what the
+//! placement does to a time, and their mean averages it.
 
 use super::driver::{Buffer, Error, Event, Graph};
 use super::problem::{CudaProblem, fault, fill, memory_fault, run_support};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
 use crate::device::{Device, Heat, Poison, Sample, TimingPlan};
+use std::ops::Range;
 
-/// The buffers of all sets together are this many times the L2.
+/// The buffers of a placement are this many times the L2, or no launch is cold.
 const L2_TIMES: usize = 3;
 
-/// Sets at the most: tiny cases are not spread further, since each launch needs its own arguments in the graph.
+/// Placements of a timed problem, if the memory is there.
+const PLACEMENTS: usize = 8;
+
+/// Sets of buffers in a placement: two at the least, so that none is used twice in a row; tiny cases are not spread over
+/// more than the most, since each launch needs its own arguments in the graph.
+const LEAST_SETS: usize = 2;
 const MOST_SETS: usize = 512;
 
 /// Launches in a graph at the most.
@@ -25,6 +35,8 @@ const GATE_NS: u64 = 40_000;
 
 /// What a timed problem has beyond a problem.
 pub struct Timed {
+    placements: Vec<Buffer>,
+    /// In each placement.
     sets: usize,
     launches: usize,
     graphs: Vec<Graph>,
@@ -34,70 +46,81 @@ pub struct Timed {
 }
 
 impl CudaProblem<'_> {
-    /// Spreads the image over the sets and records the batches.
+    /// Makes room for the sets and records the batches.
     pub(super) fn arm_timing(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
         let device = self.device;
         let cuda = |e: Error| fault(device, e);
-        let sets = self.sets(plan.heat);
-        self.spread(sets)?;
+        let instances = plan.instances.max(1);
+        let (wanted, sets) = self.rotation(plan.heat);
+        let placements = self.spread(wanted.min(instances), sets)?;
         let context = &device.context;
         let (start, end) = (context.event().map_err(cuda)?, context.event().map_err(cuda)?);
         let clock = context.allocate(16).map_err(cuda)?;
-        self.timed = Some(Timed { sets, launches: sets, graphs: Vec::new(), start, end, clock });
 
-        // A first batch over all sets tells how many launches a batch needs.
-        let trial = self.record(0, sets, 0.0)?;
-        self.replay(&trial)?;
-        let once = self.replay(&trial)?.launch_us;
-        let wanted = (plan.batch_us / once.max(0.5)).ceil() as usize;
-        let launches = wanted.clamp(1, MOST_LAUNCHES).max(sets.min(MOST_LAUNCHES));
-        let planted_us = plan.planted_us * launches as f64;
-        let instances = plan.instances.max(1);
-        let graphs = (0..instances)
-            .map(|instance| self.record(instance * sets / instances, launches, planted_us))
-            .collect::<Result<Vec<_>, _>>()?;
-        if let Some(timed) = &mut self.timed {
-            timed.launches = launches;
-            timed.graphs = graphs;
-        }
+        // A first batch tells how many launches the others need; each visits every set of its placement.
+        let trial = self.record(&placements[0], 0..sets, sets, 0.0)?;
+        let mut timed = Timed { placements, sets, launches: sets, graphs: Vec::new(), start, end, clock };
+        self.replay(&timed, &trial)?;
+        let once = self.replay(&timed, &trial)?.launch_us;
+        let needed = (plan.batch_us / once.max(0.5)).ceil() as usize;
+        timed.launches = needed.clamp(sets, MOST_LAUNCHES);
+        let planted_us = plan.planted_us * timed.launches as f64;
+        let record = |instance: usize| {
+            let placement = &timed.placements[instance % timed.placements.len()];
+            let first = instance * sets / instances;
+            self.record(placement, first..first + timed.launches, sets, planted_us)
+        };
+        timed.graphs = (0..instances).map(record).collect::<Result<_, _>>()?;
+        self.timed = Some(timed);
         Ok(instances)
     }
 
-    fn sets(&self, heat: Heat) -> usize {
-        let footprint = self.image.footprint_bytes().max(1);
-        let cold = (L2_TIMES * self.device.fingerprint().cache_bytes).div_ceil(footprint).clamp(2, MOST_SETS);
+    /// How many placements, and sets in each.
+    fn rotation(&self, heat: Heat) -> (usize, usize) {
+        if heat == Heat::Hot {
+            return (PLACEMENTS, 1);
+        }
+        let cold_bytes = L2_TIMES * self.device.fingerprint().cache_bytes;
+        let sets = cold_bytes.div_ceil(self.image.footprint_bytes().max(1)).clamp(LEAST_SETS, MOST_SETS);
         let fitting = (self.device.capacity().timed_bytes / self.image.len()).max(1);
-        match heat {
-            Heat::Cold => cold.min(fitting),
-            Heat::Hot => 1,
-        }
+        let sets = sets.min(fitting);
+        (PLACEMENTS.min(fitting / sets), sets)
     }
 
-    /// Makes room for `sets` images, each with the inputs in place and set 0's outputs nowhere else.
-    fn spread(&mut self, sets: usize) -> Result<(), Fault> {
-        let device = self.device;
-        let cuda = |e: Error| fault(device, e);
+    /// Allocates placements of `sets` images each, with the inputs in place and the outputs nowhere yet.
+    fn spread(&mut self, placements: usize, sets: usize) -> Result<Vec<Buffer>, Fault> {
+        let cuda = |e: Error| fault(self.device, e);
         let len = self.image.len();
-        let memory = device.context.allocate(sets * len).map_err(|e| memory_fault(&self.image, e))?;
-        fill(&self.image, &memory, Poison::Nan).map_err(cuda)?;
-        for set in 1..sets {
-            memory.copy_within(0, set * len, len).map_err(cuda)?;
-        }
+        fill(&self.image, &self.memory, Poison::Nan).map_err(cuda)?;
+        let allocate = |_| {
+            let memory = self.device.context.allocate(sets * len).map_err(|e| memory_fault(&self.image, e))?;
+            (0..sets).try_for_each(|set| memory.copy_from(set * len, &self.memory, 0, len)).map_err(cuda)?;
+            Ok(memory)
+        };
+        let placements = (0..placements).map(allocate).collect::<Result<_, Fault>>()?;
         self.finish()?;
-        self.memory = memory;
-        Ok(())
+        Ok(placements)
     }
 
-    /// Records `launches` launches that rotate through the sets from `first` on, and a delay of `planted_us`.
-    fn record(&self, first: usize, launches: usize, planted_us: f64) -> Result<Graph, Fault> {
-        let sets = self.timed.as_ref().map_or(1, |timed| timed.sets);
+    /// Records a launch for each of `turns`, which rotate through the sets of a placement, and a delay of `planted_us`.
+    fn record(
+        &self,
+        placement: &Buffer,
+        mut turns: Range<usize>,
+        sets: usize,
+        planted_us: f64,
+    ) -> Result<Graph, Fault> {
         self.device.context.record(
             || {
-                (0..launches).try_for_each(|i| self.enqueue((first + i) % sets))?;
+                turns.try_for_each(|turn| self.enqueue(self.address_of(placement, turn % sets)))?;
                 if planted_us > 0.0 { self.delay((planted_us * 1e3) as u64) } else { Ok(()) }
             },
             |e| fault(self.device, e),
         )
+    }
+
+    fn address_of(&self, placement: &Buffer, set: usize) -> u64 {
+        placement.address() + (set * self.image.len()) as u64
     }
 
     /// A kernel that does nothing for some time; its own launch costs about a microsecond, which counts.
@@ -108,18 +131,16 @@ impl CudaProblem<'_> {
     }
 
     pub(super) fn sample_timing(&mut self, instance: usize) -> Result<Sample, Fault> {
-        match self.timed.as_ref().and_then(|timed| timed.graphs.get(instance)) {
-            Some(graph) => self.replay(graph),
+        let armed = self.timed.as_ref().and_then(|timed| Some((timed, timed.graphs.get(instance)?)));
+        match armed {
+            Some((timed, graph)) => self.replay(timed, graph),
             None => Err(Fault::Launch(format!("instance {instance} was not recorded: arm first"))),
         }
     }
 
     /// Holds the stream, replays, and reads the events.
-    fn replay(&self, graph: &Graph) -> Result<Sample, Fault> {
+    fn replay(&self, timed: &Timed, graph: &Graph) -> Result<Sample, Fault> {
         let cuda = |e: Error| fault(self.device, e);
-        let Some(timed) = &self.timed else {
-            return Err(Fault::Launch("not armed".into()));
-        };
         let gate = Launch::blocks(1, 1).scalar(GATE_NS).scalar(timed.clock.address());
         run_support(self.device, "kernelgate_gate", &gate)?;
         timed.start.record().map_err(cuda)?;
@@ -134,14 +155,10 @@ impl CudaProblem<'_> {
         Ok(Sample { launch_us, clock_mhz: (nanoseconds > 0.0).then(|| cycles / nanoseconds * 1e3) })
     }
 
-    /// Every set that was launched against the last run.
+    /// The outputs of every set against those of the last run.
     pub(super) fn timed_sets_agree(&mut self) -> Result<bool, Fault> {
         let Some(timed) = &self.timed else { return Ok(true) };
-        for set in 0..timed.sets.min(timed.launches) {
-            if !self.set_agrees(set)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let pairs = timed.placements.iter().flat_map(|placement| (0..timed.sets).map(move |set| (placement, set)));
+        self.images_agree(pairs.map(|(placement, set)| self.address_of(placement, set)))
     }
 }

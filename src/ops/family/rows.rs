@@ -19,7 +19,7 @@ pub fn cases() -> impl Iterator<Item = Extents> {
 }
 
 /// Shapes to time, as (rows, cols).
-pub const TIMED: [Extents; 2] = [(2048, 1024), (8192, 4096)];
+pub const TIMED: [Extents; 3] = [(2048, 1024), (8192, 4096), (8192, 4095)];
 
 /// Columns up to which a warp is shared by several rows, one warp and one block keep a row in registers.
 const LANES_UP_TO: usize = 256;
