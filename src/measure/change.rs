@@ -131,8 +131,8 @@ mod tests {
     fn share(noise: Noise, planted: f64, tries: usize, expected: Change) -> f64 {
         let mut rng = rng(11);
         let found = (0..tries).filter(|_| {
-            let base = noise.series(&mut rng, 3.0, 8, 5);
-            let head = noise.series(&mut rng, 3.0 * (1.0 + planted), 8, 5);
+            let base = noise.series(&mut rng, 3.0, 16, 5);
+            let head = noise.series(&mut rng, 3.0 * (1.0 + planted), 16, 5);
             paired(&base, &head, 0.01).change == expected
         });
         found.count() as f64 / tries as f64
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn noise_far_above_the_threshold_is_unclear_and_no_alarm() {
-        let noisy = Noise { sample_sd: 0.02, ..GRAPH_BATCHES };
-        assert!(share(noisy, 0.0, 2000, Change::Slower) <= 0.002);
+        let noisy = Noise { sample_sd: 0.04, ..GRAPH_BATCHES };
+        assert!(share(noisy, 0.0, 2000, Change::Slower) <= 0.004);
         assert!(share(noisy, 0.0, 2000, Change::Unclear) > 0.9);
     }
 
