@@ -50,16 +50,15 @@ pub(super) fn judge_drawn(
     let expected = expected.map_err(|_| failed("reference", subject, case, "the reference itself panicked"))?;
     unwritten(subject, case, &first, &second)?;
     let mut errors = values(subject, case, &first, &expected)?;
+    if subject.candidate.traits.deterministic {
+        same_bits(subject, case, &first, &second)?;
+    } else {
+        errors = errors.max(values(subject, case, &second, &expected)?);
+    }
     if let Some(varied) = varied {
         errors = errors.max(values_within(subject, case, &varied, &expected, AT_THE_EDGE)?);
     }
-    if subject.candidate.traits.deterministic {
-        same_bits(subject, case, &first, &second)?;
-        Ok((errors, expected))
-    } else {
-        let again = values(subject, case, &second, &expected)?;
-        Ok((errors.max(again), expected))
-    }
+    Ok((errors, expected))
 }
 
 /// How output `i` of a subject is judged at a point.

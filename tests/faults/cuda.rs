@@ -4,7 +4,7 @@ use crate::cpu::{Lookup, Matrix, Normalised, Product, Vector};
 use crate::finding::{Finding, SEEDS, find};
 use crate::host::{SecondHalf, launched};
 use crate::judgement::Expectation;
-use crate::small::Small;
+use crate::small::{PAST_16_BITS, Small};
 use kernelgate::core::candidate::{Candidate, IntoCandidate};
 use kernelgate::core::environment::{REQUIRE, ROOT};
 use kernelgate::core::suite::Suite;
@@ -27,10 +27,10 @@ pub struct Fixture {
     pub operator: String,
     /// How it is launched; the header of the source says it too.
     launch: String,
-    dtypes: Vec<DType>,
+    pub dtypes: Vec<DType>,
     defect: String,
     caught_by: Vec<String>,
-    devices: Vec<String>,
+    pub devices: Vec<String>,
     pub verdict: String,
 }
 
@@ -53,7 +53,7 @@ impl Fixture {
         self.dtypes.iter().flat_map(|&dtype| SEEDS.map(|seed| (dtype, seed))).collect()
     }
 
-    fn candidate(&self) -> Result<Candidate, String> {
+    pub fn candidate(&self) -> Result<Candidate, String> {
         let path = folder().join("kernels").join(&self.file);
         let source = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = self.name();
@@ -207,7 +207,7 @@ fn run_child(task: &str) -> Result<(), String> {
         Some(second) => launched(&twin, &gpu.arch(), second)?,
         None => twin,
     };
-    let device = Small(Box::new(gpu));
+    let device = Small { device: Box::new(gpu), elements: PAST_16_BITS };
     for (dtype, seed) in fixture.runs().into_iter().skip(done) {
         let finding = find(&device, suite, &candidate, dtype, seed);
         println!("{}", serde_json::to_string(&finding).map_err(|error| error.to_string())?);

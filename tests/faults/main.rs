@@ -1,8 +1,8 @@
 //! The fault table: the gate has to catch every faulty candidate of `fixtures/faulty`, by a check that is meant to,
 //! and to accept every right one, however odd it looks.
 //!
-//! CPU fixtures run here; each CUDA fixture runs in a child process, since some of them take the device away. The
-//! table stands at the end of the output.
+//! CPU fixtures run here, and so do CUDA fixtures in the simulator; on a GPU each of them runs in a child process, since
+//! some take the device away. The table stands at the end of the output.
 
 #[path = "../../fixtures/faulty/cpu/mod.rs"]
 mod cpu;
@@ -10,6 +10,7 @@ mod cuda;
 mod finding;
 mod host;
 mod judgement;
+mod sim;
 mod small;
 mod table;
 
@@ -24,7 +25,7 @@ use kernelgate::device::Device;
 use kernelgate::device::cpu::CpuDevice;
 use kernelgate::ops::catalogue;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use small::Small;
+use small::{PAST_16_BITS, Small};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use table::Table;
@@ -51,7 +52,9 @@ fn main() -> ExitCode {
         trials.push(cpu_trial(&table, fixture.name.into(), expectation, move |_| (fixture.make)()));
     }
     match cuda::fixtures() {
-        Ok(fixtures) => trials.extend(fixtures.into_iter().map(|fixture| cuda_trial(&table, fixture))),
+        Ok(fixtures) => {
+            trials.extend(fixtures.into_iter().flat_map(|f| [sim_trial(&table, f.clone()), cuda_trial(&table, f)]))
+        }
         Err(why) => trials.push(Trial::test("cuda::expected.json", move || Err(why.into()))),
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
@@ -89,7 +92,8 @@ fn cpu_trial(
 ) -> Trial {
     let table = Arc::clone(table);
     Trial::test(format!("cpu::{}::{name}", expectation.operator), move || {
-        let (suite, device) = (suite(&expectation.operator)?, Small(Box::new(CpuDevice::new())));
+        let (suite, device) =
+            (suite(&expectation.operator)?, Small { device: Box::new(CpuDevice::new()), elements: PAST_16_BITS });
         let mut findings = Vec::new();
         for seed in SEEDS {
             for dtype in make(suite).traits.dtypes {
@@ -114,6 +118,23 @@ fn cuda_trial(table: &Arc<Table>, fixture: cuda::Fixture) -> Trial {
         }
         let findings = cuda::findings(&fixture)?;
         conclude(&table, "cuda", fixture.name(), &expectation, &findings).map(|()| Completion::Completed)
+    })
+}
+
+fn sim_trial(table: &Arc<Table>, fixture: cuda::Fixture) -> Trial {
+    let table = Arc::clone(table);
+    Trial::ignorable_test(format!("sim::{}::{}", fixture.operator, fixture.name()), move || {
+        let expectation = fixture.expectation();
+        if let Err(why) = sim::available(&fixture) {
+            table.skip("sim", fixture.name(), &expectation, &why);
+            return if sim::is_required() && sim::shows(&fixture) {
+                Err(why.into())
+            } else {
+                Ok(Completion::ignored_with(why))
+            };
+        }
+        let findings = sim::findings(&fixture)?;
+        conclude(&table, "sim", fixture.name(), &expectation, &findings).map(|()| Completion::Completed)
     })
 }
 
@@ -144,7 +165,7 @@ fn conclude(
 
 /// Whether the small device takes the shapes at which an index of 16 bits fails, of every operator with a fixture.
 fn past_16_bits_fits() -> Result<(), String> {
-    let device = Small(Box::new(CpuDevice::new()));
+    let device = Small { device: Box::new(CpuDevice::new()), elements: PAST_16_BITS };
     for (name, _) in right_ones() {
         let operator = &*suite(name.trim_start_matches("right_"))?.operator;
         let points = points(operator, &Traits::default(), 0, &mut rng(0));

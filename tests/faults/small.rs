@@ -5,41 +5,47 @@ use kernelgate::device::fault::Fault;
 use kernelgate::device::fingerprint::Fingerprint;
 use kernelgate::device::{Capacity, Device, DeviceKind, Job, Problem};
 
+/// Elements of what a kernel meets past 16 bits: 65,537 rows of a few columns.
+pub const PAST_16_BITS: usize = 6 * 65_537;
+
 /// Any device, with less capacity.
-pub struct Small(pub Box<dyn Device>);
+pub struct Small {
+    pub device: Box<dyn Device>,
+    /// Elements of a correctness case.
+    pub elements: usize,
+}
 
 impl Device for Small {
     fn kind(&self) -> DeviceKind {
-        self.0.kind()
+        self.device.kind()
     }
 
     fn fingerprint(&self) -> &Fingerprint {
-        self.0.fingerprint()
+        self.device.fingerprint()
     }
 
     fn runs(&self, body: &Body) -> bool {
-        self.0.runs(body)
+        self.device.runs(body)
     }
 
     fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-        self.0.prepare(job)
+        self.device.prepare(job)
     }
 
     fn is_lost(&self) -> bool {
-        self.0.is_lost()
+        self.device.is_lost()
     }
 
     fn search_capacity(&self) -> Capacity {
-        let (own, small) = (self.0.search_capacity(), self.capacity());
+        let (own, small) = (self.device.search_capacity(), self.capacity());
         Capacity { elements: own.elements.min(small.elements), flops: own.flops.min(small.flops), ..own }
     }
 
     fn repeats(&self) -> usize {
-        self.0.repeats()
+        self.device.repeats()
     }
 
-    /// Room for what a kernel meets past 16 bits, 65,537 rows of a few columns, and not much more.
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 6 * 65_537, flops: 1 << 23, ..self.0.capacity() }
+        Capacity { elements: self.elements, flops: 1 << 23, ..self.device.capacity() }
     }
 }
