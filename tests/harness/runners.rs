@@ -99,7 +99,7 @@ fn is_installed(subcommand: &str) -> bool {
 /// everything hangs but its chances.
 #[test]
 fn a_planted_slowdown_is_red_under_every_runner_until_it_is_accepted() {
-    const TRIES: usize = 6;
+    const TRIES: usize = 8;
     let (here, absent): (Vec<&[&str]>, Vec<_>) = RUNNERS.iter().partition(|runner| is_installed(runner[0]));
     absent.iter().for_each(|runner| println!("not tried: cargo-{} is not installed", runner[0]));
     let mut tries = (0..TRIES).map(|_| std::panic::catch_unwind(|| planted_and_accepted(&here)));
