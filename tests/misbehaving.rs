@@ -16,6 +16,38 @@ fn double() -> Op<Rows> {
         .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x))
 }
 
+/// A right kernel: y[i] = x[i] + x[i], a thread an element.
+const DOUBLE: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry double(.param .u64 x, .param .u64 y, .param .u64 n)
+{
+    .reg .pred %p<2>;
+    .reg .f32 %f<3>;
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [x];
+    ld.param.u64 %rd2, [y];
+    ld.param.u64 %rd3, [n];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+    cvt.u64.u32 %rd4, %r4;
+    setp.ge.u64 %p1, %rd4, %rd3;
+    @%p1 bra END;
+    shl.b64 %rd5, %rd4, 2;
+    add.s64 %rd6, %rd1, %rd5;
+    add.s64 %rd7, %rd2, %rd5;
+    ld.global.f32 %f1, [%rd6];
+    add.f32 %f2, %f1, %f1;
+    st.global.f32 [%rd7], %f2;
+END:
+    ret;
+}
+";
+
 fn right(x: &Inputs, y: &mut Outputs) {
     y.slice::<f32>(0).iter_mut().zip(x.slice::<f32>(0)).for_each(|(y, x)| *y = 2.0 * x);
 }
@@ -63,7 +95,11 @@ fn overflow(depth: usize) -> usize {
 
 fn main() -> ExitCode {
     let names = std::env::var("MISBEHAVE").unwrap_or_else(|_| "right,also_right".into());
-    let cuda = Cuda::source("", "double", |_: &Rows| Launch::blocks(1, 1)).dtypes([F32]);
+    let cuda = Cuda::ptx(DOUBLE, "double", |s: &Rows| {
+        let n = s.rows * s.cols;
+        Launch::blocks(n.div_ceil(64), 64).scalar(n as i64)
+    })
+    .dtypes([F32]);
     let gate = gate!(double()).candidate("kernel", cuda);
     names.split(',').fold(gate, |gate, name| gate.candidate(name, candidate(name))).run()
 }

@@ -43,6 +43,11 @@ fn carry_out(context: &Context<'_>, subject: &Subject<'_>, plan: &Plan, mut outc
         outcome.notes.push(format!("tolerance overridden: {}", own.because));
     }
     match check_all(context, subject, plan, &mut outcome) {
+        // Relations alone say too little to be a pass.
+        Ok(()) if outcome.errors.is_none() && !plan.cases.is_empty() => {
+            outcome.verdict = Verdict::Skip;
+            outcome.reason = outcome.notes.last().cloned().unwrap_or_default();
+        }
         Ok(()) => {}
         Err(Rejection::Unsupported(why)) => return Outcome { cases: 0, ..Outcome::skip(why) },
         Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => blame(&mut outcome, *failure),
@@ -349,5 +354,6 @@ mod tests {
         let context = Context::new(&device, 1, Duration::ZERO);
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert!(outcome.notes.iter().any(|note| note.contains("not run")), "{:?}", outcome.notes);
+        assert_eq!(outcome.verdict, Verdict::Skip, "nothing was judged");
     }
 }

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// How long all trials together take where nothing else is said.
 pub const DEFAULT: Duration = Duration::from_secs(45);
 
+/// What every trial has, also behind trials that took more than their share: a little is better than nothing.
+const LEAST: Duration = Duration::from_millis(30);
+
 /// What is left of a run.
 pub struct Budget {
     end: Instant,
@@ -37,7 +40,7 @@ impl Budget {
         let part = mine / waiting.max(mine);
         *waiting -= mine;
         let lanes = if runs_alone(trial) { 1 } else { self.lanes };
-        left.mul_f64(part * lanes as f64).min(left)
+        left.mul_f64(part * lanes as f64).min(left).max(LEAST)
     }
 }
 
@@ -78,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_budget_gives_nothing() {
+    fn a_spent_budget_gives_the_least() {
         let trials = vec![trial(Check::Property, DeviceKind::Cuda); 2];
         let budget = Budget::new(Duration::ZERO, 2, &trials);
-        assert_eq!(budget.share(&trials[0]), Duration::ZERO);
+        assert_eq!(budget.share(&trials[0]), LEAST);
     }
 }

@@ -28,6 +28,22 @@ fn a_downstream_project_builds_and_passes_its_gate() {
 }
 
 #[test]
+fn its_kernel_runs_in_the_simulator_or_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = root().join("fixtures/user");
+    std::fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let gate = build(&project.join("Cargo.toml"), "gate");
+    let mut command = bare(&gate);
+    command.env("KERNELGATE_ROOT", folder.path()).arg("--out").arg(folder.path().join("summary.json"));
+    let ran = Ran::from(command.args(["cuda", "--device", "sim"]).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    for dtype in ["f32", "f16", "bf16"] {
+        let trial = format!("fast_gelu::cuda::{dtype}::correctness");
+        assert!(ran.says(&trial, "ok") || ran.stdout.contains("python3 -m pip install"), "{}", ran.stdout);
+    }
+}
+
+#[test]
 fn its_gate_is_short_and_safe() {
     let gate = std::fs::read_to_string(root().join("fixtures/user/tests/gate.rs")).unwrap();
     assert!(gate.lines().count() <= 25 && !gate.contains("unsafe"), "{gate}");
