@@ -1,8 +1,9 @@
-//! `kernelgate doctor`: what this machine has for CUDA, what is missing and how to get it.
+//! `kernelgate doctor`: what this machine has for CUDA, what is missing and how to get it, and where kernels run.
 
 use super::{Failure, print};
-use crate::device::Device as _;
 use crate::device::cpu::CpuDevice;
+use crate::device::{Device as _, DeviceKind};
+use crate::harness::devices::KernelDevice;
 use clap::Args;
 
 /// Arguments of `doctor`.
@@ -29,6 +30,7 @@ impl Doctor {
         let host = cpu.fingerprint();
         let mut lines = vec![Line { what: "CPU", found: Ok(format!("{} ({} threads)", host.name, host.units)) }];
         lines.extend(cuda());
+        lines.push(Line { what: "kernels", found: Ok(where_kernels_run()) });
         print(&if self.json { json(&lines) } else { text(&lines) })?;
         let gpu = lines.iter().find(|line| line.what == "GPU").map(|line| line.found.clone());
         match (self.require, gpu) {
@@ -48,6 +50,13 @@ fn cuda() -> Vec<Line> {
 fn cuda() -> Vec<Line> {
     let why = "this build has no CUDA support: enable the feature `cuda-13` or `cuda-12`";
     vec![Line { what: "GPU", found: Err(why.into()) }]
+}
+
+/// The device that a gate takes here when it is told none, and why.
+fn where_kernels_run() -> String {
+    let chosen = KernelDevice::choose(None, false);
+    let place = if chosen.kind == DeviceKind::Cuda { "on the GPU" } else { "in the PTX simulator" };
+    format!("run {place} unless `--device` says otherwise: {}", chosen.why)
 }
 
 fn text(lines: &[Line]) -> String {
