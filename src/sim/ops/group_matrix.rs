@@ -6,6 +6,7 @@
 
 use super::matrix::{Element, order_of_k, results, sources, whole_warp};
 use super::rounding::{f16_to_f32, f32_to_f16};
+use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
@@ -229,24 +230,53 @@ impl Descriptor {
     }
 }
 
-/// 16 bytes of shared memory, with the checks; `None` where there are none.
-#[inline(always)]
-fn unit(ctx: &mut Context<'_>, address: u64, seen: &mut Option<(u64, u64)>) -> Option<[u32; 4]> {
-    let shared = &ctx.blocks[ctx.me].shared;
-    if address + 16 > u64::from(shared.bytes()) {
-        let message =
-            format!("a matrix descriptor leads to offset {address} of {} bytes of shared memory", shared.bytes());
-        ctx.report(Check::OutOfBounds, 0, Some(address), message);
-        return None;
+/// Most units of 16 bytes of one factor.
+const MAX_UNITS: usize = MAX_N * MAX_K / 8;
+
+/// Where the units of a factor lie.
+struct Units {
+    address: [u32; MAX_UNITS],
+    count: usize,
+}
+
+impl Units {
+    /// The units at these addresses, with the checks; `None` where there is no shared memory.
+    #[inline(always)]
+    fn checked(ctx: &mut Context<'_>, addresses: impl Iterator<Item = u64>) -> Option<(Units, Range)> {
+        let mut units = Units { address: [0; MAX_UNITS], count: 0 };
+        let (mut low, mut high) = (u64::MAX, 0);
+        for (slot, address) in units.address.iter_mut().zip(addresses) {
+            *slot = address as u32;
+            units.count += 1;
+            low = low.min(address);
+            high = high.max(address + 16);
+        }
+        let shared = &ctx.blocks[ctx.me].shared;
+        if high > u64::from(shared.bytes()) {
+            let message =
+                format!("a matrix descriptor leads to offset {high} of {} bytes of shared memory", shared.bytes());
+            ctx.report(Check::OutOfBounds, 0, Some(high), message);
+            return None;
+        }
+        if ctx.grid.options.checks.initialised && !shared.is_defined(low, high - low) {
+            let hole = units.address[..units.count].iter().find(|at| !shared.is_defined(u64::from(**at), 16)).copied();
+            if let Some(hole) = hole {
+                let message = "a matrix operation reads shared memory that nothing has written".to_owned();
+                ctx.report(Check::UninitialisedShared, 0, Some(u64::from(hole)), message);
+            }
+        }
+        Some((units, Range { block: ctx.me, offset: low as u32, bytes: (high - low) as u32 }))
     }
-    if ctx.grid.options.checks.initialised && !shared.is_defined(address, 16) {
-        let message = "a matrix operation reads shared memory that nothing has written".to_owned();
-        ctx.report(Check::UninitialisedShared, 0, Some(address), message);
+
+    /// Their words, in turn.
+    #[inline(always)]
+    fn words<'a>(&'a self, ctx: &'a Context<'_>) -> impl Iterator<Item = [u32; 4]> + 'a {
+        let shared = &ctx.blocks[ctx.me].shared.words;
+        self.address[..self.count].iter().map(|address| {
+            let words = &shared[*address as usize / 4..][..4];
+            [words[0], words[1], words[2], words[3]]
+        })
     }
-    *seen = Some(seen.map_or((address, address + 16), |(low, high)| (low.min(address), high.max(address + 16))));
-    let at = (address / 4) as usize;
-    let words = &ctx.blocks[ctx.me].shared.words[at..at + 4];
-    Some([words[0], words[1], words[2], words[3]])
 }
 
 /// Elements of 16 bytes, the first so many of the array.
@@ -324,61 +354,58 @@ struct Factors {
 fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<Factors> {
     let (n, k) = (product.n, product.k);
     let mut factors = Factors { a: [[0.0; MAX_K]; ROWS], b: vec![0.0; n * k], ranges: Vec::new() };
-    let mut seen = None;
     match &start.rows {
         Some(rows) => factors.a = **rows,
         None => {
             let first = u64::from(ctx.warp.index % 4) * ROWS as u64;
             let descriptor = Descriptor::new(start.a);
-            if product.a_across {
-                for part in 0..2 {
-                    for at in 0..k {
-                        let words = unit(ctx, descriptor.across(first / 8 + part, at as u64), &mut seen)?;
-                        for (row, value) in elements(words, product.a_element)[..8].iter().enumerate() {
-                            factors.a[part as usize * 8 + row][at] = *value;
-                        }
-                    }
+            let address = |at: usize| {
+                if product.a_across {
+                    descriptor.across(first / 8 + (at / k) as u64, (at % k) as u64)
+                } else {
+                    descriptor.along_k(first + at as u64 / 2, at as u64 % 2)
                 }
-            } else {
-                for (row, values) in factors.a.iter_mut().enumerate() {
-                    for part in 0..2 {
-                        let words = unit(ctx, descriptor.along_k(first + row as u64, part), &mut seen)?;
-                        let first = part as usize * k / 2;
-                        values[first..first + k / 2].copy_from_slice(&elements(words, product.a_element)[..k / 2]);
-                    }
+            };
+            let count = if product.a_across { 2 * k } else { 2 * ROWS };
+            let (units, range) = Units::checked(ctx, (0..count).map(address))?;
+            for (at, words) in units.words(ctx).enumerate() {
+                let values = elements(words, product.a_element);
+                if product.a_across {
+                    values[..8]
+                        .iter()
+                        .enumerate()
+                        .for_each(|(row, value)| factors.a[at / k * 8 + row][at % k] = *value);
+                } else {
+                    factors.a[at / 2][at % 2 * k / 2..][..k / 2].copy_from_slice(&values[..k / 2]);
                 }
             }
-            push_range(ctx, &mut factors.ranges, seen.take());
+            factors.ranges.push(range);
         }
     }
     let descriptor = Descriptor::new(start.b);
-    if product.b_across {
-        for part in 0..n / 8 {
-            for at in 0..k {
-                let words = unit(ctx, descriptor.across(part as u64, at as u64), &mut seen)?;
-                let first = at * n + part * 8;
-                factors.b[first..first + 8].copy_from_slice(&elements(words, product.b_element)[..8]);
-            }
+    let address = |at: usize| {
+        if product.b_across {
+            descriptor.across((at / k) as u64, (at % k) as u64)
+        } else {
+            descriptor.along_k((at / 2) as u64, at as u64 % 2)
         }
-    } else {
-        for column in 0..n {
-            for part in 0..2 {
-                let words = unit(ctx, descriptor.along_k(column as u64, part), &mut seen)?;
-                let first = part as usize * k / 2;
-                for (at, value) in elements(words, product.b_element)[..k / 2].iter().enumerate() {
-                    factors.b[(first + at) * n + column] = *value;
-                }
-            }
+    };
+    let count = if product.b_across { n / 8 * k } else { 2 * n };
+    let (units, range) = Units::checked(ctx, (0..count).map(address))?;
+    for (at, words) in units.words(ctx).enumerate() {
+        let values = elements(words, product.b_element);
+        if product.b_across {
+            factors.b[at % k * n + at / k * 8..][..8].copy_from_slice(&values[..8]);
+        } else {
+            let first = at % 2 * k / 2;
+            values[..k / 2]
+                .iter()
+                .enumerate()
+                .for_each(|(along, value)| factors.b[(first + along) * n + at / 2] = *value);
         }
     }
-    push_range(ctx, &mut factors.ranges, seen);
+    factors.ranges.push(range);
     Some(factors)
-}
-
-fn push_range(ctx: &Context<'_>, ranges: &mut Vec<Range>, seen: Option<(u64, u64)>) {
-    if let Some((low, high)) = seen {
-        ranges.push(Range { block: ctx.me, offset: low as u32, bytes: (high - low) as u32 });
-    }
 }
 
 /// Row and column of the `at`-th sum of a lane.
@@ -392,12 +419,12 @@ fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factor
     let (n, k) = (product.n, product.k);
     let order = order_of_k(ctx, k);
     let sign = if product.negate_a != product.negate_b { -1.0 } else { 1.0 };
-    let mut sums = vec![[0.0f32; MAX_N]; ROWS];
+    let mut sums = vec![0.0f32; ROWS * n];
     if start.accumulates {
         for at in 0..n / 2 {
             for lane in 0..LANES {
                 let (row, column) = place(at, lane);
-                sums[row][column] = if product.half_sums {
+                sums[row * n + column] = if product.half_sums {
                     f16_to_f32((ctx.warp.registers.word(product.d[at / 2])[lane] >> (16 * (at % 2))) as u16)
                 } else {
                     f32::from_bits(ctx.warp.registers.word(product.d[at])[lane])
@@ -405,19 +432,12 @@ fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factor
             }
         }
     }
-    for (row, sums) in factors.a.iter().zip(&mut sums) {
-        let sums = &mut sums[..n];
-        for &k in &order[..k] {
-            let a = row[k] * sign;
-            for (sum, b) in sums.iter_mut().zip(&factors.b[k * n..(k + 1) * n]) {
-                *sum = a.mul_add(*b, *sum);
-            }
-        }
-    }
+    let a = factors.a.map(|row| row.map(|value| value * sign));
+    accumulate(&a, &factors.b, n, &order[..k], &mut sums);
     for (register, &slot) in product.d.iter().enumerate() {
         let value = |at: usize, lane: usize| {
             let (row, column) = place(at, lane);
-            sums[row][column]
+            sums[row * n + column]
         };
         let row: [u32; LANES] = if product.half_sums {
             std::array::from_fn(|lane| {

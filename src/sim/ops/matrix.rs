@@ -6,6 +6,7 @@
 
 use super::convert::{from_e4m3, from_e5m2};
 use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};
+use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::Wait;
@@ -23,7 +24,7 @@ use crate::sim::rng::Rng;
 const M: usize = 16;
 const N: usize = 8;
 /// The longest k of any shape.
-const MAX_K: usize = 32;
+pub(super) const MAX_K: usize = 32;
 
 /// What the elements of a factor are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,55 +231,76 @@ fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         let a = unpack_a(registers, product);
         let b = unpack_b(registers, product);
         let mut sums = unpack_sums(registers, product);
-        for (row, sums) in a.iter().zip(&mut sums) {
-            for &k in &order[..product.k] {
-                for column in 0..N {
-                    sums[column] = row[k].mul_add(b[k][column], sums[column]);
-                }
-            }
-        }
+        accumulate(&a, b.as_flattened(), N, &order[..product.k], sums.as_flattened_mut());
         pack_sums(registers, product, &sums);
     }
     ctx.meet();
     Outcome::Next
 }
 
-/// Row and first k of a register of the left factor. Registers go over the two halves of the rows first.
-#[inline(always)]
-fn place_in_a(product: &Product, register: usize, lane: usize) -> (usize, usize) {
-    let width = product.a_element.per_register();
-    (lane / 4 + register % 2 * 8, lane % 4 * width + register / 2 * 4 * width)
+/// Calls a function with the type of the elements as a constant, so that its loops are ones of vector operations.
+macro_rules! with_element {
+    ($element:expr, $call:ident($($arg:expr),*)) => {
+        match $element {
+            Element::F16 => $call($($arg,)* 2, |word, at| Element::F16.unpack(word, at)),
+            Element::Bf16 => $call($($arg,)* 2, |word, at| Element::Bf16.unpack(word, at)),
+            Element::Tf32 => $call($($arg,)* 1, |word, at| Element::Tf32.unpack(word, at)),
+            other => $call($($arg,)* 4, |word, at| other.unpack(word, at)),
+        }
+    };
 }
 
+/// Four lanes hold a row. Registers go over the two halves of the rows first, then along k.
 #[inline(always)]
 fn unpack_a(registers: &Registers, product: &Product) -> [[f32; MAX_K]; M] {
     let mut a = [[0.0; MAX_K]; M];
-    for (register, &slot) in product.a.iter().enumerate() {
-        let values = registers.word(slot);
-        for lane in 0..LANES {
-            let (row, k) = place_in_a(product, register, lane);
-            for at in 0..product.a_element.per_register() {
-                a[row][k + at] = product.a_element.unpack(values[lane], at);
-            }
-        }
-    }
+    with_element!(product.a_element, fill_a(registers, &product.a, &mut a));
     a
 }
 
 #[inline(always)]
-fn unpack_b(registers: &Registers, product: &Product) -> [[f32; N]; MAX_K] {
-    let mut b = [[0.0; N]; MAX_K];
-    let width = product.b_element.per_register();
-    for (register, &slot) in product.b.iter().enumerate() {
-        let values = registers.word(slot);
-        for lane in 0..LANES {
-            let k = lane % 4 * width + register * 4 * width;
-            for at in 0..width {
-                b[k + at][lane / 4] = product.b_element.unpack(values[lane], at);
+fn fill_a(
+    registers: &Registers,
+    slots: &[u32],
+    a: &mut [[f32; MAX_K]; M],
+    width: usize,
+    unpack: impl Fn(u32, usize) -> f32,
+) {
+    for (register, &slot) in slots.iter().enumerate() {
+        let first = register / 2 * 4 * width;
+        for (group, values) in registers.word(slot).chunks_exact(4).enumerate() {
+            let row = &mut a[group + register % 2 * 8][first..first + 4 * width];
+            for (at, out) in row.iter_mut().enumerate() {
+                *out = unpack(values[at / width], at % width);
             }
         }
     }
+}
+
+/// Four lanes hold a column.
+#[inline(always)]
+fn unpack_b(registers: &Registers, product: &Product) -> [[f32; N]; MAX_K] {
+    let mut b = [[0.0; N]; MAX_K];
+    with_element!(product.b_element, fill_b(registers, &product.b, &mut b));
     b
+}
+
+#[inline(always)]
+fn fill_b(
+    registers: &Registers,
+    slots: &[u32],
+    b: &mut [[f32; N]; MAX_K],
+    width: usize,
+    unpack: impl Fn(u32, usize) -> f32,
+) {
+    for (register, &slot) in slots.iter().enumerate() {
+        let values = registers.word(slot);
+        for (at, row) in b[register * 4 * width..(register + 1) * 4 * width].iter_mut().enumerate() {
+            for (column, out) in row.iter_mut().enumerate() {
+                *out = unpack(values[column * 4 + at / width], at % width);
+            }
+        }
+    }
 }
 
 /// Row and column of the `at`-th sum of a lane: two neighbours in the upper half, two in the lower.

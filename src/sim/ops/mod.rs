@@ -24,6 +24,7 @@ pub(crate) mod matrix_memory;
 mod memory;
 mod moves;
 mod rounding;
+mod tile_product;
 mod warp;
 
 use super::decode::Decoder;
