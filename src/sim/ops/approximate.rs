@@ -22,12 +22,13 @@ macro_rules! forms {
 
 pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
     let ty = *op.types.first()?;
-    let approximate = op.take("approx") || op.take("full");
-    if !approximate {
+    let is_full = op.take("full");
+    if !is_full && !op.take("approx") {
         return None;
     }
     let alu = match (op.name, ty) {
-        ("div", F32) => forms!(op; |a, b| a / b),
+        ("div", F32) if is_full => forms!(op; |a, b| a / b),
+        ("div", F32) => forms!(op; |a, b| divided(a, b)),
         ("rcp", F32) => forms!(op; |a| 1.0 / a),
         ("sqrt", F32) => forms!(op; |a| a.sqrt()),
         ("rsqrt", F32) => forms!(op; |a| 1.0 / a.sqrt()),
@@ -36,7 +37,9 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         ("sin", F32) => forms!(op; |a| f64::from(a).sin() as f32),
         ("cos", F32) => forms!(op; |a| f64::from(a).cos() as f32),
         ("tanh", F32) => forms!(op; |a| f64::from(a).tanh() as f32),
-        ("rcp", F64) if op.take("ftz") => alu!(|a: f64| -> f64 { coarse(1.0 / flush64(a)) }),
+        ("rcp", F64) if op.take("ftz") => {
+            alu!(|a: f64| -> f64 { coarse_nan(coarse(flush64(1.0 / flush64(coarse(a))))) })
+        }
         ("rsqrt", F64) if op.take("ftz") => alu!(|a: f64| -> f64 { coarse(1.0 / flush64(a).sqrt()) }),
         ("rsqrt", F64) => alu!(|a: f64| -> f64 { 1.0 / a.sqrt() }),
         ("ex2", F16) => alu!(|a: u16| -> u16 { f32_to_f16(exp2(f16_to_f32(a))) }),
@@ -52,6 +55,18 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         _ => return None,
     };
     Some((alu, InstructionClass::Transcendental))
+}
+
+/// By the reciprocal, which is 0 for a divisor beyond 2^126.
+#[inline(always)]
+fn divided(a: f32, b: f32) -> f32 {
+    let is_large = b.abs() > 8.507_059e37 && b.is_finite();
+    if is_large { a * 0f32.copysign(b) } else { a / b }
+}
+
+#[inline(always)]
+fn coarse_nan(x: f64) -> f64 {
+    if x.is_nan() { f64::from_bits(0x7FFF_FFFF_0000_0000) } else { x }
 }
 
 #[inline(always)]

@@ -72,21 +72,21 @@ fn extract(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
     let alu = match op.ty()? {
         U32 => alu!(|a: u32, b: u32, c: u32| -> u32 { field(u64::from(a), b & 255, c & 255, 32, false) as u32 }),
         S32 => alu!(|a: i32, b: u32, c: u32| -> u32 { field(a as i64 as u64, b & 255, c & 255, 32, true) as u32 }),
-        U64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b & 255, c & 255, 64, false) }),
-        S64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b & 255, c & 255, 64, true) }),
+        U64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, false) }),
+        S64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, true) }),
         _ => return Err(op.unsupported()),
     };
     decoder.bind(alu, Integer, op, operands)
 }
 
-/// `len` bits from `start`; above the field stand zeros, or copies of its highest bit (or of the top bit, if the field
+/// `len` bits from `start`, which the forms of 32 bits reduce to 8 bits first; above the field stand zeros, or copies of its highest bit (or of the top bit, if the field
 /// passes the end).
 #[inline(always)]
 fn field(a: u64, start: u32, len: u32, bits: u32, signed: bool) -> u64 {
     if len == 0 {
         return 0;
     }
-    let highest = (start + len - 1).min(bits - 1);
+    let highest = start.saturating_add(len - 1).min(bits - 1);
     let sign = if signed && a >> highest & 1 != 0 { u64::MAX } else { 0 };
     let shifted = if start < 64 { a >> start } else { 0 };
     let inside = if start >= bits { 0 } else { (highest - start + 1).min(64) };
@@ -116,8 +116,8 @@ fn insert(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) 
             alu!(|b: u32, mask: u32, value: u32| -> u32 { (b & !mask) | (value & mask) }),
         ),
         _ => (
-            alu!(|start: u32, len: u32| -> u64 { field_mask(start & 255, len & 255) }),
-            alu!(|a: u64, start: u32| -> u64 { if start & 255 < 64 { a << (start & 63) } else { 0 } }),
+            alu!(|start: u32, len: u32| -> u64 { field_mask(start, len) }),
+            alu!(|a: u64, start: u32| -> u64 { if start < 64 { a << start } else { 0 } }),
             alu!(|b: u64, mask: u64, value: u64| -> u64 { (b & !mask) | (value & mask) }),
         ),
     };

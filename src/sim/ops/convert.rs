@@ -161,12 +161,20 @@ fn to_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     let mode = op.take_map(integer_mode)?;
     let flushes = op.take("ftz");
     op.take("sat");
-    // NaN becomes 0, but the lowest number (or half of the range) where 64 bits take part.
+    // NaN becomes 0, but the lowest number (or half of the range) where 64 bits take part: so hardware does it.
     macro_rules! each {
         ($From:ty, |$a:ident| $value:expr, $mode:expr, $wide:expr) => {
             match to {
                 U8 => alu!(|$a: $From| -> u8 { to_integral($value, $mode) as u8 }),
                 S8 => alu!(|$a: $From| -> i8 { to_integral($value, $mode) as i8 }),
+                U16 if $wide => alu!(|$a: $From| -> u16 {
+                    let x = $value;
+                    if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as u16 }
+                }),
+                S16 if $wide => alu!(|$a: $From| -> u16 {
+                    let x = $value;
+                    if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as i16 as u16 }
+                }),
                 U16 => alu!(|$a: $From| -> u16 { to_integral($value, $mode) as u16 }),
                 S16 => alu!(|$a: $From| -> i16 { to_integral($value, $mode) as i16 }),
                 U32 if $wide => alu!(|$a: $From| -> u32 {
@@ -226,14 +234,18 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (F32, F16, _, _, false, false) => alu!(|a: u16| -> f32 { f16_to_f32(a) }),
         (F32, F16, _, _, true, false) => alu!(|a: u16| -> f32 { saturate(f16_to_f32(a)) }),
         (F32, Bf16, _, _, false, false) => alu!(|a: u16| -> f32 { bf16_to_f32(a) }),
-        (F64, F16, _, _, false, false) => alu!(|a: u16| -> f64 { f64::from(f16_to_f32(a)) }),
+        (F64, F16, _, _, false, false) => alu!(|a: u16| -> f64 { f16_to_f64(a) }),
         (F64, F32, _, false, false, false) => alu!(|a: f32| -> f64 { f64::from(a) }),
         (F64, F32, _, true, false, false) => alu!(|a: f32| -> f64 { f64::from(flush(a)) }),
-        (F32, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> f32 { canonical(a as f32) }),
-        (F32, F64, Mode::Nearest, true, false, false) => alu!(|a: f64| -> f32 { flush(canonical(a as f32)) }),
-        (F32, F64, Mode::Zero, false, false, false) => alu!(|a: f64| -> f32 { f64_to_f32(a, Mode::Zero) }),
-        (F32, F64, Mode::Down, false, false, false) => alu!(|a: f64| -> f32 { f64_to_f32(a, Mode::Down) }),
-        (F32, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> f32 { f64_to_f32(a, Mode::Up) }),
+        (F32, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> f32 { narrow_nan(a, a as f32) }),
+        (F32, F64, Mode::Nearest, true, false, false) => alu!(|a: f64| -> f32 { flush(narrow_nan(a, a as f32)) }),
+        (F32, F64, Mode::Zero, false, false, false) => {
+            alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Zero)) })
+        }
+        (F32, F64, Mode::Down, false, false, false) => {
+            alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Down)) })
+        }
+        (F32, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Up)) }),
         (F32, F32, _, false, true, false) => alu!(|a: f32| -> f32 { saturate(a) }),
         (F32, F32, _, true, true, false) => alu!(|a: f32| -> f32 { saturate(flush(a)) }),
         (F32, F32, _, true, false, false) => alu!(|a: f32| -> f32 { canonical(flush(a)) }),
@@ -246,7 +258,13 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (F16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Zero) }),
         (F16, F32, Mode::Down, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Down) }),
         (F16, F32, Mode::Up, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Up) }),
-        (F16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { f64_to_f16(a, Mode::Nearest) }),
+        (F16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 {
+            if a.is_nan() {
+                0x7E00 | (a.to_bits() >> 48 & 0x8000 | a.to_bits() >> 42 & 0x1FF) as u16
+            } else {
+                f64_to_f16(a, Mode::Nearest)
+            }
+        }),
         (Bf16, F32, Mode::Nearest, false, false, false) => alu!(|a: f32| -> u16 { f32_to_bf16(a) }),
         (Bf16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
         (Bf16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) }),
@@ -255,6 +273,21 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (F16, Bf16, Mode::Nearest, false, false, false) => alu!(|a: u16| -> u16 { f32_to_f16(bf16_to_f32(a)) }),
         _ => return None,
     })
+}
+
+/// Between double precision and the others NaN keeps its sign and what fits of its payload.
+#[inline(always)]
+fn narrow_nan(from: f64, number: f32) -> f32 {
+    let bits = from.to_bits();
+    let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7FC0_0000 | (bits >> 29) as u32 & 0x003F_FFFF;
+    if from.is_nan() { f32::from_bits(nan) } else { number }
+}
+
+#[inline(always)]
+fn f16_to_f64(half: u16) -> f64 {
+    let bits = u64::from(half);
+    let nan = (bits & 0x8000) << 48 | 0x7FF8_0000_0000_0000 | (bits & 0x1FF) << 42;
+    if bits & 0x7FFF > 0x7C00 { f64::from_bits(nan) } else { f64::from(f16_to_f32(half)) }
 }
 
 /// Negative numbers become 0; NaN stays.
@@ -426,11 +459,12 @@ fn to_tf32(op: &mut Opcode<'_>, from: Type) -> Option<Alu> {
     op.take("rz").then(|| alu!(|a: f32| -> u32 { if a.is_nan() { 0x7FFF_FFFF } else { a.to_bits() & !0x1FFF } }))
 }
 
-/// 10 bits of mantissa, ties away from zero.
+/// 10 bits of mantissa, ties away from zero. Of a NaN the upper bits stay, even where that makes it infinite.
 #[inline(always)]
 fn to_tf32_away(x: f32) -> u32 {
     let bits = x.to_bits();
-    if bits & 0x7FFF_FFFF >= 0x7F80_0000 { canonical(x).to_bits() } else { bits.wrapping_add(0x1000) & !0x1FFF }
+    let up = if bits & 0x7FFF_FFFF >= 0x7F80_0000 { 0 } else { 0x1000 };
+    bits.wrapping_add(up) & !0x1FFF
 }
 
 #[inline(always)]

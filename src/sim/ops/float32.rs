@@ -27,12 +27,12 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
             return arithmetic(op).map(|alu| (alu, InstructionClass::Float32));
         }
         "abs" => match op.take("ftz") {
-            false => alu!(|a: f32| -> f32 { a.abs() }),
-            true => alu!(|a: f32| -> f32 { flush(a).abs() }),
+            false => alu!(|a: f32| -> f32 { canonical(a.abs()) }),
+            true => alu!(|a: f32| -> f32 { canonical(flush(a).abs()) }),
         },
         "neg" => match op.take("ftz") {
-            false => alu!(|a: f32| -> f32 { -a }),
-            true => alu!(|a: f32| -> f32 { -flush(a) }),
+            false => alu!(|a: f32| -> f32 { canonical(-a) }),
+            true => alu!(|a: f32| -> f32 { canonical(-flush(a)) }),
         },
         "copysign" => alu!(|a: f32, b: f32| -> f32 { b.copysign(a) }),
         "min" | "max" => extremum(op)?,
@@ -50,6 +50,9 @@ fn arithmetic(op: &mut Opcode<'_>) -> Option<Alu> {
         return Some(match op.name {
             "add" => forms!(op; |a, b| a + b),
             "sub" => forms!(op; |a, b| a - b),
+            "mul" if op.has("ftz") => {
+                forms!(op; |a, b| if is_tiny(wide(a) * wide(b)) { zero_like(a * b) } else { a * b })
+            }
             "mul" => forms!(op; |a, b| a * b),
             "fma" | "mad" => forms!(op; |a, b, c| a.mul_add(b, c)),
             "div" => forms!(op; |a, b| a / b),
@@ -76,12 +79,12 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
         return Some(match op.name {
             "add" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
             "sub" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
-            _ => {
-                forms!(op; |a, b, c| zero_down(f64_to_f32(fma_to_odd(wide(a), wide(b), wide(c)), Mode::Down), a * b, c))
-            }
+            _ => forms!(op; |a, b, c| fma_down(wide(a), wide(b), wide(c))),
         });
     }
     Some(match op.name {
+        "mul" if op.has("ftz") => modes!(|a, b| zero_if_tiny(wide(a) * wide(b))),
+        "div" if op.has("ftz") => modes!(|a, b| zero_if_tiny(quotient_to_odd(wide(a), wide(b)))),
         "add" => modes!(|a, b| sum_to_odd(wide(a), wide(b))),
         "sub" => modes!(|a, b| sum_to_odd(wide(a), -wide(b))),
         "mul" => modes!(|a, b| wide(a) * wide(b)),
@@ -95,6 +98,29 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
 #[inline(always)]
 fn wide(x: f32) -> f64 {
     f64::from(x)
+}
+
+/// Whether an exact result is flushed to zero. Hardware looks before it rounds.
+#[inline(always)]
+fn is_tiny(exact: f64) -> bool {
+    exact.abs() < f64::from(f32::MIN_POSITIVE)
+}
+
+#[inline(always)]
+fn zero_if_tiny(exact: f64) -> f64 {
+    if is_tiny(exact) { 0f64.copysign(exact) } else { exact }
+}
+
+#[inline(always)]
+fn zero_like(x: f32) -> f32 {
+    0f32.copysign(x)
+}
+
+/// Rounding down, an exact sum of zero is -0 unless both terms are +0.
+#[inline(always)]
+fn fma_down(a: f64, b: f64, c: f64) -> f32 {
+    let sum = fma_to_odd(a, b, c);
+    if sum == 0.0 && ((a * b).to_bits() | c.to_bits()) != 0 { -0.0 } else { f64_to_f32(sum, Mode::Down) }
 }
 
 /// Rounding down, x - x is -0 unless both are +0.

@@ -200,16 +200,31 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         }
         "neg" | "abs" if flushes => return None,
         "neg" => match ty {
-            Type::F16 | Type::Bf16 => alu!(|a: u16| -> u16 { a ^ 0x8000 }),
-            _ => alu!(|a: u32| -> u32 { a ^ 0x8000_8000 }),
+            Type::F16 => alu!(|a: u16| -> u16 { one_nan(a, a ^ 0x8000, 0x7C00) }),
+            Type::Bf16 => alu!(|a: u16| -> u16 { one_nan(a, a ^ 0x8000, 0x7F80) }),
+            Type::F16x2 => alu!(|a: u32| -> u32 { each_half(a, |a| one_nan(a, a ^ 0x8000, 0x7C00)) }),
+            _ => alu!(|a: u32| -> u32 { each_half(a, |a| one_nan(a, a ^ 0x8000, 0x7F80)) }),
         },
         "abs" => match ty {
-            Type::F16 | Type::Bf16 => alu!(|a: u16| -> u16 { a & 0x7FFF }),
-            _ => alu!(|a: u32| -> u32 { a & 0x7FFF_7FFF }),
+            Type::F16 => alu!(|a: u16| -> u16 { one_nan(a, a & 0x7FFF, 0x7C00) }),
+            Type::Bf16 => alu!(|a: u16| -> u16 { one_nan(a, a & 0x7FFF, 0x7F80) }),
+            Type::F16x2 => alu!(|a: u32| -> u32 { each_half(a, |a| one_nan(a, a & 0x7FFF, 0x7C00)) }),
+            _ => alu!(|a: u32| -> u32 { each_half(a, |a| one_nan(a, a & 0x7FFF, 0x7F80)) }),
         },
         _ => return None,
     };
     Some((alu, InstructionClass::Half))
+}
+
+/// The one NaN of 16 bits instead of a result of a NaN; `infinity` are the bits of infinity.
+#[inline(always)]
+fn one_nan(a: u16, result: u16, infinity: u16) -> u16 {
+    if a & 0x7FFF > infinity { NAN16 } else { result }
+}
+
+#[inline(always)]
+fn each_half(pair: u32, f: impl Fn(u16) -> u16) -> u32 {
+    u32::from(f(pair as u16)) | u32::from(f((pair >> 16) as u16)) << 16
 }
 
 fn arithmetic(op: &mut Opcode<'_>, ty: Type, flushes: bool) -> Option<Alu> {
