@@ -50,6 +50,9 @@ pub struct Sim {
     /// Runs of each mode that draws, each with the next seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
+    /// Work of a block, about one a warp instruction, after which it counts as an endless loop
+    #[arg(long, value_name = "N", default_value_t = Options::default().work_budget)]
+    budget: u64,
     /// Leave out the checks for races and uninitialised reads
     #[arg(long)]
     unchecked: bool,
@@ -121,11 +124,12 @@ impl Sim {
         };
         let mut first: Vec<Vec<u8>> = Vec::new();
         for (mode, seed) in mode::runs(&self.modes, self.seed, self.seeds) {
-            let (report, buffers, outputs) = self.launch(&module, &account.entry, mode, seed)?;
+            let (report, buffers) = self.launch(&module, &account.entry, mode, seed)?;
             let mut differing_arguments = Vec::new();
             if account.runs.is_empty() {
                 self.save(&buffers)?;
-                (first, account.outputs) = (buffers, outputs);
+                account.outputs = argument::outputs(&self.arguments, &buffers);
+                first = buffers;
             } else if mode.keeps_bits() {
                 differing_arguments = (0..first.len()).filter(|&at| first[at] != buffers[at]).collect();
             }
@@ -141,24 +145,17 @@ impl Sim {
     }
 
     /// One launch on fresh memory; gives the report and the buffers after it.
-    fn launch(
-        &self,
-        module: &Module,
-        entry: &str,
-        mode: Mode,
-        seed: u64,
-    ) -> Result<(Report, Vec<Vec<u8>>, Vec<argument::Output>), Failure> {
+    fn launch(&self, module: &Module, entry: &str, mode: Mode, seed: u64) -> Result<(Report, Vec<Vec<u8>>), Failure> {
         let mut memory = Memory::new();
         let bound = Bound::all(&self.arguments, self.seed, &mut memory).map_err(Failure::Input)?;
         let mut call = Launch::new(entry, self.grid, self.block).cluster(self.cluster).dynamic_shared(self.shared);
         call.args = bound.iter().map(|bound| bound.value.clone()).collect();
         let checks = if self.unchecked { Checks::NONE } else { Checks::ALL };
-        let options = mode.options(&Options { checks, seed, ..Options::default() });
+        let options = mode.options(&Options { checks, seed, work_budget: self.budget, ..Options::default() });
         let report = launch(module, &call, &mut memory, &options).map_err(|error| self.refuse(&error))?;
         let read = |bound: &Bound| bound.read(&memory).map_err(|error| self.refuse(&error));
         let buffers = bound.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let outputs = argument::outputs(&self.arguments, &buffers);
-        Ok((report, buffers, outputs))
+        Ok((report, buffers))
     }
 
     fn entry_of(&self, module: &Module) -> Result<String, Failure> {

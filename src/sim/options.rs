@@ -60,8 +60,9 @@ pub struct Options {
     pub accumulation: Accumulation,
     /// Adds a seeded error, within the documented bound, to every approximate operation.
     pub adversarial_approximations: bool,
-    /// Jumps backwards that one warp may make before it counts as an endless loop.
-    pub back_edge_budget: u64,
+    /// Work that a block (or cluster) may do before it counts as an endless loop: about the number of warp instructions
+    /// in its loops, where memory accesses, barriers and turns of warps count several times.
+    pub work_budget: u64,
 }
 
 impl Default for Options {
@@ -73,7 +74,7 @@ impl Default for Options {
             completion: Completion::Early,
             accumulation: Accumulation::Ascending,
             adversarial_approximations: false,
-            back_edge_budget: 5_000_000,
+            work_budget: 30_000_000,
         }
     }
 }

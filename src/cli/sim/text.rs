@@ -117,7 +117,7 @@ fn lines(metrics: &Metrics, ptx: &str) -> String {
             ),
         };
         let excerpt: String = excerpt.unwrap_or_default().trim().chars().take(EXCERPT).collect();
-        text += &format!(
+        let line = format!(
             "{:>12} {:>6.1} {:>10} {:>10} {:>10} {:>10}  {place:<20} {excerpt}",
             row.warp_instructions,
             row.lane_instructions as f64 / row.warp_instructions.max(1) as f64,
@@ -125,10 +125,8 @@ fn lines(metrics: &Metrics, ptx: &str) -> String {
             row.excess_sectors,
             row.wavefronts,
             row.bank_conflicts,
-        )
-        .trim_end()
-        .to_owned();
-        text += "\n";
+        );
+        text += &format!("{}\n", line.trim_end());
     }
     if !rest.is_empty() {
         let sum: u64 = rest.iter().map(|line| line.warp_instructions).sum();

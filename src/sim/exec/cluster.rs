@@ -29,11 +29,13 @@ impl Cluster {
     pub fn run(&mut self, grid: &Grid<'_>, log: &mut Log, number: u64) -> bool {
         // All blocks of a cluster share one scale of clocks, since they reach each other's memory.
         let races = grid.options.checks.races;
-        let bases = self.blocks.iter_mut().map(|block| block.races.restart(races, block.shared.bytes()));
+        let readers = !grid.program.bulk_copies.is_empty() || !grid.program.group_products.is_empty();
+        let bases = self.blocks.iter_mut().map(|block| block.races.restart(races, block.shared.bytes(), readers));
         let base = bases.max().unwrap_or(1);
         for (rank, (warps, block)) in self.warps.iter_mut().zip(&mut self.blocks).enumerate() {
             setup::start_block(grid, number, rank as u32, base, warps, block);
         }
+        log.work = 0;
         let mut rng = Rng::new(grid.options.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut order: Vec<(usize, usize)> = self
             .warps
@@ -77,9 +79,9 @@ impl Cluster {
         }
         self.end_copies(grid, log, &mut rng);
         for block in &self.blocks {
-            barrier_object::report_unfinished(block, |pc, thread, message| {
+            barrier_object::report_unfinished(block, |check, pc, thread, message| {
                 let place = grid.place(block.linear, thread, Some(pc));
-                log.find(block.linear, pc, Check::BarrierObject, place, None, message, None);
+                log.find(block.linear, pc, check, place, None, message, None);
             });
         }
         true

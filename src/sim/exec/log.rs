@@ -20,6 +20,8 @@ pub(crate) struct Log {
     printed: BTreeMap<u64, String>,
     pub counters: Counters,
     pub wavefronts: WavefrontMemo,
+    /// Work of the cluster that runs, against the budget for it.
+    pub work: u64,
     /// The first block that could not go on: nothing after it counts.
     pub aborted: Option<u64>,
 }

@@ -2,6 +2,7 @@
 
 use super::warp::{Split, Turn, Wait};
 use super::{Context, Outcome};
+use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{Exec, Instr};
 use crate::sim::report::Check;
 
@@ -20,6 +21,9 @@ pub(super) enum Stop {
 const ROTATE_BACK_EDGES: u64 = 512;
 /// Jumps backwards before other warps get their turn.
 const YIELD_BACK_EDGES: u64 = 16_384;
+/// Work that an action and a turn count for: about as many additions take as long.
+const ACTION_WORK: u64 = 24;
+const TURN_WORK: u64 = 16;
 
 /// Runs the warp of the context. The flag tells whether any instruction ran.
 pub(super) fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
@@ -71,6 +75,10 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
     let program = ctx.grid.program;
     let Turn { mut pc, mut mask, mut stop } = turn;
     let mut rotate_at = ctx.warp.back_edges + ROTATE_BACK_EDGES;
+    ctx.log.work += TURN_WORK;
+    if ctx.log.work > ctx.grid.options.work_budget {
+        return Some(report_endless(ctx, pc, pc, mask));
+    }
     loop {
         let instr = &program.code[pc as usize];
         let active = ctx.warp.registers.guarded(instr.guard, mask);
@@ -91,6 +99,7 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
             Exec::Action(_) if active == 0 => pc += 1,
             Exec::Action(handler) => {
                 ctx.pc = pc;
+                ctx.log.work += ACTION_WORK;
                 // SAFETY: as above; actions are chosen by the same test.
                 #[expect(unsafe_code, reason = "handlers of the AVX2 tier are unsafe to call on other machines")]
                 let outcome = unsafe { handler(ctx, instr, active) };
@@ -109,10 +118,11 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
                     Jump::Forward => {}
                     Jump::Back => {
                         ctx.warp.back_edges += 1;
+                        ctx.log.work += u64::from(before - pc) + 1;
                         let made = ctx.warp.back_edges;
                         if made >= rotate_at {
                             rotate_at = made + ROTATE_BACK_EDGES;
-                            if let Some(result) = spinning(ctx, before, pc, mask, made, until) {
+                            if let Some(result) = spinning(ctx, before, pc, mask, made >= until) {
                                 return result;
                             }
                         }
@@ -176,21 +186,39 @@ fn branch(ctx: &mut Context<'_>, instr: &Instr, taken: u32, pc: &mut u32, mask: 
 /// After many jumps back: ends an endless loop, or lets other lanes and warps run. `Some(None)` means a new turn in
 /// this warp.
 #[cold]
-fn spinning(ctx: &mut Context<'_>, at: u32, pc: u32, mask: u32, made: u64, until: u64) -> Option<Option<Stop>> {
-    if made >= ctx.grid.options.back_edge_budget {
-        ctx.pc = at;
-        let lane = mask.trailing_zeros() as usize;
-        let message = format!("still in a loop after {made} jumps backwards of this warp");
-        ctx.report(Check::EndlessLoop, lane, None, message);
-        return Some(Some(Stop::Aborted));
+fn spinning(ctx: &mut Context<'_>, at: u32, pc: u32, mask: u32, yields: bool) -> Option<Option<Stop>> {
+    if ctx.log.work > ctx.grid.options.work_budget {
+        return Some(Some(report_endless(ctx, pc, at, mask)));
     }
     let others = ctx.warp.splits.iter().any(|split| split.wait.is_none());
-    if made >= until || others {
+    if yields || others {
         ctx.warp.splits.push(Split { pc, mask, wait: None });
         ctx.warp.rotate = others;
-        return Some((made >= until).then_some(Stop::Yielded));
+        return Some(yields.then_some(Stop::Yielded));
     }
     None
+}
+
+/// The budget is spent. `first` to `last` is the loop, as far as it is known.
+#[cold]
+fn report_endless(ctx: &mut Context<'_>, first: u32, last: u32, mask: u32) -> Stop {
+    ctx.pc = last;
+    let grid = ctx.grid;
+    let unit = if grid.cluster_blocks() == 1 { "block" } else { "cluster" };
+    let mut message = format!(
+        "the {unit} is still running after {} units of work, its budget (about one a warp instruction)",
+        grid.options.work_budget
+    );
+    let polls = grid.program.origins[first as usize..=last as usize]
+        .iter()
+        .any(|origin| matches!(origin.class, InstructionClass::Global | InstructionClass::Atomic));
+    if polls && grid.program.in_order && grid.clusters() != [1; 3] {
+        message += &format!(
+            "; it polls global memory, and {unit}s run one after the other here: a barrier of the whole grid cannot open"
+        );
+    }
+    ctx.report(Check::EndlessLoop, mask.trailing_zeros() as usize & 31, None, message);
+    Stop::Aborted
 }
 
 /// Puts the active lanes where the outcome says; lanes that the guard left out go on.

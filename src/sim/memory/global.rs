@@ -32,7 +32,7 @@ pub(crate) fn for_each_allocation(
         let end = pattern.highest.wrapping_sub(pattern.lowest & !OFFSET_MASK).saturating_add(u64::from(pattern.bytes));
         if end <= allocation.bytes()
             && allocation.is_live()
-            && !pattern.misaligned
+            && !pattern.suspect
             && !(kind != Kind::Read && allocation.read_only)
         {
             visit(ctx, allocation, number, pattern);

@@ -9,7 +9,7 @@ use crate::sim::report::Check;
 /// Reports lanes outside the local memory; gives the others.
 #[inline(always)]
 fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, size: u64, what: &str) -> u32 {
-    if pattern.highest.saturating_add(u64::from(pattern.bytes)) <= size && !pattern.misaligned {
+    if pattern.highest.saturating_add(u64::from(pattern.bytes)) <= size && !pattern.suspect {
         return pattern.mask;
     }
     let mut valid = pattern.mask;

@@ -15,7 +15,8 @@ pub(crate) struct Pattern {
     pub uniform: bool,
     /// The active lanes are the first ones and each starts where the one before ends.
     pub contiguous: bool,
-    pub misaligned: bool,
+    /// Some address is misaligned or beyond all memory: each lane has to be looked at.
+    pub suspect: bool,
 }
 
 impl Pattern {
@@ -48,7 +49,7 @@ impl Pattern {
             highest: highest as u64,
             uniform: differ == 0,
             contiguous: gaps == 0 && mask & mask.wrapping_add(1) == 0,
-            misaligned: low_bits & u64::from(bytes - 1) != 0,
+            suspect: low_bits & u64::from(bytes - 1) != 0 || lowest < 0,
         }
     }
 
@@ -64,12 +65,14 @@ impl Pattern {
     /// 32-byte sectors that the access touches.
     pub fn sectors(&self) -> u32 {
         if self.contiguous || self.uniform {
-            return ((self.highest + u64::from(self.bytes) - 1) / 32 - self.lowest / 32 + 1) as u32;
+            let span = self.highest.wrapping_sub(self.lowest) + u64::from(self.bytes);
+            return ((self.lowest % 32 + span - 1) / 32 + 1) as u32;
         }
-        let first = self.lowest / 32;
-        if self.highest / 32 - first < 63 {
+        let first = self.lowest & !31;
+        if self.highest.wrapping_sub(first) < 64 * 32 {
             // Aligned accesses of up to 32 bytes stay in their sector.
-            let touched = self.address.iter().fold(0u64, |set, address| set | 1 << (address / 32 - first));
+            let sector = |address: &u64| address.wrapping_sub(first) / 32;
+            let touched = self.address.iter().fold(0u64, |set, address| set | 1 << sector(address));
             return touched.count_ones();
         }
         let mut sectors = [0u64; LANES];
@@ -131,8 +134,19 @@ mod tests {
         let mut address = strided(1 << 40, 4);
         address[3] = 1;
         let pattern = Pattern::new(address, !8, 4);
-        assert!(!pattern.misaligned);
+        assert!(!pattern.suspect);
         assert_eq!(pattern.lowest, 1 << 40);
-        assert!(Pattern::new(address, 8, 4).misaligned);
+        assert!(Pattern::new(address, 8, 4).suspect);
+    }
+
+    #[test]
+    fn addresses_below_zero_are_suspect() {
+        let pattern = Pattern::new(strided(0u64.wrapping_sub(16), 4), u32::MAX, 4);
+        assert!(pattern.suspect);
+        assert_eq!(pattern.sectors(), 5);
+        let mut address = strided(256, 4);
+        address[7] = 1 << 63;
+        assert!(Pattern::new(address, u32::MAX, 4).suspect);
+        assert_eq!(Pattern::new(address, u32::MAX, 4).sectors(), 5);
     }
 }

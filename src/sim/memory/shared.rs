@@ -93,7 +93,7 @@ pub(crate) fn for_each_block(
     mut visit: impl FnMut(&mut Context<'_>, usize, &Pattern),
 ) {
     let end = pattern.highest.saturating_add(u64::from(pattern.bytes));
-    if end <= u64::from(ctx.blocks[ctx.me].shared.bytes) && !pattern.misaligned {
+    if end <= u64::from(ctx.blocks[ctx.me].shared.bytes) && !pattern.suspect {
         visit(ctx, ctx.me, pattern);
         return;
     }

@@ -37,7 +37,9 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 }
 
 fn fence(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) {
-    let orders_proxies = op.take("proxy");
+    // A proxy fence for global memory alone does nothing for shared memory.
+    let orders_proxies = op.take("proxy") && !op.take("global");
+    let shows_objects = op.take("mbarrier_init");
     op.ignore(|modifier| {
         matches!(
             modifier,
@@ -50,9 +52,10 @@ fn fence(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) {
                 | "acq_rel"
                 | "acquire"
                 | "release"
-                | "mbarrier_init"
                 | "async"
                 | "alias"
+                | "shared::cta"
+                | "shared::cluster"
         ) || modifier.starts_with("async::")
             || modifier.starts_with("tensormap")
             || modifier.starts_with("sync_restrict")
@@ -60,6 +63,12 @@ fn fence(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) {
     let handler: fn(&mut Context<'_>, &Instr, u32) -> Outcome = if orders_proxies {
         |ctx, _, _| {
             ctx.fence_proxy();
+            Outcome::Next
+        }
+    } else if shows_objects {
+        |ctx, _, _| {
+            ctx.block().objects.show_async();
+            ctx.fence();
             Outcome::Next
         }
     } else {

@@ -37,6 +37,8 @@ pub(crate) struct Object {
     arrived: Vec<(u64, Range, u32)>,
     /// Where bytes were last announced: instruction and thread of the block.
     announced: Option<(u32, u32)>,
+    /// Whether a fence after it was made shows it to asynchronous copies.
+    shown_to_async: bool,
 }
 
 impl Object {
@@ -68,6 +70,21 @@ impl BarrierObjects {
         self.objects.values().filter_map(|object| {
             object.announced.filter(|_| object.bytes > 0).map(|(pc, thread)| (pc, thread, object.bytes))
         })
+    }
+
+    /// Copies that arrived and that nobody has waited for: their instructions.
+    fn unseen(&self) -> impl Iterator<Item = u32> {
+        self.objects.values().flat_map(|object| object.arrived.iter().map(|(_, _, pc)| *pc))
+    }
+
+    /// A fence: copies issued from now on may arrive at the objects made so far.
+    pub fn show_async(&mut self) {
+        self.objects.values_mut().for_each(|object| object.shown_to_async = true);
+    }
+
+    /// Whether a copy must not arrive at an object for want of a fence; told once.
+    pub fn is_hidden_from_async(&mut self, offset: u32) -> bool {
+        self.objects.get_mut(&offset).is_some_and(|object| !std::mem::replace(&mut object.shown_to_async, true))
     }
 
     /// A copy has arrived; `false` if there is no such object.
@@ -237,7 +254,10 @@ fn init(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             return Outcome::Abort;
         };
         let object = Object { count, pending: count, ..Object::default() };
-        ctx.blocks[block].objects.objects.insert(offset, object);
+        if ctx.blocks[block].objects.objects.insert(offset, object).is_some() {
+            let message = "a barrier object is made where one stands already; `mbarrier.inval` has to come first";
+            ctx.report(Check::BarrierObject, lane, Some(addresses[lane]), message.to_owned());
+        }
         ctx.blocks[block].shared.define(u64::from(offset), 8);
     }
     Outcome::Next
@@ -379,10 +399,16 @@ fn copies_arrive_uncounted(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> O
     arrive(ctx, instr, mask)
 }
 
-/// Reports bytes that were announced to an object of the block and never came.
-pub(crate) fn report_unfinished(block: &Block, mut report: impl FnMut(u32, u32, String)) {
+/// Reports what the end of a block leaves undone: bytes that were announced and never came, copies that nobody waited
+/// for, which may land when the shared memory is another block's.
+pub(crate) fn report_unfinished(block: &Block, mut report: impl FnMut(Check, u32, u32, String)) {
     for (pc, thread, bytes) in block.objects.unfinished() {
-        report(pc, thread, format!("{bytes} of the announced bytes never came, and the block ended"));
+        let message = format!("{bytes} of the announced bytes never came, and the block ended");
+        report(Check::BarrierObject, pc, thread, message);
+    }
+    for pc in block.objects.unseen() {
+        let message = "the block ended before anyone waited for this copy into its shared memory".to_owned();
+        report(Check::AsyncCopy, pc, 0, message);
     }
 }
 

@@ -184,6 +184,13 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         let Some(flight) = prepare(ctx, copy, lane) else { return Outcome::Abort };
         let early = ctx.grid.options.completion == Completion::Early;
         if copy.into_shared {
+            for &(block, object) in &flight.objects {
+                if ctx.grid.options.checks.races && ctx.blocks[block].objects.is_hidden_from_async(object) {
+                    let message = "a copy is to arrive at a barrier object that no fence.mbarrier_init or \
+                                   fence.proxy.async has shown to asynchronous copies";
+                    ctx.report(Check::BarrierObject, lane, Some(u64::from(object)), message.to_owned());
+                }
+            }
             for &(block, offset) in &flight.targets {
                 ctx.begin_writing(Range { block, offset, bytes: flight.bytes }, lane as u32);
             }
@@ -231,6 +238,14 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
                 return None;
             }
             let coordinates: Vec<i32> = slots.iter().map(|slot| ctx.warp.registers.word(*slot)[lane] as i32).collect();
+            if i64::from(coordinates[0]) * i64::from(map.element_bytes) % 16 != 0 {
+                let message = format!(
+                    "a box that starts at element {} of {} bytes; along the innermost dimension it has to start at a multiple of 16 bytes",
+                    coordinates[0], map.element_bytes
+                );
+                ctx.report(Check::Misaligned, lane, Some(far), message);
+                return None;
+            }
             (map.units(&coordinates), map.element_bytes, map.swizzle, map.box_bytes())
         }
         None => {

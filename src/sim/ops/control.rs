@@ -63,16 +63,14 @@ fn indexed_branch(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             ctx.report(Check::Trap, lane, None, message);
             return Outcome::Abort;
         };
-        ctx.warp.back_edges += u64::from(pc <= ctx.pc);
+        if pc <= ctx.pc {
+            ctx.warp.back_edges += 1;
+            ctx.log.work += u64::from(ctx.pc - pc);
+        }
         match ctx.warp.scattered.iter_mut().find(|split| split.pc == pc) {
             Some(split) => split.mask |= 1 << lane,
             None => ctx.warp.scattered.push(Split { pc, mask: 1 << lane, wait: None }),
         }
-    }
-    if ctx.warp.back_edges >= ctx.grid.options.back_edge_budget {
-        let message = format!("still in a loop after {} jumps backwards of this warp", ctx.warp.back_edges);
-        ctx.report(Check::EndlessLoop, mask.trailing_zeros() as usize, None, message);
-        return Outcome::Abort;
     }
     Outcome::Scatter
 }

@@ -112,6 +112,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// The last write.
+    pub fn last_write(&self) -> Entry {
+        self.write
+    }
+
     /// The earlier access that a read conflicts with.
     #[inline(always)]
     pub fn conflict_of_read(&self, now: Entry, clock: &WarpClock) -> Option<Entry> {

@@ -10,6 +10,7 @@ use super::shared::{BlockRaces, SEGMENT_SHIFT};
 use super::{Clock, WarpClock};
 use crate::sim::exec::Context;
 use crate::sim::memory::global::Kind;
+use crate::sim::report::Check;
 
 /// Bytes in the shared memory of a block of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,9 +148,11 @@ impl Context<'_> {
         let floor = clock.floor();
         let quiet =
             races.segments[range.segments()].iter().all(|segment| segment.write <= floor && segment.in_flight == 0);
+        let may_hide = races.has_ordinary_writes(range.segments());
+        let mut hidden = None;
         let mut conflict = None;
         let mut conflicts = 0;
-        if !quiet {
+        if !quiet || may_hide {
             races.enter_listed(clock);
             let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
             // Writers of matrices move 16 bytes at least: one word in four shows them all.
@@ -160,6 +163,8 @@ impl Context<'_> {
                 {
                     conflicts += 1;
                     conflict.get_or_insert(other);
+                } else if may_hide && races.is_hidden_from_async(cell.last_write()) {
+                    hidden.get_or_insert(cell.last_write());
                 }
             }
         }
@@ -168,6 +173,21 @@ impl Context<'_> {
         if let Some(other) = conflict {
             self.report_shared_race(range.block, lane as usize, u64::from(range.offset), Kind::Read, other, conflicts);
         }
+        if let Some(write) = hidden {
+            self.report_hidden_write(range, lane as usize, write);
+        }
+    }
+
+    /// Ordinary stores and asynchronous operations go to memory by different ways (proxies).
+    #[cold]
+    fn report_hidden_write(&mut self, range: Range, lane: usize, write: Entry) {
+        let linear = self.blocks.get(write.warp() as usize / 32).map_or(0, |block| block.linear);
+        let thread = write.warp() % 32 * 32 + write.lane().unwrap_or(0);
+        let other = self.grid.place(linear, thread, Some(write.pc()));
+        let message = "an asynchronous operation reads shared memory that an ordinary store wrote, and no \
+                       fence.proxy.async stands between"
+            .to_owned();
+        self.report_pair(Check::AsyncCopy, lane, Some(u64::from(range.offset)), message, Some(other));
     }
 
     /// The warp has waited for the operation.

@@ -130,6 +130,11 @@ impl Context<'_> {
 
     /// A fence between the proxies that ordinary and asynchronous accesses go through.
     pub fn fence_proxy(&mut self) {
+        self.block().objects.show_async();
+        if self.grid.options.checks.races {
+            let known = self.warp.race.publish();
+            self.blocks.iter_mut().for_each(|block| block.races.show_async(&known));
+        }
         self.fence();
     }
 

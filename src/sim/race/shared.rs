@@ -24,6 +24,8 @@ const MAX_LISTED: usize = 4096;
 pub(super) struct Segment {
     pub write: u32,
     pub read: u32,
+    /// The latest write that asynchronous operations do not see without a fence.
+    pub ordinary_write: u32,
     /// Lane copies whose target lies here and that nobody waited for.
     pub in_flight: u32,
 }
@@ -54,13 +56,18 @@ pub(crate) struct BlockRaces {
     pub(super) published: HashMap<u64, Clock>,
     /// What other blocks have passed on to this one through global memory, in clocks since their start.
     pub(super) learnt: Passed,
+    /// Ordinary writes that a proxy fence has shown to asynchronous operations.
+    shown_to_async: Clock,
+    /// Whether the kernel has asynchronous operations that read shared memory.
+    has_async_readers: bool,
     base: u32,
 }
 
 impl BlockRaces {
     /// Prepares for a new block; gives a clock that everything before is ordered by. Clocks go on rising from block to
     /// block, so that the tables need no clearing.
-    pub fn restart(&mut self, enabled: bool, bytes: u32) -> u32 {
+    pub fn restart(&mut self, enabled: bool, bytes: u32, has_async_readers: bool) -> u32 {
+        self.has_async_readers = has_async_readers;
         if enabled && self.cells.is_empty() {
             self.cells = vec![Cell::default(); bytes.div_ceil(4) as usize];
             self.segments = vec![Segment::default(); (bytes as usize).div_ceil(1 << SEGMENT_SHIFT)];
@@ -87,6 +94,25 @@ impl BlockRaces {
         self.base = base;
         self.learnt.clear();
         self.readers.clear();
+        self.shown_to_async = Clock::default();
+    }
+
+    /// A proxy fence shows asynchronous operations the writes that are known.
+    pub fn show_async(&mut self, known: &Clock) {
+        self.shown_to_async.join(known);
+    }
+
+    /// Whether ordinary writes of this block went to the segments.
+    pub(super) fn has_ordinary_writes(&self, segments: std::ops::Range<usize>) -> bool {
+        self.segments[segments].iter().any(|segment| segment.ordinary_write > self.base)
+    }
+
+    /// Whether asynchronous operations may not see a write.
+    pub(super) fn is_hidden_from_async(&self, write: Entry) -> bool {
+        write.clock() > self.base
+            && !write.is_flying()
+            && !is_object(write)
+            && !self.shown_to_async.covers(write.warp(), write.clock())
     }
 
     /// The clock at the start of the block.
@@ -96,6 +122,9 @@ impl BlockRaces {
 
     /// A barrier of the whole block: all before is ordered before all after.
     pub fn everything_met(&mut self) -> Clock {
+        if self.has_async_readers {
+            self.enter_listed_writes();
+        }
         self.listed.clear();
         self.readers.retain(|reader| reader.is_flying());
         Clock::everything_until(self.top)
@@ -121,8 +150,12 @@ impl BlockRaces {
     #[inline(always)]
     fn note(&mut self, pattern: &Pattern, clock: u32, write: bool) {
         let raise = |segment: &mut Segment| {
-            let field = if write { &mut segment.write } else { &mut segment.read };
-            *field = (*field).max(clock);
+            if write {
+                segment.write = segment.write.max(clock);
+                segment.ordinary_write = segment.write;
+            } else {
+                segment.read = segment.read.max(clock);
+            }
         };
         raise(&mut self.latest);
         if pattern.contiguous || pattern.uniform {
@@ -132,6 +165,18 @@ impl BlockRaces {
         } else {
             for address in &pattern.address {
                 raise(&mut self.segments[(address >> SEGMENT_SHIFT) as usize]);
+            }
+        }
+    }
+
+    /// Enters the listed writes into the cells: who wrote last is asked even where a barrier stands between.
+    fn enter_listed_writes(&mut self) {
+        for listed in self.listed.iter().filter(|listed| listed.write) {
+            for lane in crate::sim::memory::pattern::lanes(listed.mask) {
+                for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
+                    let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
+                    self.cells[at].record_write(entry);
+                }
             }
         }
     }
@@ -278,6 +323,7 @@ impl Context<'_> {
                 for counts in [&mut races.segments[segment], &mut races.latest] {
                     counts.in_flight = if begins { counts.in_flight + 1 } else { counts.in_flight.saturating_sub(1) };
                     counts.write = counts.write.max(clock.own);
+                    counts.ordinary_write = counts.write;
                 }
             }
             if let Some((lane, other)) = conflict {

@@ -80,7 +80,7 @@ fn a_box_without_a_wait_is_found(#[values(Completion::Early, Completion::Late)] 
 fn a_plain_bulk_copy_moves_bytes(#[values(Completion::Early, Completion::Late)] completion: Completion) {
     let text = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b) {\n\
         .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<5>; .shared .align 128 .b8 tile[256]; .shared .align 8 .b8 bar[8];\n\
-        ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r4, tile; mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 64;\n\
+        ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r4, tile; mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 64;\n\
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 64, [%r5];\n\
         L: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra L;\n\
         cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r4], 64; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }";

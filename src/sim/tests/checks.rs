@@ -16,7 +16,7 @@ fn defect(body: &str) -> Report {
     let empty = memory.alloc(256, None).unwrap();
     let freed = memory.alloc(256, None).unwrap();
     memory.free(freed).unwrap();
-    let options = Options { back_edge_budget: 10_000, ..Options::default() };
+    let options = Options { work_budget: 100_000, ..Options::default() };
     launch(&module, &Launch::new("k", 1, 64).dynamic_shared(256).arg(full).arg(empty).arg(freed), &mut memory, &options)
         .unwrap()
 }
