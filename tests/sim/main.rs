@@ -1,3 +1,13 @@
 //! The simulator from outside: its command, and the evidence for what it claims.
 
 mod command;
+mod coverage;
+mod evidence;
+mod fuzz;
+mod hangs;
+mod hardware;
+mod mutants;
+mod mutation;
+mod right;
+mod speed;
+mod subject;

@@ -1,0 +1,66 @@
+//! Every opcode of every kernel at hand, and whether the simulator runs it.
+//!
+//! `KERNELGATE_WRITE=docs cargo test --release --test sim coverage` writes the table that the documentation shows.
+
+use super::mutation::opcodes;
+use kernelgate::sim::Module;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// PTX by the name of its file: all of `fixtures/ptx`, and the catalogue in every dtype.
+fn texts() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["fixtures/ptx", "fixtures/ptx/triton", "kernels/ptx"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
+        let files = entries.flatten().map(|entry| entry.path());
+        let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|ext| ext == "ptx")).collect();
+        files.sort();
+        for path in files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            all.push((format!("{folder}/{name}"), std::fs::read_to_string(&path).expect("a PTX file")));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_opcode_of_every_kernel_is_modelled() {
+    let texts = texts();
+    let mut users: BTreeMap<String, usize> = BTreeMap::new();
+    let mut refused: BTreeMap<String, String> = BTreeMap::new();
+    let mut kernels = 0;
+    for (name, text) in &texts {
+        let module = Module::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for entry in module.entries() {
+            kernels += 1;
+            if let Err(error) = module.check(entry) {
+                refused.insert(format!("{name}, {entry}"), error.to_string());
+            }
+        }
+        let of_text: BTreeSet<String> = opcodes(text).map(str::to_owned).collect();
+        of_text.into_iter().for_each(|opcode| *users.entry(opcode).or_default() += 1);
+    }
+    let mut by_base: BTreeMap<&str, Vec<(&str, usize)>> = BTreeMap::new();
+    for (opcode, count) in &users {
+        let (base, modifiers) = opcode.split_once('.').unwrap_or((opcode, ""));
+        by_base.entry(base).or_default().push((modifiers, *count));
+    }
+    let mut report = format!(
+        "{} texts, {kernels} kernels, {} opcodes with their modifiers: {} kernels use one that is not modelled.\n\n| opcode | with modifiers (texts that use it) | modelled |\n|---|---|---|\n",
+        texts.len(),
+        users.len(),
+        refused.len()
+    );
+    for (base, forms) in by_base {
+        let list: Vec<String> = forms.iter().map(|(modifiers, count)| format!("`{modifiers}` ({count})")).collect();
+        let opcode = |modifiers: &str| format!("`{}`", [base, modifiers].join("."));
+        let is_refused =
+            forms.iter().any(|(modifiers, _)| refused.values().any(|why| why.contains(&opcode(modifiers))));
+        let _ = writeln!(report, "| `{base}` | {} | {} |", list.join(", "), if is_refused { "no" } else { "yes" });
+    }
+    super::evidence::write("simulator-coverage.md", "Opcodes of all kernels", &report);
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(users.len() > 150, "{} opcodes", users.len());
+}

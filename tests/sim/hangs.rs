@@ -1,0 +1,81 @@
+//! Kernels that never end: each is reported, and soon.
+
+use kernelgate::sim::{Check, Launch, Memory, Module, Options, launch};
+use rstest::rstest;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// The processor time of this thread, so that a busy machine is no reason to fail; the time of the day elsewhere.
+fn now() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = spent.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
+}
+
+/// Runs 4 blocks of `threads` threads; gives the checks that found something and the least time of three runs on
+/// one thread.
+fn hang(body: &str, threads: u32) -> (Vec<(Check, String)>, Duration) {
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 flag) {{\n\
+         .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .shared .align 8 .b64 object;\n\
+         ld.param.u64 %rd1, [flag]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n{body}\nret;\n}}"
+    );
+    let module = Module::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
+    let mut least = Duration::MAX;
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let mut memory = Memory::new();
+        let flag = memory.alloc(4, Some(&[0; 4])).unwrap();
+        let (report, time) = pool.install(|| {
+            let start = now();
+            let report = launch(&module, &Launch::new("k", 4, threads).arg(flag), &mut memory, &Options::default());
+            (report.unwrap(), now() - start)
+        });
+        least = least.min(time);
+        found = report.findings.into_iter().map(|finding| (finding.check, finding.message)).collect();
+    }
+    (found, least)
+}
+
+#[rstest]
+#[case::nothing_changes("L: bra L;")]
+#[case::counts("L: add.s32 %r1, %r1, 2; setp.ne.s32 %p1, %r2, -1; @%p1 bra L;")]
+#[case::with_a_barrier("L: bar.sync 0; bra L;")]
+#[case::waits_for_a_flag("L: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;")]
+#[case::long(
+    "L: .reg .b32 %x<3>; add.s32 %x1, %x2, 1; add.s32 %x2, %x1, 1; st.shared.u32 [object], %x1; bar.warp.sync -1; bra L;"
+)]
+#[case::lanes_apart("L: and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; N: bra N;")]
+fn an_endless_loop_is_reported_within_a_second(#[case] body: &str, #[values(1, 32, 1024)] threads: u32) {
+    let (found, time) = hang(body, threads);
+    assert!(found.iter().any(|(check, _)| *check == Check::EndlessLoop), "{found:?}");
+    assert!(time < Duration::from_secs(1), "{time:?}");
+}
+
+#[rstest]
+#[case::barrier_of_others(
+    "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 96; @!%p1 bar.sync 2, 96;",
+    Check::BarrierDivergence
+)]
+#[case::too_few("bar.sync 1, 96;", Check::Deadlock)]
+#[case::phase_never_ends(
+    "setp.ne.u32 %p1, %r1, 0; @%p1 bra W; mbarrier.init.shared.b64 [object], 2; mbarrier.arrive.shared.b64 _, [object]; W: bar.sync 0;\n\
+     L: mbarrier.try_wait.parity.shared.b64 %p2, [object], 0; @!%p2 bra L;",
+    Check::Deadlock
+)]
+fn a_deadlock_is_reported_within_a_tenth_of_a_second(#[case] body: &str, #[case] check: Check) {
+    let (found, time) = hang(body, 64);
+    assert!(found.iter().any(|(found, _)| *found == check), "{found:?}");
+    assert!(time < Duration::from_millis(100), "{time:?}");
+}
+
+#[test]
+fn a_barrier_of_the_whole_grid_is_called_that() {
+    let body = "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; atom.global.add.u32 %r3, [%rd1], 1;\n\
+                L: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.ne.u32 %p2, %r3, 4; @%p2 bra L; E:";
+    let (found, _) = hang(body, 32);
+    let message = &found.iter().find(|(check, _)| *check == Check::EndlessLoop).expect("an endless loop").1;
+    assert!(message.contains("barrier of the whole grid"), "{message}");
+}

@@ -1,0 +1,240 @@
+//! How many small slips in right kernels the simulator notices.
+//!
+//! `KERNELGATE_WRITE=docs cargo test --release --test sim mutants` writes the table that the documentation shows.
+
+use super::mutation::{self, Mutation};
+use super::subject::{self, Group, Subject};
+use kernelgate::core::seed::{below, derive, rng};
+use kernelgate::sim::{Checks, Error, Module, Options};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Of each subject.
+const MUTANTS: usize = 14;
+const SEED: u64 = 1;
+/// A mutant that loops for ever need not do so for long.
+const WORK_BUDGET: u64 = 3_000_000;
+
+/// What became of a mutant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// The text is refused: no mutant at all.
+    Refused,
+    Found(String),
+    Survived,
+}
+
+const MULTIPLE: &str =
+    "The number compared is a multiple of the vector length on this path: it never equals the bound.";
+const SAME_STORE: &str = "All lanes hold the reduced value: whichever of them store it, the same bits lie there.";
+const SPANS: &str = "The offsets of the butterfly still span the warp: every lane is counted once.";
+const SPLIT: &str = "Splits an exponent into two parts, the second of which makes up for the first.";
+const UNDEFINED: &str = "Differs for an id outside the table only, which the operator does not define.";
+const NAN_MAXIMUM: &str = "The maximum of NaN and a number is the number.";
+const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
+
+/// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
+/// why.
+const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
+    (
+        "bulk_pipeline sum_rows",
+        "comparison off by one",
+        ", 255;",
+        "The length of a row is a multiple of 256, never 255.",
+    ),
+    ("cluster row_max", "comparison off by one", "setp.ne.s32", SAME_STORE),
+    ("cluster row_max", "guard negated", "bra", SAME_STORE),
+    ("cluster row_max", "constant off by one", "mov.u32", SPANS),
+    ("cluster row_max", "constant wrong", "0fFF800000", NAN_MAXIMUM),
+    ("cluster row_max", "wrong block of the cluster", "mapa", "The register held 0, the block that gathers."),
+    ("cluster ring", "constant off by one", "setp.ne.s32", "Thread 1 instead of thread 0 makes the objects."),
+    (
+        "cluster ring",
+        "fence dropped",
+        "mbarrier_init",
+        "The cluster barrier behind it orders ordinary arrivals as well.",
+    ),
+    (
+        "triton matmul sm_80",
+        "barrier dropped",
+        "bar.sync",
+        "No copy was issued since the wait and barrier before the loop.",
+    ),
+    ("triton matmul sm_80", "wait dropped", "wait_group", "No copy was issued since the wait before the loop."),
+    (
+        "triton matmul sm_80",
+        "waits for too little",
+        "wait_group \t0",
+        "The last group is empty: it lies past the last step.",
+    ),
+    (
+        "triton matmul sm_80",
+        "constant wrong",
+        "0f00000000",
+        "The loop, which always runs, starts from other registers.",
+    ),
+    ("triton", "constant off by one", ", 508;", ALWAYS_ZERO),
+    ("triton", "constant off by one", ", 2048;", ALWAYS_ZERO),
+    ("gelu cuda_v1", "operands swapped", "sub.f32", "Only the size of the difference is used."),
+    ("gelu_tanh", "constant wrong", "0f32A57060", "The low part of a constant: far below the tolerance."),
+    ("", "constant wrong", "0f3BBB989D", SPLIT),
+    ("gelu_tanh", "addend forgotten", "fma.rn.f32", SPLIT),
+    ("layernorm", "branch dropped", "bra", SAME_STORE),
+    ("layernorm", "guard negated", "bra", SAME_STORE),
+    ("softmax", "branch dropped", "bra", SAME_STORE),
+    ("softmax cuda_v3", "comparison off by one", "setp.ne.s32", SAME_STORE),
+    ("layernorm", "constant off by one", "mov.u32", SPANS),
+    ("rmsnorm", "constant off by one", "mov.u32", SPANS),
+    ("", "comparison off by one", ", 641;", MULTIPLE),
+    ("", "comparison off by one", ", 385;", MULTIPLE),
+    ("", "comparison off by one", ", 257;", MULTIPLE),
+    ("", "comparison off by one", ", 768;", MULTIPLE),
+    ("", "constant off by one", ", 129;", MULTIPLE),
+    ("softmax", "constant wrong", "0fFF800000", NAN_MAXIMUM),
+    (
+        "gemm cuda_v1",
+        "branch dropped",
+        "bra",
+        "Chooses a short division where the numbers fit; the long one is right too.",
+    ),
+    ("embedding", "comparison off by one", "setp.lt.s32", UNDEFINED),
+    ("embedding", "comparison off by one", "setp.gt.s32", UNDEFINED),
+    ("embedding", "constant wrong", "0f7FFFFFFF", UNDEFINED),
+];
+
+fn judge(group: &Group, text: &str) -> Fate {
+    let Ok(module) = Module::parse(text) else { return Fate::Refused };
+    let plain = &subject::modes(0)[..1];
+    let thorough = group.subjects.iter().map(|subject| judge_one(subject, &module, &subject::modes(7)));
+    let quick = group.further.iter().map(|subject| judge_one(subject, &module, plain));
+    thorough.chain(quick).find(|fate| *fate != Fate::Survived).unwrap_or(Fate::Survived)
+}
+
+fn judge_one(subject: &Subject, module: &Module, modes: &[(&str, Options)]) -> Fate {
+    for (mode, options) in modes {
+        let options = Options { work_budget: WORK_BUDGET, ..*options };
+        let outcome = match subject.run(module, &options) {
+            Ok(outcome) => outcome,
+            Err(Error::Parse { .. } | Error::Unsupported { .. }) => return Fate::Refused,
+            Err(Error::Launch(_)) => return Fate::Found("launch refused".into()),
+        };
+        if let Some(finding) = outcome.report.findings.first() {
+            return Fate::Found(finding.check.name().into());
+        }
+        if subject.wrong(&outcome) > 0 {
+            return Fate::Found(if *mode == "in order" { "values".into() } else { format!("values ({mode})") });
+        }
+    }
+    Fate::Survived
+}
+
+/// The lines (from 0) that some shape of the kernel executes: a slip in dead code changes nothing.
+fn executed(group: &Group) -> BTreeSet<usize> {
+    let mut lines = BTreeSet::new();
+    let Some(first) = group.subjects.first() else { return lines };
+    // Without line information every PTX line is counted by itself.
+    let bare = |line| if str::trim_start(line).starts_with(".loc") { "" } else { line };
+    let text: Vec<&str> = first.ptx.lines().map(bare).collect();
+    let module = Module::parse(&text.join("\n")).expect("the text of a right kernel");
+    for subject in &group.subjects {
+        let outcome = subject.run(&module, &Options { checks: Checks::NONE, ..Options::default() });
+        let counts = outcome.map(|outcome| outcome.report.metrics.lines).unwrap_or_default();
+        lines.extend(counts.iter().filter(|line| line.lane_instructions > 0).map(|line| line.ptx_line as usize - 1));
+    }
+    lines
+}
+
+/// A seeded choice in which every kind of slip has its share.
+fn choose(group: &Group) -> Vec<Mutation> {
+    let Some(subject) = group.subjects.first() else { return Vec::new() };
+    let executed = executed(group);
+    let mut by_slip: BTreeMap<&str, Vec<Mutation>> = BTreeMap::new();
+    for mutation in mutation::all(&subject.ptx, &subject.launch.entry) {
+        if executed.contains(&mutation.line) {
+            by_slip.entry(mutation.slip).or_default().push(mutation);
+        }
+    }
+    let mut rng = rng(derive(SEED, &[&subject.name]));
+    let mut chosen = Vec::new();
+    while chosen.len() < MUTANTS && by_slip.values().any(|list| !list.is_empty()) {
+        for list in by_slip.values_mut().filter(|list| !list.is_empty()) {
+            let pick = below(&mut rng, list.len());
+            chosen.push(list.swap_remove(pick));
+        }
+    }
+    // The last round may overshoot: what goes is drawn too.
+    while chosen.len() > MUTANTS {
+        let pick = below(&mut rng, chosen.len());
+        chosen.remove(pick);
+    }
+    chosen
+}
+
+#[test]
+fn small_slips_are_noticed() {
+    let mut groups = subject::fixtures();
+    groups.extend(subject::catalogue());
+    let mut table =
+        String::from("| kernel | mutants | found | by checks | by values | survived |\n|---|---|---|---|---|---|\n");
+    let mut survivors = String::new();
+    let mut total = [0usize; 5];
+    let mut of_async = [0usize; 2];
+    let mut by_finder: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut refused, mut argued) = (0, 0);
+    for group in &groups {
+        let Some(subject) = group.subjects.first() else { continue };
+        let mut row = [0usize; 5];
+        for mutation in choose(group) {
+            let fate = judge(group, &mutation.apply(&subject.ptx));
+            match &fate {
+                Fate::Refused => {
+                    refused += 1;
+                    continue;
+                }
+                Fate::Found(finder) => {
+                    *by_finder.entry(finder.clone()).or_default() += 1;
+                    row[1] += 1;
+                    row[if finder.starts_with("values") { 3 } else { 2 }] += 1;
+                }
+                Fate::Survived => {
+                    let before = subject.ptx.lines().nth(mutation.line).unwrap_or_default().trim();
+                    let (slip, after) = (mutation.slip, mutation.after.trim());
+                    let reason = EQUIVALENT
+                        .iter()
+                        .find(|known| subject.name.starts_with(known.0) && slip == known.1 && before.contains(known.2));
+                    argued += usize::from(reason.is_some());
+                    let reason = reason.map_or("Not explained.", |known| known.3);
+                    let line = mutation.line + 1;
+                    let _ = writeln!(
+                        survivors,
+                        "- {} line {line}, {slip}: `{before}` became `{after}`. {reason}",
+                        subject.name
+                    );
+                    row[4] += 1;
+                }
+            }
+            row[0] += 1;
+        }
+        let [all, found, checks, values, survived] = row;
+        let _ = writeln!(table, "| {} | {all} | {found} | {checks} | {values} | {survived} |", subject.name);
+        (0..5).for_each(|at| total[at] += row[at]);
+        if subject.is_async {
+            of_async = [of_async[0] + all, of_async[1] + found];
+        }
+    }
+    let [all, found, checks, values, survived] = total;
+    let _ = writeln!(table, "| all | {all} | {found} | {checks} | {values} | {survived} |");
+    let finders: Vec<String> = by_finder.iter().map(|(finder, count)| format!("{finder} {count}")).collect();
+    let report = format!(
+        "{found} of {all} mutants were found; {argued} of the others are argued to be as right as the kernel, so {:.1} % of the rest.\n\n{table}\n{refused} further changes gave no valid PTX. Asynchronous and cluster kernels: {} of {} found.\nFound first by: {}.\n\nSurvivors:\n{survivors}",
+        100.0 * found as f64 / (all - argued) as f64,
+        of_async[1],
+        of_async[0],
+        finders.join(", ")
+    );
+    println!("{report}");
+    super::evidence::write("simulator-mutants.md", "Mutants of right kernels", &report);
+    assert!(all >= 150 && of_async[0] >= 20, "{all} mutants, {of_async:?} asynchronous");
+    let real = all - argued;
+    assert!(found * 100 >= 95 * real, "{found} of {real} found:\n{survivors}");
+}

@@ -1,0 +1,71 @@
+//! Right kernels are right and silent: in every mode, under many seeds.
+
+use super::mutation;
+use super::subject::{self, Group};
+use kernelgate::sim::{Check, Module, Options};
+
+fn silent(group: &Group, seeds: std::ops::Range<u64>) {
+    let Some(first) = group.subjects.first() else { return };
+    let module = Module::parse(&first.ptx).unwrap_or_else(|error| panic!("{}: {error}", first.name));
+    for (at, subject) in group.subjects.iter().enumerate() {
+        for seed in seeds.clone() {
+            for (mode, options) in subject::modes(seed + 1) {
+                let place = format!("{}, shape {at}, {mode}, seed {}", subject.name, seed + 1);
+                let outcome = subject.run(&module, &options).unwrap_or_else(|error| panic!("{place}: {error}"));
+                assert_eq!(outcome.report.findings, [], "{place}");
+                assert_eq!(subject.wrong(&outcome), 0, "{place}");
+            }
+        }
+    }
+    for (at, subject) in group.further.iter().enumerate() {
+        let outcome = subject.run(&module, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+        assert_eq!(outcome.report.findings, [], "{}, further shape {at}", subject.name);
+        assert_eq!(subject.wrong(&outcome), 0, "{}, further shape {at}", subject.name);
+    }
+}
+
+#[test]
+fn fixtures_are_right_and_silent_under_20_seeds() {
+    subject::fixtures().iter().for_each(|group| silent(group, 0..20));
+}
+
+#[test]
+fn the_catalogue_is_right_and_silent_under_20_seeds() {
+    let groups = subject::catalogue();
+    assert!(groups.len() > 20, "{} kernels", groups.len());
+    groups.iter().for_each(|group| silent(group, 0..20));
+}
+
+/// Two slips around barrier objects, which hardware may forgive.
+#[test]
+fn objects_made_without_a_fence_or_twice_are_found() {
+    let sums = subject::fixtures()
+        .into_iter()
+        .flat_map(|group| group.subjects)
+        .find(|subject| subject.name.ends_with("sum_rows"));
+    let sums = sums.expect("the subject");
+    let found = |text: String| {
+        let outcome = sums.run(&Module::parse(&text).unwrap(), &Options::default()).unwrap();
+        outcome.report.findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
+    };
+    assert!(found(sums.ptx.replace("fence.mbarrier_init.release.cluster;", "")).contains("no fence.mbarrier_init"));
+    let body = sums.ptx.lines().skip(mutation::body(&sums.ptx, "sum_rows").start);
+    let init = body.into_iter().find(|line| line.contains("mbarrier.init")).expect("the instruction");
+    assert!(found(sums.ptx.replace(init, &format!("{init}\n{init}"))).contains("stands already"));
+}
+
+/// Hardware may or may not show it; the checks do, in the plain mode.
+#[test]
+fn a_forgotten_proxy_fence_is_found() {
+    let scale = subject::fixtures()
+        .into_iter()
+        .flat_map(|group| group.subjects)
+        .find(|subject| subject.name.ends_with("scale"))
+        .expect("the subject");
+    let without: Vec<&str> = scale.ptx.lines().filter(|line| !line.contains("fence.proxy.async")).collect();
+    let module = Module::parse(&without.join("\n")).unwrap();
+    let outcome = scale.run(&module, &Options::default()).unwrap();
+    let found: Vec<Check> = outcome.report.findings.iter().map(|finding| finding.check).collect();
+    assert_eq!(found, [Check::AsyncCopy]);
+    assert!(outcome.report.findings[0].message.contains("fence.proxy.async"), "{}", outcome.report.findings[0]);
+}

@@ -1,0 +1,564 @@
+//! Right kernels with their arguments and expected results: what is mutated, fuzzed, covered, timed and compared.
+
+use half::{bf16, f16};
+use kernelgate::core::candidate::{Body, Candidate, Kernel};
+use kernelgate::core::distribution::Distribution;
+use kernelgate::core::dtype::DType;
+use kernelgate::core::launch::Launch as Plan;
+use kernelgate::core::operator::{Operator, draw_inputs};
+use kernelgate::core::seed::{rng, unit};
+use kernelgate::core::tolerance::Tolerance;
+use kernelgate::device::sim::{Committed, FOLDER};
+use kernelgate::sim::{
+    Accumulation, Arg, Completion, Dim, Error, Launch, Memory, Module, Options, Pointer, Report, Swizzle, TensorMap,
+    WarpOrder, launch,
+};
+use std::collections::BTreeMap;
+
+/// What a kernel gets.
+#[derive(Clone)]
+pub enum Argument {
+    Scalar(Vec<u8>),
+    Input(Vec<u8>),
+    /// Bytes without content.
+    Output(usize),
+    Map(View),
+}
+
+/// A tensor map of a matrix of its own, row by row.
+#[derive(Clone)]
+pub struct View {
+    /// `None` for an output.
+    pub data: Option<Vec<u8>>,
+    pub element_bytes: u32,
+    pub rows: u64,
+    pub columns: u64,
+    pub box_rows: u32,
+    pub box_columns: u32,
+    pub swizzle: Swizzle,
+}
+
+/// What an argument must hold afterwards, as f32.
+#[derive(Clone)]
+pub struct Expected {
+    pub argument: usize,
+    pub values: Vec<f64>,
+    pub allowed: Vec<f64>,
+}
+
+#[derive(Clone)]
+pub struct Subject {
+    pub name: String,
+    pub ptx: String,
+    /// Without arguments.
+    pub launch: Launch,
+    pub arguments: Vec<Argument>,
+    pub expected: Vec<Expected>,
+    /// Asynchronous copies, barrier objects, warp-group products or clusters.
+    pub is_async: bool,
+}
+
+/// What a run left.
+pub struct Outcome {
+    pub report: Report,
+    /// By argument; empty for scalars.
+    pub buffers: Vec<Vec<u8>>,
+}
+
+impl Subject {
+    /// Runs a text, which may be another than the subject's own, on fresh memory.
+    pub fn run(&self, module: &Module, options: &Options) -> Result<Outcome, Error> {
+        let mut memory = Memory::new();
+        let mut buffers: Vec<Option<(Pointer, usize)>> = Vec::new();
+        let mut call = self.launch.clone();
+        for argument in &self.arguments {
+            let mut hold = |bytes: usize, data: Option<&[u8]>| -> Result<Pointer, Error> {
+                let pointer = memory.alloc(bytes as u64, data)?;
+                buffers.push(Some((pointer, bytes)));
+                Ok(pointer)
+            };
+            let value = match argument {
+                Argument::Input(data) => Arg::from(hold(data.len(), Some(data))?),
+                Argument::Output(bytes) => Arg::from(hold(*bytes, None)?),
+                Argument::Map(view) => {
+                    let bytes = (view.rows * view.columns) as usize * view.element_bytes as usize;
+                    let base = hold(bytes, view.data.as_deref())?;
+                    Arg::bytes(&view.map(base).to_bytes()?)
+                }
+                Argument::Scalar(bytes) => {
+                    buffers.push(None);
+                    Arg::bytes(bytes)
+                }
+            };
+            call = call.arg(value);
+        }
+        let report = launch(module, &call, &mut memory, options)?;
+        let read = |buffer: &Option<(Pointer, usize)>| {
+            let Some((pointer, bytes)) = buffer else { return Ok(Vec::new()) };
+            let mut out = vec![0; *bytes];
+            memory.read(*pointer, &mut out).map(|()| out)
+        };
+        let buffers = buffers.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Outcome { report, buffers })
+    }
+
+    /// Elements that are not as expected.
+    pub fn wrong(&self, outcome: &Outcome) -> usize {
+        let wrong = |expected: &Expected| {
+            let got = outcome.buffers[expected.argument].chunks_exact(4);
+            let got = got.map(|bytes| f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
+            let pairs = got.zip(expected.values.iter().zip(&expected.allowed));
+            pairs.filter(|(got, (value, allowed))| !is_right(*got, **value, **allowed)).count()
+        };
+        self.expected.iter().map(wrong).sum()
+    }
+}
+
+fn is_right(got: f64, value: f64, allowed: f64) -> bool {
+    (value.is_nan() && got.is_nan()) || got == f64::from(value as f32) || (got - value).abs() <= allowed
+}
+
+impl View {
+    pub fn map(&self, base: Pointer) -> TensorMap {
+        TensorMap {
+            base,
+            element_bytes: self.element_bytes,
+            extents: vec![self.columns, self.rows],
+            strides_bytes: vec![self.columns * u64::from(self.element_bytes)],
+            box_extents: vec![self.box_columns, self.box_rows],
+            swizzle: self.swizzle,
+        }
+    }
+}
+
+/// The modes of a search, each by its name.
+pub fn modes(seed: u64) -> [(&'static str, Options); 4] {
+    let base = Options { seed, ..Options::default() };
+    [
+        ("in order", Options::default()),
+        (
+            "descending, late copies",
+            Options { warp_order: WarpOrder::Descending, completion: Completion::Late, ..Options::default() },
+        ),
+        ("seeded, late copies", Options { warp_order: WarpOrder::Seeded, completion: Completion::Late, ..base }),
+        (
+            "seeded, shuffled sums, adversarial",
+            Options {
+                warp_order: WarpOrder::Seeded,
+                accumulation: Accumulation::Shuffled,
+                adversarial_approximations: true,
+                ..base
+            },
+        ),
+    ]
+}
+
+fn bytes_of_f32(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect()
+}
+
+fn random(count: usize, seed: u64) -> Vec<f64> {
+    let mut rng = rng(seed);
+    (0..count).map(|_| f64::from((2.0 * unit(&mut rng) - 1.0) as f32)).collect()
+}
+
+/// Integers of few bits: exact in every format, in every order of summation.
+fn small(count: usize, seed: u64) -> Vec<f64> {
+    random(count, seed).iter().map(|value| (value * 4.0).round()).collect()
+}
+
+/// A file of `fixtures/ptx`.
+pub fn fixture(name: &str) -> String {
+    let path = format!("{}/fixtures/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn scalar(value: i32) -> Argument {
+    Argument::Scalar(value.to_le_bytes().to_vec())
+}
+
+/// a[m,k] * b[k,n].
+fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
+    let element = |at: usize| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum();
+    (0..m * n).map(element).collect()
+}
+
+fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
+    let rows = values.len() / columns;
+    (0..values.len()).map(|at| values[at % rows * columns + at / rows]).collect()
+}
+
+fn bf16_bytes(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| bf16::from_f64(*value).to_le_bytes()).collect()
+}
+
+/// One kernel at several shapes.
+#[derive(Clone, Default)]
+pub struct Group {
+    /// The same text and entry, each with other arguments.
+    pub subjects: Vec<Subject>,
+    /// Further shapes, many and small.
+    pub further: Vec<Subject>,
+}
+
+impl From<Vec<Subject>> for Group {
+    fn from(subjects: Vec<Subject>) -> Self {
+        Group { subjects, further: Vec::new() }
+    }
+}
+
+/// Kernels of `fixtures/ptx` that use what the catalogue does not.
+pub fn fixtures() -> Vec<Group> {
+    let mut all: Vec<Group> = vec![
+        vec![gemm_mma([64, 128, 160]), gemm_mma([128, 64, 32])].into(),
+        vec![scale(2, 11), scale(1, 1), scale(3, 2)].into(),
+        vec![sum_rows(3, 1536), sum_rows(1, 256)].into(),
+        vec![row_max(24, 1000), row_max(3, 77), row_max(24, 5000)].into(),
+        vec![ring(3)].into(),
+    ];
+    for entry in ["gemm_k_major", "gemm_n_major"] {
+        all.push(vec![wgmma(entry, [128, 64, 384]), wgmma(entry, [64, 128, 64])].into());
+    }
+    for arch in ["sm_80", "sm_90a"] {
+        let shapes = [([3, 784], [64, 128, 96]), ([2, 400], [128, 64, 32]), ([1, 1024], [64, 64, 224])];
+        let mut kernels = vec![Vec::new(); 4];
+        for (rows, extents) in shapes {
+            kernels.iter_mut().zip(triton(arch, rows, extents)).for_each(|(group, subject)| group.push(subject));
+        }
+        all.extend(kernels.into_iter().map(Group::from));
+    }
+    all
+}
+
+fn exactly(argument: usize, values: Vec<f64>) -> Vec<Expected> {
+    let allowed = vec![0.0; values.len()];
+    vec![Expected { argument, values, allowed }]
+}
+
+/// The same within a few roundings.
+fn nearly(argument: usize, values: Vec<f64>) -> Vec<Expected> {
+    let allowed = values.iter().map(|value| 1e-6 + 4e-6 * value.abs()).collect();
+    vec![Expected { argument, values, allowed }]
+}
+
+/// The bf16 product by warps; extents are multiples of 64, 64 and 32.
+pub fn gemm_mma([m, n, k]: [usize; 3]) -> Subject {
+    let (a, b) = (small(m * k, 1), small(k * n, 2));
+    Subject {
+        name: "mma_cp_async".into(),
+        ptx: fixture("mma_cp_async"),
+        launch: Launch::new("gemm_mma", Dim::new(n as u32 / 64, m as u32 / 64, 1), 128),
+        arguments: vec![
+            Argument::Input(bf16_bytes(&a)),
+            Argument::Input(bf16_bytes(&b)),
+            Argument::Output(4 * m * n),
+            scalar(n as i32),
+            scalar(k as i32),
+        ],
+        expected: exactly(2, product(&a, &b, [m, n, k])),
+        is_async: true,
+    }
+}
+
+/// The bf16 product by warp groups; extents are multiples of 64.
+pub fn wgmma(entry: &str, [m, n, k]: [usize; 3]) -> Subject {
+    let (a, b) = (small(m * k, 1), small(k * n, 2));
+    let map = |values: &[f64], columns: usize| {
+        Argument::Map(View {
+            data: Some(bf16_bytes(values)),
+            element_bytes: 2,
+            rows: (values.len() / columns) as u64,
+            columns: columns as u64,
+            box_rows: 64,
+            box_columns: 64,
+            swizzle: Swizzle::Bytes128,
+        })
+    };
+    let right = if entry == "gemm_k_major" { map(&transposed(&b, n), k) } else { map(&b, n) };
+    Subject {
+        name: entry.replace("gemm", "wgmma_tma"),
+        ptx: fixture("wgmma_tma"),
+        launch: Launch::new(entry, Dim::new(n as u32 / 64, m as u32 / 64, 1), 128),
+        arguments: vec![map(&a, k), right, Argument::Output(4 * m * n), scalar(n as i32), scalar(k as i32)],
+        expected: exactly(2, product(&a, &b, [m, n, k])),
+        is_async: true,
+    }
+}
+
+fn scale(box_rows: usize, boxes: usize) -> Subject {
+    let x = random(box_rows * boxes * 1024, 3);
+    let map = |data| {
+        Argument::Map(View {
+            data,
+            element_bytes: 4,
+            rows: box_rows as u64 * 32,
+            columns: boxes as u64 * 32,
+            box_rows: 32,
+            box_columns: 32,
+            swizzle: Swizzle::None,
+        })
+    };
+    Subject {
+        name: "bulk_pipeline scale".into(),
+        ptx: fixture("bulk_pipeline"),
+        launch: Launch::new("scale", box_rows as u32, 128),
+        arguments: vec![map(Some(bytes_of_f32(&x))), map(None), scalar(boxes as i32)],
+        expected: exactly(1, x.iter().map(|x| f64::from((2.0 * x + 1.0) as f32)).collect()),
+        is_async: true,
+    }
+}
+
+fn sum_rows(rows: usize, columns: usize) -> Subject {
+    let x = small(rows * columns, 4);
+    Subject {
+        name: "bulk_pipeline sum_rows".into(),
+        ptx: fixture("bulk_pipeline"),
+        launch: Launch::new("sum_rows", rows as u32, 64),
+        arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * rows), scalar(columns as i32)],
+        expected: exactly(1, x.chunks(columns).map(|row| row.iter().sum()).collect()),
+        is_async: true,
+    }
+}
+
+fn row_max(rows: usize, columns: usize) -> Subject {
+    let mut x = random(rows * columns, 5);
+    // The largest lies elsewhere in every row: no thread may be forgotten.
+    (0..rows).for_each(|row| x[row * columns + (row * 397 + 4 * columns / 5) % columns] = 2.0 + row as f64);
+    Subject {
+        name: "cluster row_max".into(),
+        ptx: fixture("cluster"),
+        launch: Launch::new("row_max", 4 * rows as u32, 128).cluster(4),
+        arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * rows), scalar(columns as i32)],
+        expected: exactly(
+            1,
+            x.chunks(columns).map(|row| f64::from(row.iter().copied().fold(f64::MIN, f64::max) as f32)).collect(),
+        ),
+        is_async: true,
+    }
+}
+
+fn ring(groups: usize) -> Subject {
+    let x = small(groups * 256, 6);
+    let y = (0..x.len()).map(|at| (0..4).map(|block| x[at / 256 * 256 + block * 64 + at % 64]).sum()).collect();
+    Subject {
+        name: "cluster ring".into(),
+        ptx: fixture("cluster"),
+        launch: Launch::new("ring", 4 * groups as u32, 64).cluster(4),
+        arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * x.len())],
+        expected: exactly(1, y),
+        is_async: true,
+    }
+}
+
+/// What Triton makes of four programs.
+fn triton(arch: &str, [rows, columns]: [usize; 2], extents: [usize; 3]) -> Vec<Subject> {
+    let subject = |kernel: &str, grid: Dim, shared: u32, mut arguments: Vec<Argument>, expected: Vec<Expected>| {
+        // Two scratch pointers that Triton adds.
+        arguments.extend([Argument::Scalar(vec![0; 8]), Argument::Scalar(vec![0; 8])]);
+        Subject {
+            name: format!("triton {kernel} {arch}"),
+            ptx: fixture(&format!("triton/{kernel}.{arch}")),
+            launch: Launch::new(kernel, grid, 128).dynamic_shared(shared),
+            arguments,
+            expected,
+            is_async: kernel == "matmul",
+        }
+    };
+    let input = |values: &[f64]| Argument::Input(bytes_of_f32(values));
+    let (x, y) = (random(rows * columns, 7), random(rows * columns, 8));
+    let sums = x.iter().zip(&y).map(|(x, y)| f64::from((x + y) as f32)).collect();
+    let n = rows * columns;
+    let add = subject(
+        "add",
+        Dim::new(n.div_ceil(256) as u32, 1, 1),
+        0,
+        vec![input(&x), input(&y), Argument::Output(4 * n), scalar(n as i32)],
+        exactly(2, sums),
+    );
+    let per_row = |f: fn(&[f64]) -> Vec<f64>| x.chunks(columns).flat_map(f).collect::<Vec<f64>>();
+    let softmax = subject(
+        "softmax",
+        Dim::new(rows as u32, 1, 1),
+        16,
+        vec![input(&x), Argument::Output(4 * n), scalar(columns as i32)],
+        nearly(
+            1,
+            per_row(|row| {
+                let sum: f64 = row.iter().map(|x| x.exp()).sum();
+                row.iter().map(|x| x.exp() / sum).collect()
+            }),
+        ),
+    );
+    let (weight, bias) = (random(columns, 9), random(columns, 10));
+    let normal = per_row(|row| {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / row.len() as f64;
+        row.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt()).collect()
+    });
+    let scaled = normal.iter().enumerate().map(|(at, x)| x * weight[at % columns] + bias[at % columns]).collect();
+    let layernorm = subject(
+        "layernorm",
+        Dim::new(rows as u32, 1, 1),
+        16,
+        vec![
+            input(&x),
+            input(&weight),
+            input(&bias),
+            Argument::Output(4 * n),
+            scalar(columns as i32),
+            Argument::Scalar(1e-5f32.to_le_bytes().to_vec()),
+        ],
+        nearly(3, scaled),
+    );
+    let [m, n, k] = extents;
+    let (a, b) = (small(m * k, 11), small(k * n, 12));
+    let half =
+        |values: &[f64]| Argument::Input(values.iter().flat_map(|value| f16::from_f64(*value).to_le_bytes()).collect());
+    let matmul = subject(
+        "matmul",
+        Dim::new(m as u32 / 64, n as u32 / 64, 1),
+        24_576,
+        vec![half(&a), half(&b), Argument::Output(4 * m * n), scalar(m as i32), scalar(n as i32), scalar(k as i32)],
+        exactly(2, product(&a, &b, extents)),
+    );
+    vec![add, softmax, layernorm, matmul]
+}
+
+/// Shapes of an operator with tails, without, and on other paths of its kernels.
+fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
+    match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
+        ["n"] => vec![vec![1037], vec![8192], vec![3]],
+        ["m", "n", "k"] => vec![vec![33, 70, 45], vec![130, 128, 64], vec![64, 36, 100]],
+        ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
+        ["rows", "cols", rest @ ..] => [[3, 301], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
+            .into_iter()
+            .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
+            .collect(),
+        _ => operator
+            .shapes()
+            .iter()
+            .min_by_key(|point| operator.cost(point, DType::F32).bytes)
+            .cloned()
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Widths at which kernels that hold rows in registers change their ways.
+fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
+    match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
+        ["n"] => (1..40).chain([255, 256, 257, 1023, 1024, 1025, 2048, 4095]).map(|n| vec![n]).collect(),
+        ["m", "n", "k"] => (1..34).map(|at| vec![at, 67 - at, 33 + at % 3]).collect(),
+        ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 5]).collect(),
+        ["rows", "cols", rest @ ..] => {
+            let cols = (1..33).chain((32..1056).step_by(32).flat_map(|at| [at, at + 1]));
+            let cols = cols.chain((1024..8193).step_by(512).flat_map(|at| [at, at + 1]));
+            cols.map(|cols| [2, cols].into_iter().chain(rest.iter().map(|_| 0)).collect()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The committed PTX of a kernel.
+pub fn committed(kernel: &Kernel, dtype: DType) -> Option<String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+    Committed::new(folder).find(&kernel.program, dtype).map(|ptx| ptx.text)
+}
+
+/// The CUDA candidates of the catalogue in f32 that take one launch, by entry.
+pub fn catalogue() -> Vec<Group> {
+    let mut all: Vec<Group> = Vec::new();
+    for suite in kernelgate::ops::catalogue() {
+        for candidate in suite.candidates.iter().filter(|candidate| candidate.traits.dtypes.contains(&DType::F32)) {
+            let Body::Cuda(kernel) = &candidate.body else { continue };
+            let Some(ptx) = committed(kernel, DType::F32) else { continue };
+            let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+            let operator = suite.operator.as_ref();
+            let subject = |point: &[usize], distribution| match kernel.plan(point).0.as_slice() {
+                [plan] => {
+                    let entry = kernel.entry_of(plan, DType::F32);
+                    Some((entry.clone(), case(operator, candidate, plan, point, distribution, &entry, &ptx)))
+                }
+                _ => None,
+            };
+            let distributions = [Distribution::Normal, Distribution::NonFinite];
+            let distributions = distributions.into_iter().filter(|one| operator.distributions().contains(one));
+            for (point, distribution) in
+                shapes(operator).iter().flat_map(|point| distributions.clone().map(move |d| (point, d)))
+            {
+                let found = subject(point, distribution);
+                found.into_iter().for_each(|(entry, subject)| groups.entry(entry).or_default().subjects.push(subject));
+            }
+            for (entry, subject) in widths(operator).iter().filter_map(|point| subject(point, Distribution::Normal)) {
+                groups.entry(entry).or_default().further.push(subject);
+            }
+            // The ways of one version for short rows are often those of another.
+            let is_new = |group: &Group| {
+                let same = |a: &Subject, b: &Subject| (&a.ptx, &a.launch.entry) == (&b.ptx, &b.launch.entry);
+                let first = group.subjects.first();
+                first.is_some_and(|first| {
+                    !all.iter().any(|known| known.subjects.first().is_some_and(|known| same(known, first)))
+                })
+            };
+            let new: Vec<Group> = groups.into_values().filter(is_new).collect();
+            all.extend(new);
+        }
+    }
+    all
+}
+
+/// A CUDA candidate in f32 at a shape; `None` where it takes several launches.
+pub fn candidate(operator: &str, name: &str, point: &[usize]) -> Option<Subject> {
+    let suite = kernelgate::ops::catalogue().into_iter().find(|suite| suite.operator.name() == operator)?;
+    let candidate = suite.candidates.iter().find(|candidate| candidate.name == name)?;
+    let Body::Cuda(kernel) = &candidate.body else { return None };
+    let ptx = committed(kernel, DType::F32)?;
+    let plan = kernel.plan(point).0;
+    let [plan] = plan.as_slice() else { return None };
+    let entry = kernel.entry_of(plan, DType::F32);
+    Some(case(suite.operator.as_ref(), candidate, plan, point, Distribution::Normal, &entry, &ptx))
+}
+
+/// A candidate at one shape, with inputs of one distribution.
+fn case(
+    operator: &dyn Operator,
+    candidate: &Candidate,
+    plan: &Plan,
+    point: &[usize],
+    distribution: Distribution,
+    entry: &str,
+    ptx: &str,
+) -> Subject {
+    let inputs = draw_inputs(operator, point, DType::F32, distribution, 1);
+    let wide: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_f64()).collect();
+    let wide: Vec<&[f64]> = wide.iter().map(Vec::as_slice).collect();
+    let lengths = (0..operator.outputs().len()).map(|at| operator.output_dims(at, point).iter().product());
+    let mut values: Vec<Vec<f64>> = lengths.map(|length: usize| vec![0.0; length]).collect();
+    operator.reference(point, &wide, &mut values);
+    let mut magnitudes = values.clone();
+    operator.magnitude(point, &wide, &mut magnitudes);
+    let depth = operator.depth(point);
+    let own = candidate.traits.tolerance.as_ref().or_else(|| operator.tolerance());
+    let tolerance = own.map_or_else(Tolerance::default, |own| own.tolerance);
+    let mut arguments: Vec<Argument> = inputs.iter().map(|input| Argument::Input(input.bytes().to_vec())).collect();
+    let mut expected = Vec::new();
+    for (values, magnitudes) in values.into_iter().zip(magnitudes) {
+        let allowed = values.iter().zip(magnitudes);
+        let allowed = allowed.map(|(value, size)| tolerance.allowed(DType::F32, *value, depth, size)).collect();
+        let argument = arguments.len();
+        arguments.push(Argument::Output(values.len() * DType::F32.size()));
+        expected.push(Expected { argument, values, allowed });
+    }
+    arguments.extend(plan.scalars.iter().map(|scalar| Argument::Scalar(scalar.bytes())));
+    let dim = |[x, y, z]: [usize; 3]| Dim::new(x as u32, y as u32, z as u32);
+    Subject {
+        name: format!("{} {} {entry}", operator.name(), candidate.name),
+        ptx: ptx.to_owned(),
+        launch: Launch::new(entry, dim(plan.grid), dim(plan.block))
+            .cluster(plan.cluster as u32)
+            .dynamic_shared(plan.shared_bytes as u32),
+        arguments,
+        expected,
+        is_async: plan.cluster > 1,
+    }
+}
