@@ -2,6 +2,7 @@
 //!
 //! `KERNELGATE_WRITE=docs cargo test --release --test sim mutants` writes the table that the documentation shows.
 
+use super::catalogue;
 use super::mutation::{self, Mutation};
 use super::subject::{self, Group, Subject};
 use kernelgate::core::seed::{below, derive, rng};
@@ -173,7 +174,7 @@ fn choose(group: &Group) -> Vec<Mutation> {
 #[test]
 fn small_slips_are_noticed() {
     let mut groups = subject::fixtures();
-    groups.extend(subject::catalogue());
+    groups.extend(catalogue::kernels());
     let mut table =
         String::from("| kernel | mutants | found | by checks | by values | survived |\n|---|---|---|---|---|---|\n");
     let mut survivors = String::new();

@@ -1,7 +1,7 @@
 //! Right kernels are right and silent: in every mode, under many seeds.
 
-use super::mutation;
 use super::subject::{self, Group};
+use super::{catalogue, mutation};
 use kernelgate::sim::{Check, Module, Options};
 
 fn silent(group: &Group, seeds: std::ops::Range<u64>) {
@@ -31,7 +31,7 @@ fn fixtures_are_right_and_silent_under_20_seeds() {
 
 #[test]
 fn the_catalogue_is_right_and_silent_under_20_seeds() {
-    let groups = subject::catalogue();
+    let groups = catalogue::kernels();
     assert!(groups.len() > 20, "{} kernels", groups.len());
     groups.iter().for_each(|group| silent(group, 0..20));
 }

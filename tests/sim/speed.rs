@@ -2,6 +2,7 @@
 //!
 //! `KERNELGATE_WRITE=docs cargo test --release --test sim speed -- --ignored --nocapture` prints the table and writes it.
 
+use super::catalogue;
 use super::subject::{self, Subject};
 use kernelgate::sim::{Checks, Module, Options};
 use rayon::ThreadPoolBuilder;
@@ -33,7 +34,7 @@ fn speed() {
         ("gemm", "cuda_v2", &[256, 256, 256]),
     ];
     let mut subjects: Vec<Subject> =
-        shapes.iter().filter_map(|(operator, name, point)| subject::candidate(operator, name, point)).collect();
+        shapes.iter().filter_map(|(operator, name, point)| catalogue::candidate(operator, name, point)).collect();
     subjects.push(subject::gemm_mma([256; 3]));
     subjects.push(subject::wgmma("gemm_k_major", [256; 3]));
     let mut table = String::from(

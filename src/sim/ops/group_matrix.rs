@@ -4,6 +4,7 @@
 //! no warp has to wait for another one. In early mode a product is computed when it is issued, in late mode when its
 //! group is waited for; the shared memory that it reads counts as in use until then.
 
+use super::descriptor::Descriptor;
 use super::matrix::{Element, order_of_k, results, sources, whole_warp};
 use super::rounding::{f16_to_f32, f32_to_f16};
 use super::tile_product::accumulate;
@@ -19,7 +20,6 @@ use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
-use crate::sim::tensor_map::Swizzle;
 
 const ROWS: usize = 16;
 const MAX_N: usize = 256;
@@ -184,50 +184,6 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
     let x = decoder.group_products.len() as u32 - 1;
     decoder.push_action(tiers!(issue: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome), Tensor, [0, 0, 0, 0, x]);
     Ok(())
-}
-
-/// A matrix descriptor, taken apart. Offsets are in bytes.
-#[derive(Debug, Clone, Copy)]
-struct Descriptor {
-    start: u64,
-    leading: u64,
-    stride: u64,
-    swizzle: Swizzle,
-}
-
-impl Descriptor {
-    fn new(bits: u64) -> Self {
-        let field = |shift: u32| (bits >> shift & 0x3FFF) << 4;
-        let swizzle = [Swizzle::None, Swizzle::Bytes128, Swizzle::Bytes64, Swizzle::Bytes32][(bits >> 62) as usize];
-        Descriptor { start: field(0), leading: field(16), stride: field(32), swizzle }
-    }
-
-    /// Bytes of a row of the swizzled pattern.
-    fn pitch(self) -> u64 {
-        match self.swizzle {
-            Swizzle::None => 16,
-            Swizzle::Bytes32 => 32,
-            Swizzle::Bytes64 => 64,
-            Swizzle::Bytes128 => 128,
-        }
-    }
-
-    /// The 16 bytes that hold row `row` (along m or n) and the `part`-th 16 bytes along k.
-    fn along_k(self, row: u64, part: u64) -> u64 {
-        let step = if self.swizzle == Swizzle::None { self.leading } else { 16 };
-        self.swizzle.apply(self.start + row / 8 * self.stride + row % 8 * self.pitch() + part * step)
-    }
-
-    /// The 16 bytes that hold eight neighbours along m or n, from `8·part`, at `k`.
-    fn across(self, part: u64, k: u64) -> u64 {
-        let offset = if self.swizzle == Swizzle::None {
-            part * self.stride + k % 8 * 16 + k / 8 * self.leading
-        } else {
-            let parts = self.pitch() / 16;
-            part % parts * 16 + part / parts * self.leading + k % 8 * self.pitch() + k / 8 * self.stride
-        };
-        self.swizzle.apply(self.start + offset)
-    }
 }
 
 /// Most units of 16 bytes of one factor.
@@ -485,27 +441,4 @@ fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     ctx.pc = here;
     ctx.meet();
     Outcome::Next
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_descriptor_finds_rows_in_the_swizzled_pattern() {
-        let bits = (0x400u64 >> 4) | (1024u64 >> 4) << 32 | 1 << 62;
-        let descriptor = Descriptor::new(bits);
-        assert_eq!(descriptor.along_k(0, 0), 0x400);
-        assert_eq!(descriptor.along_k(1, 0), 0x400 + 128 + 16);
-        assert_eq!(descriptor.along_k(9, 1), 0x400 + 1024 + 128);
-        assert_eq!(descriptor.across(1, 9), 0x400 + 1024 + 128);
-    }
-
-    #[test]
-    fn a_descriptor_without_swizzle_steps_by_its_offsets() {
-        let bits = (256u64 >> 4) << 16 | (128u64 >> 4) << 32;
-        let descriptor = Descriptor::new(bits);
-        assert_eq!(descriptor.along_k(9, 1), 128 + 16 + 256);
-        assert_eq!(descriptor.across(2, 9), 2 * 128 + 16 + 256);
-    }
 }

@@ -4,8 +4,8 @@
 //! unpacked once into single precision (exact for all formats of up to 16 bits), and sums run over k with fused
 //! multiply-adds. Hardware sums in another order and precision; the shuffled mode shows what that may change.
 
-use super::convert::{from_e4m3, from_e5m2};
 use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};
+use super::small_formats::{from_e4m3, from_e5m2};
 use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};

@@ -14,6 +14,7 @@ mod compare;
 mod control;
 mod convert;
 pub(crate) mod copy_async;
+mod descriptor;
 mod float32;
 mod float64;
 pub(crate) mod group_matrix;
@@ -24,6 +25,7 @@ pub(crate) mod matrix_memory;
 mod memory;
 mod moves;
 mod rounding;
+mod small_formats;
 mod tile_product;
 mod warp;
 

@@ -4,6 +4,7 @@ use super::families::{self, Family, IN_WORDS, Input};
 use super::inputs;
 use super::operations::{self, Agreement, Kind, Operation};
 use super::record::{Format, digest};
+use crate::catalogue;
 use crate::subject::{self, Argument, Subject};
 use half::{bf16, f16};
 use kernelgate::core::seed::{below, rng};
@@ -82,7 +83,7 @@ pub fn all() -> Vec<Launched> {
     all.extend(families::all().into_iter().map(family));
     all.extend([Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128].map(swizzled));
     let mut modules: BTreeMap<String, std::sync::Arc<Module>> = BTreeMap::new();
-    for group in subject::fixtures().into_iter().chain(subject::catalogue()) {
+    for group in subject::fixtures().into_iter().chain(catalogue::kernels()) {
         for (at, subject) in group.subjects.into_iter().enumerate() {
             let module = modules.entry(subject.ptx.clone()).or_insert_with(|| parse(&subject.ptx));
             let is_exact = is_ieee(&subject);
