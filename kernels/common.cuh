@@ -49,21 +49,37 @@ __device__ __forceinline__ float tree_reduce(float value) {
     return tree[0];
 }
 
-// Over a block of whole warps along threadIdx.x; every thread gets the same bits. One barrier: each warp reads all
-// partials and finishes alone, which is shorter than a second round trip through shared memory.
+// Over a block of whole warps along threadIdx.x, from what each warp has reduced; every thread gets the same bits. One
+// barrier: each warp reads all partials and finishes alone, which is shorter than a second round trip through shared
+// memory. Few partials are read by every lane and need no shuffles.
 // A SLOT has its own partials and is used once a launch; a second use would need a barrier between.
 template <typename Reduction, int SLOT>
-__device__ __forceinline__ float block_reduce(float value) {
+__device__ __forceinline__ float combine_warps(float of_warp) {
+    constexpr int FEW_WARPS = 8;
     __shared__ float partials[MAX_WARPS];
     const int lane = int(threadIdx.x) % WARP;
     const int warp = int(threadIdx.x) / WARP;
     const int warps = int(blockDim.x) / WARP;
-    value = warp_reduce<Reduction>(value);
     if (lane == 0) {
-        partials[warp] = value;
+        partials[warp] = of_warp;
+    }
+    if (warp == 0 && lane >= warps && lane < FEW_WARPS) {
+        partials[lane] = Reduction::identity();  // what is read below is there, and read in wide loads
     }
     __syncthreads();
+    if (warps <= FEW_WARPS) {
+        float total = partials[0];
+#pragma unroll
+        for (int i = 1; i < FEW_WARPS; ++i) {
+            total = Reduction::combine(total, partials[i]);
+        }
+        return total;
+    }
     return warp_reduce<Reduction>(lane < warps ? partials[lane] : Reduction::identity());
+}
+template <typename Reduction, int SLOT>
+__device__ __forceinline__ float block_reduce(float value) {
+    return combine_warps<Reduction, SLOT>(warp_reduce<Reduction>(value));
 }
 
 // Four sums in turn: a fourth of the latency of one chain of additions, and smaller roundings.
@@ -106,6 +122,7 @@ struct Access<PACK_LEN> {
         return {Pack{make_uint4(word, word, word, word)}};
     }
     __device__ __forceinline__ void get(float (&x)[PACK_LEN]) const { unpack(bits, x); }
+    static __device__ __forceinline__ void store(scalar_t* to, const float (&x)[PACK_LEN]) { store_pack(to, pack(x)); }
     static __device__ __forceinline__ void store_once(scalar_t* to, const float (&x)[PACK_LEN]) {
         store_pack_streaming(to, pack(x));
     }
@@ -123,9 +140,10 @@ struct Access<1> {
         return {reinterpret_cast<const scalar_t&>(word)};
     }
     __device__ __forceinline__ void get(float (&x)[1]) const { x[0] = to_float(bits); }
-    static __device__ __forceinline__ void store_once(scalar_t* to, const float (&x)[1]) {
+    static __device__ __forceinline__ void store(scalar_t* to, const float (&x)[1]) {
         *to = from_float<scalar_t>(x[0]);
     }
+    static __device__ __forceinline__ void store_once(scalar_t* to, const float (&x)[1]) { store(to, x); }
     __device__ __forceinline__ void put_once(scalar_t* to) const { *to = bits; }
 };
 
@@ -140,36 +158,37 @@ __device__ __forceinline__ void map_elements(const scalar_t* x, scalar_t* y, lon
     }
 }
 
-// The same in packs by blocks of MAP_THREADS threads, ELEMENTS a thread, all loaded before the first is used; the grid
+// The same in packs by blocks of THREADS threads, ELEMENTS a thread, all loaded before the first is used; the grid
 // covers n. Threads of the last block do the tail, an element each.
 constexpr int MAP_THREADS = 256;
-template <typename Function, int ELEMENTS, bool STREAMING>
+constexpr int SMALL_MAP_THREADS = 128;
+template <typename Function, int ELEMENTS, bool STREAMING, int THREADS = MAP_THREADS>
 __device__ __forceinline__ void map_packs(const scalar_t* x, scalar_t* y, long long n) {
     constexpr int PACKS = ELEMENTS / PACK_LEN;
     const long long whole = n / PACK_LEN;
-    const long long first = (long long)blockIdx.x * (PACKS * MAP_THREADS) + threadIdx.x;
+    const long long first = (long long)blockIdx.x * (PACKS * THREADS) + threadIdx.x;
     const scalar_t* const from = x + first * PACK_LEN;
     scalar_t* const to = y + first * PACK_LEN;
-    const int left = int(min(whole - first, (long long)PACKS * MAP_THREADS));
+    const int left = int(min(whole - first, (long long)PACKS * THREADS));
 
     Pack in[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        if (k * MAP_THREADS < left) {
-            const scalar_t* const at = from + k * MAP_THREADS * PACK_LEN;
+        if (k * THREADS < left) {
+            const scalar_t* const at = from + k * THREADS * PACK_LEN;
             in[k] = STREAMING ? load_pack_streaming(at) : load_pack(at);
         }
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        if (k * MAP_THREADS < left) {
+        if (k * THREADS < left) {
             float value[PACK_LEN];
             unpack(in[k], value);
 #pragma unroll
             for (int j = 0; j < PACK_LEN; ++j) {
                 value[j] = Function::apply(value[j]);
             }
-            scalar_t* const at = to + k * MAP_THREADS * PACK_LEN;
+            scalar_t* const at = to + k * THREADS * PACK_LEN;
             if (STREAMING) {
                 store_pack_streaming(at, pack(value));
             } else {
@@ -226,31 +245,62 @@ __device__ __forceinline__ float gelu_erf_formula(float x) {
     return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
 }
 
-// x * Phi(x), cheap enough to hide behind the memory. For half-width types Phi(-a) = 2^P(a), P a polynomial of degree 6
-// fitted to the relative error, and x * Phi(x) = max(x, 0) - a * Phi(-a) with a = |x|: one exponential, no selection
-// between branches as in erff, and no cancellation for negative x. Error before the rounding, over all values of the
-// type: f16 0.011 ulp; bf16 0.091 ulp for x > -8.75, and 1e-20 left of it, where |y| < 1e-17. In f32 it is the formula:
-// the memory leaves room.
+// Phi(-a) for 0 <= a <= gelu_tail_end(): 2^P(a), P a polynomial fitted to log2 Phi(-a). At half width of degree 6, to the
+// relative error; in f32 of degree 10, to the absolute one.
+__device__ __forceinline__ constexpr float gelu_tail_end() {
+#if defined(KERNELGATE_F32)
+    return 10.0f;
+#elif defined(KERNELGATE_F16)
+    return 12.0f;
+#else
+    return 13.0f;
+#endif
+}
+__device__ __forceinline__ float gelu_tail(float a) {
+#if defined(KERNELGATE_F32)
+    float p = -7.0448913369602906e-09f;
+    p = fmaf(p, a, 2.929336915258318e-07f);
+    p = fmaf(p, a, -4.966987944499124e-06f);
+    p = fmaf(p, a, 4.297812483855523e-05f);
+    p = fmaf(p, a, -1.7320954066235572e-04f);
+    p = fmaf(p, a, -1.973436155822128e-04f);
+    p = fmaf(p, a, 7.15717813000083e-03f);
+    p = fmaf(p, a, -5.256322771310806e-02f);
+    p = fmaf(p, a, -4.591866731643677e-01f);
+    p = fmaf(p, a, -1.151107668876648f);
+    p = fmaf(p, a, -0.9999999403953552f);
+#elif defined(KERNELGATE_F16)
+    float p = 3.244491745135747e-05f;
+    p = fmaf(p, a, -7.484226953238249e-04f);
+    p = fmaf(p, a, 7.942277006804943e-03f);
+    p = fmaf(p, a, -5.305182188749313e-02f);
+    p = fmaf(p, a, -4.591704607009888e-01f);
+    p = fmaf(p, a, -1.1510366201400757f);
+    p = fmaf(p, a, -1.0000076293945312f);
+#else
+    float p = 1.0709913112805225e-05f;
+    p = fmaf(p, a, -3.7023244658485055e-04f);
+    p = fmaf(p, a, 5.422730464488268e-03f);
+    p = fmaf(p, a, -4.518237337470055e-02f);
+    p = fmaf(p, a, -4.704124033451080e-01f);
+    p = fmaf(p, a, -1.1451300382614136f);
+    p = fmaf(p, a, -1.0005111694335938f);
+#endif
+    return fast_exp2(p);
+}
+
+// x * Phi(x), cheap enough to hide behind the memory. At half width x * Phi(x) = max(x, 0) - a * Phi(-a) with a = |x|:
+// one exponential, no selection between branches as in erff, and no cancellation for negative x. Error before the
+// rounding, over all values of the type: f16 0.011 ulp; bf16 0.091 ulp for x > -8.75, and 1e-20 left of it, where
+// |y| < 1e-17. In f32 it is the formula: the memory leaves room.
 __device__ __forceinline__ float gelu_erf(float x) {
 #if defined(KERNELGATE_F32)
     return gelu_erf_formula(x);
 #else
-#if defined(KERNELGATE_F16)
-    constexpr float C6 = 3.244491745135747e-05f, C5 = -7.484226953238249e-04f, C4 = 7.942277006804943e-03f,
-                    C3 = -5.305182188749313e-02f, C2 = -4.591704607009888e-01f, C1 = -1.1510366201400757f,
-                    C0 = -1.0000076293945312f;
-    constexpr float END = 12.0f;
-#else
-    constexpr float C6 = 1.0709913112805225e-05f, C5 = -3.7023244658485055e-04f, C4 = 5.422730464488268e-03f,
-                    C3 = -4.518237337470055e-02f, C2 = -4.704124033451080e-01f, C1 = -1.1451300382614136f,
-                    C0 = -1.0005111694335938f;
-    constexpr float END = 13.0f;
-#endif
     // The clamp keeps inf * 0 out and drops NaN: `half` brings both back where the formula has them.
-    const float a = fminf(fabsf(x), END);
-    const float tail = fast_exp2(((((((C6 * a + C5) * a + C4) * a + C3) * a + C2) * a + C1) * a + C0));
+    const float a = fminf(fabsf(x), gelu_tail_end());
     const float half = 0.5f * x;
-    return (half + fabsf(half)) - a * tail;
+    return (half + fabsf(half)) - a * gelu_tail(a);
 #endif
 }
 struct Gelu {

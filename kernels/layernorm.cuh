@@ -2,7 +2,7 @@
 //
 // The variance is the mean square of what is left after the mean, so that a large mean costs no digits.
 #pragma once
-#include "rows.cuh"
+#include "held.cuh"
 
 struct Identity {
     static __device__ __forceinline__ float apply(float x) { return x; }
@@ -137,6 +137,43 @@ __device__ __forceinline__ void layernorm_in_registers(const Team& team, const L
             }
             Access<WIDTH>::store_once(mine + k * share.stride, result);
         }
+    }
+}
+
+// One pass over memory, the row held as packs. Teams of whole warps. BY_PRODUCT: the row's sum by matrix products.
+template <typename Function, int VALUES, bool EARLY, bool BY_PRODUCT, bool ODD, typename Team>
+__device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm& a) {
+    using Row = HeldRow<VALUES, false, ODD>;
+    Row row(team, a.cols);
+    row.load(a.x + team.row() * a.cols, Absent::ZERO);
+    const HeldWeights<EARLY, Row> weights(a.weight, row);
+    const HeldWeights<EARLY, Row> biases(a.bias, row);
+
+    const float mean = mean_of(team.template combine<Sum, 0>(warp_sum<BY_PRODUCT>(row)), a.cols);
+    FourSums squares;
+    row.each(mean, [&](int turn, float centred) { squares.add_square(turn, centred); });
+    const float scale = inverse_root_mean(team.template reduce<Sum, 1>(squares.total()), a.cols, a.eps);
+
+    scalar_t* const y = a.y + team.row() * a.cols + row.column;
+    const float offset = -mean * scale;  // (x - mean) * scale in one instruction, rounded once
+#pragma unroll
+    for (int k = 0; k < Row::PACKS; ++k) {
+        if (row.has(k)) {
+            float x[PACK_LEN], weight[PACK_LEN], bias[PACK_LEN];
+            unpack(row.packs[k], x);
+            weights.get(k, row, weight);
+            biases.get(k, row, bias);
+#pragma unroll
+            for (int j = 0; j < PACK_LEN; ++j) {
+                x[j] = Function::apply(fmaf(fmaf(x[j], scale, offset), weight[j], bias[j]));
+            }
+            store_pack(y + k * row.stride, pack(x));
+        }
+    }
+    if (ODD && row.edge >= 0) {
+        const float normal = fmaf(to_float(row.single), scale, offset);
+        a.y[team.row() * a.cols + row.edge] =
+            from_float<scalar_t>(Function::apply(fmaf(normal, weights.edge(row), biases.edge(row))));
     }
 }
 

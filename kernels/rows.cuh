@@ -8,7 +8,8 @@ constexpr int MAX_CLUSTER = 8;  // blocks; the portable limit
 //
 // `row` is the row they own. `first_column` and `columns` cut the part of it that the threads of this block hold. Of
 // that part a thread holds accesses number first_access + k * stride; `accesses` is how many k there are at most.
-// `reduce` gives every member the same bits.
+// `reduce` gives every member the same bits; `combine` starts from what each warp has reduced (a team of a whole warp is
+// then done).
 
 // 1, 2, 4 .. 32 lanes of one warp. A team without a row (past the last one) holds no columns and still takes part in
 // the shuffles. Such teams are short of work between a load and its use, so they fetch the weights EARLY.
@@ -35,6 +36,10 @@ struct LaneTeam {
     template <typename Reduction, int SLOT>
     __device__ __forceinline__ float reduce(float value) const {
         return warp_reduce<Reduction>(value, size);
+    }
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float combine(float of_warp) const {
+        return of_warp;
     }
 };
 
@@ -63,6 +68,10 @@ struct BlockTeam : WarpsOfBlock {
     template <typename Reduction, int SLOT>
     __device__ __forceinline__ float reduce(float value) const {
         return block_reduce<Reduction, SLOT>(value);
+    }
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float combine(float of_warp) const {
+        return combine_warps<Reduction, SLOT>(of_warp);
     }
 };
 
@@ -110,11 +119,14 @@ struct ClusterTeam : WarpsOfBlock {
 
     template <typename Reduction, int SLOT>
     __device__ __forceinline__ float reduce(float value) const {
+        return combine<Reduction, SLOT>(warp_reduce<Reduction>(value));
+    }
+    template <typename Reduction, int SLOT>
+    __device__ __forceinline__ float combine(float of_warp) const {
         __shared__ float partials[MAX_CLUSTER * MAX_WARPS];
         const int lane = int(threadIdx.x) % WARP;
         const int warp = int(threadIdx.x) / WARP;
         const int warps = int(blockDim.x) / WARP;
-        value = warp_reduce<Reduction>(value);
         if (SLOT == 0) {
             asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
         }
@@ -122,7 +134,7 @@ struct ClusterTeam : WarpsOfBlock {
             const unsigned int mine = unsigned(__cvta_generic_to_shared(&partials[block() * warps + warp]));
             unsigned int theirs;
             asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(theirs) : "r"(mine), "r"(lane));
-            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(theirs), "f"(value) : "memory");
+            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(theirs), "f"(of_warp) : "memory");
         }
         asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
         asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

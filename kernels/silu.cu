@@ -5,6 +5,7 @@
 //   v1      grid ceil(n / 256)         block 256
 //   v2, v3  grid ceil(n / (8 * 256))   block 256
 //   v4      grid ceil(n / (16 * 256))  block 256
+//   v5      grid ceil(n / (8 * 128))   block 128
 #include "common.cuh"
 
 #define PARAMETERS const scalar_t* __restrict__ x, scalar_t* __restrict__ y, long long n
@@ -32,3 +33,9 @@ extern "C" __global__ void __launch_bounds__(MAP_THREADS) silu_v3(PARAMETERS) { 
 // v4: 16 elements a thread, so that some are on their way while others are worked on; streaming, because no byte is
 // touched twice.
 extern "C" __global__ void __launch_bounds__(MAP_THREADS) silu_v4(PARAMETERS) { map_packs<Silu, 16, true>(x, y, n); }
+
+// v5: as v3 with half the threads: less has to arrive before a block can write. On an H200 at
+// 33,554,432 elements, as a fraction of a copy: f32 .98, bf16 1.00 (v3 .99).
+extern "C" __global__ void __launch_bounds__(SMALL_MAP_THREADS) silu_v5(PARAMETERS) {
+    map_packs<Silu, 8, false, SMALL_MAP_THREADS>(x, y, n);
+}

@@ -18,6 +18,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 

@@ -31,6 +31,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 
@@ -136,14 +137,21 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     normalise::<T>(s, inputs, outputs, |y| y);
 }
 
+const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
+
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let launch = rows::launch("layernorm", version, (s.rows, s.cols));
+        let launch = rows::launch("layernorm", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
     rows::tiles(
         version,
-        kernel!("layernorm.cu", ["common.cuh", "rows.cuh", "layernorm.cuh"], format!("layernorm_v{version}"), plan),
+        kernel!(
+            "layernorm.cu",
+            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh"],
+            format!("layernorm_v{version}"),
+            plan
+        ),
     )
 }
 

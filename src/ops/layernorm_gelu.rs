@@ -20,6 +20,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 
@@ -55,16 +56,18 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     layernorm::normalise::<T>(s, inputs, outputs, gelu_f32);
 }
 
+const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
+
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let launch = rows::launch("layernorm_gelu", version, (s.rows, s.cols));
+        let launch = rows::launch("layernorm_gelu", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
     rows::tiles(
         version,
         kernel!(
             "layernorm_gelu.cu",
-            ["common.cuh", "rows.cuh", "layernorm.cuh"],
+            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh"],
             format!("layernorm_gelu_v{version}"),
             plan
         ),

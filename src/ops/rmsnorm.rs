@@ -19,6 +19,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 
@@ -86,12 +87,17 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     }
 }
 
+const HELD: rows::Held = rows::Held { few_up_to: 8192, block_up_to: 8192 };
+
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let launch = rows::launch("rmsnorm", version, (s.rows, s.cols));
+        let launch = rows::launch("rmsnorm", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
-    rows::tiles(version, kernel!("rmsnorm.cu", ["common.cuh", "rows.cuh"], format!("rmsnorm_v{version}"), plan))
+    rows::tiles(
+        version,
+        kernel!("rmsnorm.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("rmsnorm_v{version}"), plan),
+    )
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

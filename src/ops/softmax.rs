@@ -30,6 +30,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 
@@ -94,12 +95,17 @@ fn naive<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     }
 }
 
+const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 8192 };
+
 fn cuda(version: usize) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| {
-        let launch = rows::launch("softmax", version, (s.rows, s.cols));
+        let launch = rows::launch("softmax", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32)
     };
-    rows::tiles(version, kernel!("softmax.cu", ["common.cuh", "rows.cuh"], format!("softmax_v{version}"), plan))
+    rows::tiles(
+        version,
+        kernel!("softmax.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("softmax_v{version}"), plan),
+    )
 }
 
 fn tiled<T: Float>(s: &Matrix, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -54,27 +54,30 @@ pub fn map<T: Float>(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>, function: i
     }
 }
 
-/// Threads of a block in every version.
-const THREADS: usize = 256;
+/// Threads of a block of version `version`.
+const fn threads(version: usize) -> usize {
+    if version == 5 { 128 } else { 256 }
+}
 
 /// Elements that a thread of version `version` maps.
 const fn elements_of_thread(version: usize) -> usize {
     match version {
         1 => 1,
-        2 | 3 => 8,
-        _ => 16,
+        4 => 16,
+        _ => 8,
     }
 }
 
 /// The launch rule of version `version` of an activation's kernel.
 pub fn launch(version: usize, s: &Vector) -> Launch {
-    Launch::blocks(s.n.div_ceil(THREADS * elements_of_thread(version)), THREADS).scalar(s.n as i64)
+    let threads = threads(version);
+    Launch::blocks(s.n.div_ceil(threads * elements_of_thread(version)), threads).scalar(s.n as i64)
 }
 
 /// Declares the extents at which version `version` takes another path: its pack, what a thread maps, its block.
 pub fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
     let thread = elements_of_thread(version);
-    kernel.tile("n", 4).tile("n", thread).tile("n", thread * THREADS)
+    kernel.tile("n", 4).tile("n", thread).tile("n", thread * threads(version))
 }
 
 /// Whole numbers in 32..=64: exact in every dtype, and past the bend of every activation.
@@ -83,7 +86,7 @@ fn large(n: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 /// Nothing, every width of a tail, both sides of usual block sizes, and what a model holds.
-fn sizes() -> impl Iterator<Item = usize> {
+pub fn sizes() -> impl Iterator<Item = usize> {
     let widths = 0..=33;
     let edges = [255, 256, 257, 1023, 1024, 1025];
     let realistic = [197 * 768, 300_001];

@@ -29,23 +29,61 @@ const BLOCK_UP_TO: usize = 32_768;
 const CLUSTER_SHARE: usize = 16_384;
 const LARGEST_CLUSTER: usize = 8;
 
+/// Threads of a block that holds several teams.
+const SHARED_BLOCK: usize = 128;
+const WARP: usize = 32;
+/// Elements of a thread: of one that shares a warp, of any other.
+const FEW: usize = 8;
+const MANY: usize = 32;
+
+/// Threads that hold so many columns, `MANY` each.
+const fn team(columns: usize) -> usize {
+    WARP * columns.div_ceil(WARP * MANY)
+}
+
+/// Up to how many columns version 5 of an operator gives a thread of a block half of `MANY` elements, and up to how many
+/// it has an entry for small blocks.
+#[derive(Clone, Copy)]
+pub struct Held {
+    pub few_up_to: usize,
+    pub block_up_to: usize,
+}
+
+/// The launch rule of version 5: rows held as packs.
+fn launch_held(op: &str, held: Held, (rows, cols): Extents) -> Launch {
+    /// Columns of the widest row that one warp holds, and that one block does.
+    const WARP_HOLDS: usize = 512;
+    const BLOCK_HOLDS: usize = 32_768;
+    let odd = if cols.is_multiple_of(FEW) { "" } else { "_odd" };
+    let entry = |path: &str| format!("{op}_v5_{path}{odd}");
+    let half = WARP * cols.div_ceil(WARP * MANY / 2);
+    if cols <= WARP_HOLDS {
+        let teams = SHARED_BLOCK / WARP;
+        Launch::grid([rows.div_ceil(teams), 1, 1], [WARP, teams, 1]).entry(entry("warp"))
+    } else if cols <= held.few_up_to {
+        Launch::blocks(rows, half).entry(entry("few"))
+    } else if cols <= held.block_up_to {
+        Launch::blocks(rows, team(cols)).entry(entry("block"))
+    } else if cols <= BLOCK_HOLDS {
+        Launch::blocks(rows, team(cols)).entry(entry("wide"))
+    } else {
+        let cluster = cols.div_ceil(BLOCK_HOLDS).next_power_of_two().min(LARGEST_CLUSTER);
+        let share = FEW * cols.div_ceil(FEW * cluster);
+        Launch::blocks(rows * cluster, team(share)).cluster(cluster).entry(entry("cluster"))
+    }
+}
+
 /// The launch rule that the kernels of norms and softmax share, without their scalars: version `version` of operator
 /// `op`, by the version before where a version does not serve the shape.
-pub fn launch(op: &str, version: usize, (rows, cols): Extents) -> Launch {
-    /// Threads of a block that holds several teams.
-    const SHARED_BLOCK: usize = 128;
-    const WARP: usize = 32;
-    /// Elements of a thread: of one that shares a warp, of any other.
-    const FEW: usize = 8;
-    const MANY: usize = 32;
-    let team = |columns: usize| WARP * columns.div_ceil(WARP * MANY);
+pub fn launch(op: &str, version: usize, held: Held, (rows, cols): Extents) -> Launch {
     match version {
         1 => Launch::blocks(rows, 256).entry(format!("{op}_v1")),
-        3 | 4 if cols <= LANES_UP_TO => {
+        3..=5 if cols <= LANES_UP_TO => {
             let lanes = cols.div_ceil(FEW).next_power_of_two();
             let teams = SHARED_BLOCK / lanes;
             Launch::grid([rows.div_ceil(teams), 1, 1], [lanes, teams, 1]).entry(format!("{op}_v3_lanes"))
         }
+        5 => launch_held(op, held, (rows, cols)),
         3 | 4 if cols <= WARP_UP_TO => {
             let teams = SHARED_BLOCK / WARP;
             Launch::grid([rows.div_ceil(teams), 1, 1], [WARP, teams, 1]).entry(format!("{op}_v3_warp"))
@@ -68,7 +106,11 @@ pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
         _ => {
             let teams = kernel.tile("rows", 4).tile("rows", 128).tile("cols", 8).tile("cols", LANES_UP_TO);
             let team = teams.tile("cols", WARP_UP_TO).tile("cols", CLUSTER_SHARE);
-            if version == 3 { team } else { team.tile("cols", 4 * CLUSTER_SHARE) }
+            match version {
+                3 => team,
+                4 => team.tile("cols", 4 * CLUSTER_SHARE),
+                _ => team.tile("cols", 512).tile("cols", 4096).tile("cols", 8192).tile("cols", BLOCK_UP_TO),
+            }
         }
     }
 }
@@ -108,6 +150,17 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
+    #[case(5, (129, 8), "op_v3_lanes", 2, [1, 128], 1)]
+    #[case(5, (9, 257), "op_v5_warp_odd", 3, [32, 4], 1)]
+    #[case(5, (9, 512), "op_v5_warp", 3, [32, 4], 1)]
+    #[case(5, (9, 513), "op_v5_few_odd", 9, [64, 1], 1)]
+    #[case(5, (9, 1024), "op_v5_few", 9, [64, 1], 1)]
+    #[case(5, (9, 1025), "op_v5_block_odd", 9, [64, 1], 1)]
+    #[case(5, (9, 4096), "op_v5_block", 9, [128, 1], 1)]
+    #[case(5, (9, 4104), "op_v5_wide", 9, [160, 1], 1)]
+    #[case(5, (9, 32_768), "op_v5_wide", 9, [1024, 1], 1)]
+    #[case(5, (9, 32_769), "op_v5_cluster_odd", 18, [544, 1], 2)]
+    #[case(5, (9, 262_144), "op_v5_cluster", 72, [1024, 1], 8)]
     #[case(1, (7, 5), "op_v1", 7, [256, 1], 1)]
     #[case(2, (7, 5), "op_v2", 7, [32, 1], 1)]
     #[case(2, (7, 1025), "op_v2", 7, [64, 1], 1)]
@@ -131,7 +184,7 @@ mod tests {
         #[case] block: [usize; 2],
         #[case] cluster: usize,
     ) {
-        let launch = launch("op", version, extents);
+        let launch = launch("op", version, Held { few_up_to: 1024, block_up_to: 4096 }, extents);
         assert_eq!(launch.entry.as_deref(), Some(entry));
         assert_eq!((launch.grid, launch.block), ([blocks, 1, 1], [block[0], block[1], 1]));
         assert_eq!(launch.cluster, cluster);
