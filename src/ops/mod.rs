@@ -51,7 +51,22 @@ macro_rules! catalogue {
     };
 }
 
-catalogue![gelu, gelu_tanh, silu, layernorm, layernorm_gelu, rmsnorm, softmax, gemm, embedding];
+catalogue![
+    gelu,
+    gelu_tanh,
+    silu,
+    swiglu,
+    layernorm,
+    layernorm_gelu,
+    rmsnorm,
+    add_rmsnorm,
+    softmax,
+    row_sum,
+    row_mean,
+    rope,
+    gemm,
+    embedding
+];
 
 mod family;
 mod float;

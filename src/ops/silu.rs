@@ -19,6 +19,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v2", cuda(2))
         .candidate("cuda_v3", cuda(3))
         .candidate("cuda_v4", cuda(4))
+        .candidate("cuda_v5", cuda(5))
         .into()
 }
 
@@ -29,12 +30,12 @@ fn operator() -> Op<Vector> {
 /// Roundings of one element: the exponential counts twice, add, divide.
 const STEPS: usize = 4;
 
-fn silu(x: f64) -> f64 {
+pub(super) fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
 /// A rounding of the argument changes e^-x by |x| roundings, and y by the share that e^-x has in the denominator.
-fn magnitude(x: f64, y: f64) -> f64 {
+pub(super) fn magnitude(x: f64, y: f64) -> f64 {
     /// Left of it e^-x, or its reciprocal, leaves the range of f32, and the quotient may be 0.
     const EXP_OVERFLOWS: f64 = -87.0;
     if x < EXP_OVERFLOWS {

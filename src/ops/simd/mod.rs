@@ -15,7 +15,7 @@
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `gemm` | the operators |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
@@ -25,6 +25,7 @@ mod avx2;
 mod avx512;
 mod elementwise;
 mod embedding;
+mod fused;
 mod gemm;
 mod lane;
 mod level;
@@ -45,6 +46,7 @@ mod x86;
 
 pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
+pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
 pub use lane::Lane;
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};

@@ -84,7 +84,7 @@ impl<T: Lane> Kernel for Rows<'_, T> {
     }
 }
 
-fn inverse_root(variance: f64, eps: f32) -> f32 {
+pub(super) fn inverse_root(variance: f64, eps: f32) -> f32 {
     (1.0 / (variance + f64::from(eps)).sqrt()) as f32
 }
 

@@ -16,3 +16,29 @@ pub(super) fn for_each_piece<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usi
     let rows = (PIECE / cols).max(1);
     y.par_chunks_mut(rows * cols).enumerate().for_each(|(i, piece)| job(i * rows, piece));
 }
+
+/// As [`for_each_piece`], over the same rows of two outputs.
+pub(super) fn for_each_pair<T: Send>(
+    cols: usize,
+    y: &mut [T],
+    z: &mut [T],
+    job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    if y.len() < SERIAL_BELOW {
+        job(0, y, z);
+        return;
+    }
+    let rows = (PIECE / cols).max(1);
+    let pieces = y.par_chunks_mut(rows * cols).zip(z.par_chunks_mut(rows * cols));
+    pieces.enumerate().for_each(|(i, (y, z))| job(i * rows, y, z));
+}
+
+/// Runs `job(row, element)` over the elements of `y`, each made from a row of `cols` elements.
+pub(super) fn for_each_row<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
+    if y.len() * cols < SERIAL_BELOW {
+        y.iter_mut().enumerate().for_each(|(row, y)| job(row, y));
+        return;
+    }
+    let rows = (PIECE / cols).max(1);
+    y.par_iter_mut().enumerate().with_min_len(rows).for_each(|(row, y)| job(row, y));
+}

@@ -1,0 +1,55 @@
+// SwiGLU, elementwise: y = gate / (1 + exp(-gate)) * up. gate, up, y [n] of one dtype; the arithmetic is f32.
+//
+// Launch (both versions serve every n; no dynamic shared memory):
+//   v1  grid ceil(n / 256)        block 256
+//   v2  grid ceil(n / (8 * 128))  block 128
+#include "common.cuh"
+
+#define PARAMETERS \
+    const scalar_t* __restrict__ gate, const scalar_t* __restrict__ up, scalar_t* __restrict__ y, long long n
+
+// v1: the formula, one thread an element.
+extern "C" __global__ void swiglu_v1(PARAMETERS) {
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        const float x = to_float(gate[i]);
+        y[i] = from_float<scalar_t>(x / (1.0f + expf(-x)) * to_float(up[i]));
+    }
+}
+
+__device__ __forceinline__ float swiglu(float gate, float up) { return gate * logistic(gate) * up; }
+
+// v2: 8 elements a thread in 16-byte accesses, all loaded before the first is used. On an H200 at
+// 33,554,432 elements as fast as a copy of its bytes.
+extern "C" __global__ void __launch_bounds__(SMALL_MAP_THREADS) swiglu_v2(PARAMETERS) {
+    constexpr int PACKS = 8 / PACK_LEN;
+    const long long whole = n / PACK_LEN;
+    const long long first = (long long)blockIdx.x * (PACKS * SMALL_MAP_THREADS) + threadIdx.x;
+    Pack gates[PACKS], ups[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        const long long at = first + k * SMALL_MAP_THREADS;
+        if (at < whole) {
+            gates[k] = load_pack(gate + at * PACK_LEN);
+            ups[k] = load_pack(up + at * PACK_LEN);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        const long long at = first + k * SMALL_MAP_THREADS;
+        if (at < whole) {
+            float a[PACK_LEN], b[PACK_LEN];
+            unpack(gates[k], a);
+            unpack(ups[k], b);
+#pragma unroll
+            for (int j = 0; j < PACK_LEN; ++j) {
+                a[j] = swiglu(a[j], b[j]);
+            }
+            store_pack(y + at * PACK_LEN, pack(a));
+        }
+    }
+    const long long tail = whole * PACK_LEN + threadIdx.x;
+    if (blockIdx.x == gridDim.x - 1 && tail < n) {
+        y[tail] = from_float<scalar_t>(swiglu(to_float(gate[tail]), to_float(up[tail])));
+    }
+}
