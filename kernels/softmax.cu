@@ -231,6 +231,11 @@ __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x
 
 // v5: the row is held as packs, plain accesses, packs for rows that start anywhere. On an H200, as a
 // fraction of a copy: bf16 .97 at 8192x4096 (v3 .96), .99 at 32768x8192, .98 at 8192x4095 (v3 .78); f32 .97 (v3 .93).
+#if defined(KERNELGATE_F32) && __CUDA_ARCH__ < 900
+constexpr int BLOCKS_OF_AN_SM = 3;  // one more would not fit without spills
+#else
+constexpr int BLOCKS_OF_AN_SM = 4;
+#endif
 #define HELD(PATH, BOUNDS, VALUES, ...)                                                       \
     extern "C" __global__ void __launch_bounds__ BOUNDS softmax_v5_##PATH(PARAMETERS) {       \
         softmax_held<VALUES, false>(__VA_ARGS__, x, y, cols);                                 \
@@ -240,7 +245,7 @@ __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x
     }
 HELD(warp, (128), 16, LaneTeam(WARP, rows))
 HELD(few, (64), 16, BlockTeam())
-HELD(block, (256, 4), 32, BlockTeam())
+HELD(block, (256, BLOCKS_OF_AN_SM), 32, BlockTeam())
 HELD(wide, (1024), 32, BlockTeam())
 #if __CUDA_ARCH__ >= 900
 HELD(cluster, (1024), 32, ClusterTeam())
