@@ -21,9 +21,12 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .into_iter()
             .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
             .collect(),
+        ["tokens", "heads", "half"] => vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64]],
+        // An empty shape launches nothing.
         _ => operator
             .shapes()
             .iter()
+            .filter(|point| operator.cost(point, DType::F32).bytes > 0)
             .min_by_key(|point| operator.cost(point, DType::F32).bytes)
             .cloned()
             .into_iter()
