@@ -1,6 +1,6 @@
 //! Worker processes: trials run in them, so that a crash, an abort or a hang costs one trial and not the run.
 //!
-//! The protocol is JSON text sequences (RFC 7464) over stdin and stdout: a [`Request`] in, a [`Reply`] out. A reply
+//! The protocol is JSON text sequences (RFC 7464) over stdin and stdout: a request in, a reply out. A reply
 //! starts with the record separator, so that whatever a candidate prints is told apart and passed on to stderr.
 
 use super::engine::{Engine, Reply};
