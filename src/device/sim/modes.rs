@@ -4,6 +4,10 @@
 use crate::core::seed::derive;
 use crate::sim::{Accumulation, Checks, Completion, Options, WarpOrder};
 
+/// Work of a block, about one a warp instruction, past which it does not end. A block that sums 65,537 products an
+/// element needs more than the simulator's own default.
+const WORK_BUDGET: u64 = 300_000_000;
+
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -22,7 +26,7 @@ pub enum Mode {
 
 /// The options of a run of the case that `seed` stands for.
 pub fn options(mode: Mode, seed: u64) -> Options {
-    let plain = Options::default();
+    let plain = Options { work_budget: WORK_BUDGET, ..Options::default() };
     // Seed 0 is the order by number.
     let seeded = |what: &str| derive(seed, &["simulator", what]).max(1);
     match mode {
