@@ -4,11 +4,12 @@
 //! no trial has a fixed time: each gets its part of what is left when it starts, and what it does not need is left to
 //! those behind it. What a trial then leaves out stands in its outcome.
 
+use super::ledger::{Account, Ledger};
 use super::trial::Trial;
 use crate::check::outcome::Check;
 use crate::device::DeviceKind;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// How long all trials together take where nothing else is said.
 pub const DEFAULT: Duration = Duration::from_secs(45);
@@ -18,30 +19,48 @@ const LEAST: Duration = Duration::from_millis(30);
 
 /// What is left of a run.
 pub struct Budget {
-    end: Instant,
     /// Trials that run at once.
     lanes: usize,
-    /// The weights of the trials that have not started.
-    waiting: Mutex<f64>,
+    ledger: Ledger,
 }
 
 impl Budget {
-    /// The budget of a run of `trials`, `lanes` at once, that starts now.
+    /// The budget of `trials` in this process, `lanes` at once, that starts now.
     pub fn new<'a>(time: Duration, lanes: usize, trials: impl IntoIterator<Item = &'a Trial>) -> Self {
-        let weights: f64 = trials.into_iter().map(|trial| weight(trial, lanes)).sum();
-        Budget { end: Instant::now() + time, lanes: lanes.max(1), waiting: Mutex::new(weights) }
+        let lanes = lanes.max(1);
+        Budget { lanes, ledger: Ledger::here(opened(time, lanes, trials)) }
+    }
+
+    /// The same for all processes of the run `id`, of which the first one starts it. `trials` are those that any of them
+    /// may run; what they have used so far stands in `file`.
+    pub fn shared<'a>(
+        time: Duration,
+        lanes: usize,
+        trials: impl IntoIterator<Item = &'a Trial>,
+        file: &Path,
+        id: String,
+    ) -> Self {
+        let lanes = lanes.max(1);
+        Budget { lanes, ledger: Ledger::shared(file, id, opened(time, lanes, trials)) }
     }
 
     /// The share of a trial that starts now.
     pub fn share(&self, trial: &Trial) -> Duration {
-        let left = self.end.saturating_duration_since(Instant::now());
         let mine = weight(trial, self.lanes);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let part = mine / waiting.max(mine);
-        *waiting -= mine;
         let lanes = if runs_alone(trial) { 1 } else { self.lanes };
-        left.mul_f64(part * lanes as f64).min(left).max(LEAST)
+        self.ledger.with(|account| {
+            let left = account.end.duration_since(SystemTime::now()).unwrap_or_default();
+            let part = mine / account.waiting.max(mine);
+            account.waiting -= mine;
+            left.mul_f64(part * lanes as f64).min(left).max(LEAST)
+        })
     }
+}
+
+/// The account of a run that starts now.
+fn opened<'a>(time: Duration, lanes: usize, trials: impl IntoIterator<Item = &'a Trial>) -> Account {
+    let waiting = trials.into_iter().map(|trial| weight(trial, lanes)).sum();
+    Account { end: SystemTime::now() + time, waiting }
 }
 
 /// Timing keeps the other lanes idle.
@@ -85,5 +104,22 @@ mod tests {
         let trials = vec![trial(Check::Property, DeviceKind::Cuda); 2];
         let budget = Budget::new(Duration::ZERO, 2, &trials);
         assert_eq!(budget.share(&trials[0]), LEAST);
+    }
+
+    #[test]
+    fn processes_of_one_run_share_one_budget() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("budget.json");
+        let trials = vec![trial(Check::Correctness, DeviceKind::Cuda); 100];
+        let share = |id: &str| {
+            let budget = Budget::shared(Duration::from_secs(100), 1, &trials, &file, id.into());
+            budget.share(&trials[0]).as_secs_f64()
+        };
+        let shares: Vec<f64> = (0..100).map(|_| share("a")).collect();
+        assert!((shares[0] - 1.0).abs() < 0.1 && (shares[50] - 2.0).abs() < 0.2, "{shares:?}");
+        assert!(share("a") > 90.0, "a trial that runs again has what is left");
+        assert!((share("b") - 1.0).abs() < 0.1, "another run starts afresh");
+        std::fs::write(&file, "{").unwrap();
+        assert!((share("b") - 1.0).abs() < 0.1, "so does one whose account is damaged");
     }
 }

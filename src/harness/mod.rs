@@ -15,6 +15,7 @@ pub mod engine;
 pub mod executor;
 pub mod gate;
 pub mod lane;
+mod ledger;
 pub mod project;
 pub mod run;
 pub mod trial;

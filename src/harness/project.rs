@@ -52,6 +52,12 @@ impl Project {
         self.summary_path().with_file_name("references")
     }
 
+    /// Where the processes of one run of this test keep what is left of its time.
+    pub fn budget_path(&self) -> PathBuf {
+        let test = test_name(&env::current_exe().unwrap_or_default());
+        self.summary_path().with_file_name(format!(".{test}.budget.json"))
+    }
+
     /// The command that runs `trial` alone; `options` are further arguments.
     pub fn repeat_command(&self, trial: &str, options: &str) -> String {
         let gap = if options.is_empty() { "" } else { " " };
@@ -97,10 +103,15 @@ impl Project {
     }
 }
 
+/// The id of the run that this process has a part in, if it is one of several.
+pub fn shared_run_id() -> Option<String> {
+    let shared = env::var(environment::RUN_ID).or_else(|_| env::var("NEXTEST_RUN_ID"));
+    shared.ok().filter(|id| !id.is_empty())
+}
+
 /// The id that processes of one run share; without one, each process is a run of its own.
 fn run_id() -> String {
-    let shared = env::var(environment::RUN_ID).or_else(|_| env::var("NEXTEST_RUN_ID"));
-    shared.ok().filter(|id| !id.is_empty()).unwrap_or_else(|| {
+    shared_run_id().unwrap_or_else(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         format!("{:x}-{:x}", since.as_nanos(), std::process::id())
     })

@@ -7,7 +7,7 @@ use super::devices::KernelDevice;
 use super::engine::{Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::lane::Lanes;
-use super::project::Project;
+use super::project::{Project, shared_run_id};
 use super::trial::{Trial, trials};
 use super::worker;
 use crate::check::outcome::Verdict;
@@ -55,7 +55,7 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     if let Err(why) = check_shape(&selected, &suites, &options) {
         return Conclusion::Usage(why);
     }
-    let session = Arc::new(Session::new(project, suites, options, &selected));
+    let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
     let conclusion = session.conduct(selected, rest.len());
     if session.options.list {
         return Conclusion::Good;
@@ -136,7 +136,7 @@ struct Found {
 }
 
 impl Session {
-    fn new(project: Project, suites: Vec<Suite>, options: Options, selected: &[Trial]) -> Self {
+    fn new(project: Project, suites: Vec<Suite>, options: Options, selected: &[Trial], rest: &[Trial]) -> Self {
         // A listing touches no device.
         let kernels = if options.list {
             DeviceKind::Cuda
@@ -147,7 +147,12 @@ impl Session {
         // A GPU is fast enough to need no limit.
         let usual = (kernels == DeviceKind::Sim).then_some(budget::DEFAULT);
         let time = options.run_budget.or(usual).filter(|time| !time.is_zero());
-        let budget = time.map(|time| Budget::new(time, threads.unwrap_or(1), selected));
+        let lanes = threads.unwrap_or(1);
+        let budget = time.map(|time| match shared_run_id() {
+            // What this process leaves out, another one may run.
+            Some(id) => Budget::shared(time, lanes, selected.iter().chain(rest), &project.budget_path(), id),
+            None => Budget::new(time, lanes, selected),
+        });
         let executor = if options.in_process || options.shape.is_some() {
             Executor::Here(Box::new(Engine::new(&project, suites, options.clone())))
         } else {
