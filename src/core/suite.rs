@@ -1,6 +1,6 @@
 //! A suite: one operator, the dtypes to run it in, and its candidates.
 
-use super::candidate::{Candidate, IntoCandidate};
+use super::candidate::{Candidate, Cuda, Declare, IntoCandidate};
 use super::dtype::DType;
 use super::operator::{Op, Operator};
 use super::shape::Shape;
@@ -42,6 +42,14 @@ impl<S: Shape> SuiteOf<S> {
     pub fn candidate(mut self, name: &str, candidate: impl IntoCandidate<S>) -> Self {
         self.suite.candidates.push(candidate.named(name));
         self
+    }
+
+    /// Adds the versions of a CUDA kernel as `cuda_v1` and so on. The first, which is there to be read, is not timed.
+    pub fn ladder(self, versions: usize, version: impl Fn(usize) -> Cuda<S>) -> Self {
+        (1..=versions).fold(self, |suite, n| {
+            let kernel = if n == 1 { version(n).untimed() } else { version(n) };
+            suite.candidate(&format!("cuda_v{n}"), kernel)
+        })
     }
 }
 

@@ -15,11 +15,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .candidate("cuda_v1", cuda(1).untimed())
-        .candidate("cuda_v2", cuda(2))
-        .candidate("cuda_v3", cuda(3))
-        .candidate("cuda_v4", cuda(4))
-        .candidate("cuda_v5", cuda(5))
+        .ladder(5, cuda)
         .into()
 }
 

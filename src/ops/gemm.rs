@@ -33,10 +33,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
-        .candidate("cuda_v1", cuda(1).untimed())
-        .candidate("cuda_v2", cuda(2))
-        .candidate("cuda_v3", cuda(3))
-        .candidate("cuda_v4", cuda(4))
+        .ladder(4, cuda)
         .into()
 }
 

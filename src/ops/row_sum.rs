@@ -16,8 +16,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .candidate("cuda_v1", cuda("row_sum", 1).untimed())
-        .candidate("cuda_v2", cuda("row_sum", 2))
+        .ladder(2, |version| cuda("row_sum", version))
         .into()
 }
 

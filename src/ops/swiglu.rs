@@ -17,8 +17,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .candidate("cuda_v1", cuda(1).untimed())
-        .candidate("cuda_v2", cuda(2))
+        .ladder(2, cuda)
         .into()
 }
 
