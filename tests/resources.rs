@@ -37,6 +37,7 @@ fn program(file: &Path) -> Result<Program, Failed> {
         file: format!("kernels/{}", file.file_name().unwrap_or_default().to_string_lossy()),
         headers: headers()?,
         options: Vec::new(),
+        needs: None,
     })
 }
 

@@ -141,6 +141,23 @@ pub struct Program {
     pub headers: Vec<(String, String)>,
     /// Further compiler options.
     pub options: Vec<String>,
+    /// The architecture that it is written for; `None` for all.
+    pub needs: Option<String>,
+}
+
+impl Program {
+    /// Whether it can run on a device of architecture `arch`: `sm_90` needs 9.0 or later, `sm_90a` exactly 9.0.
+    pub fn runs_on(&self, arch: &str) -> bool {
+        let Some(needs) = &self.needs else { return true };
+        let number = |arch: &str| -> Option<u32> {
+            let digits = arch.trim_start_matches("sm_").trim_start_matches("compute_");
+            digits.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok()
+        };
+        match (number(needs), number(arch)) {
+            (Some(needed), Some(there)) if needs.ends_with(|c: char| c.is_ascii_digit()) => there >= needed,
+            (needed, there) => needed.is_some() && needed == there,
+        }
+    }
 }
 
 /// The language of a [`Program`].
@@ -192,7 +209,7 @@ impl<S: Shape> Cuda<S> {
         let file = format!("{entry}.{}", if language == Language::Cuda { "cu" } else { "ptx" });
         Cuda {
             kernel: Kernel {
-                program: Program { text, language, file, headers: Vec::new(), options: Vec::new() },
+                program: Program { text, language, file, headers: Vec::new(), options: Vec::new(), needs: None },
                 entry,
                 plan: Arc::new(move |point| plan(&S::from_point(point)).into()),
                 workspace_bytes: Arc::new(|_| 0),
@@ -211,6 +228,13 @@ impl<S: Shape> Cuda<S> {
     /// Adds an NVRTC option; kernels are tested with the very options that they ship with.
     pub fn option(mut self, option: impl Into<String>) -> Self {
         self.kernel.program.options.push(option.into());
+        self
+    }
+
+    /// The kernel is written for one architecture: `sm_90` for 9.0 and later, `sm_90a` for the instructions that 9.0
+    /// alone has. On other GPUs its trials are skipped with that reason; the simulator runs it.
+    pub fn needs(mut self, arch: impl Into<String>) -> Self {
+        self.kernel.program.needs = Some(arch.into());
         self
     }
 
@@ -407,8 +431,25 @@ impl<S: Shape> IntoCandidate<S> for Cuda<S> {
 mod tests {
     use super::*;
     use crate::core::launch::Launch;
+    use rstest::rstest;
 
     crate::shape! { struct Vector { n: 1..=64 } }
+
+    #[rstest]
+    #[case(None, "sm_80", true)]
+    #[case(Some("sm_90"), "sm_90a", true)]
+    #[case(Some("sm_90"), "sm_120a", true)]
+    #[case(Some("sm_90"), "sm_89", false)]
+    #[case(Some("sm_90a"), "sm_90a", true)]
+    #[case(Some("sm_90a"), "compute_90a", true)]
+    #[case(Some("sm_90a"), "sm_100a", false)]
+    #[case(Some("hopper"), "sm_90a", false)]
+    fn a_program_runs_where_its_architecture_is(#[case] needs: Option<&str>, #[case] arch: &str, #[case] runs: bool) {
+        let cuda = Cuda::source("", "f", |s: &Vector| Launch::blocks(s.n, 32));
+        let Body::Cuda(mut kernel) = cuda.named("c").body else { panic!("a CUDA body") };
+        kernel.program.needs = needs.map(Into::into);
+        assert_eq!(kernel.program.runs_on(arch), runs);
+    }
 
     #[test]
     fn the_dtype_stands_in_the_entry() {

@@ -1,5 +1,7 @@
 //! How a CUDA kernel is launched for a shape.
 
+use super::tensor_map::TensorMap;
+
 /// A scalar kernel argument; its size must be that of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
@@ -43,8 +45,19 @@ macro_rules! scalar_from {
 
 scalar_from! { i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => F32, f64 => F64 }
 
-/// One kernel launch. The arguments are the operator's inputs, its outputs, the workspace if one was asked for, then
-/// the scalars, in order.
+/// A kernel argument behind the pointers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A number.
+    Scalar(Scalar),
+    /// A tensor map of a buffer.
+    Map(TensorMap),
+    /// The address of a buffer: an input, an output, or `workspace`.
+    Pointer(String),
+}
+
+/// One kernel launch. The arguments are pointers to the operator's inputs, its outputs and the workspace if one was
+/// asked for, then scalars, tensor maps and single pointers in the order in which they were added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// Blocks along x, y, z. A launch with no block at all is left out.
@@ -57,8 +70,10 @@ pub struct Launch {
     pub cluster: usize,
     /// The entry, when it is not the candidate's own.
     pub entry: Option<String>,
-    /// Arguments after the tensors.
-    pub scalars: Vec<Scalar>,
+    /// Whether the kernel takes the pointers.
+    pub pointers: bool,
+    /// Arguments after the pointers.
+    pub arguments: Vec<Argument>,
 }
 
 impl Launch {
@@ -69,16 +84,35 @@ impl Launch {
 
     /// A grid and a block in three dimensions.
     pub fn grid(grid: [usize; 3], block: [usize; 3]) -> Self {
-        Launch { grid, block, shared_bytes: 0, cluster: 1, entry: None, scalars: Vec::new() }
+        Launch { grid, block, shared_bytes: 0, cluster: 1, entry: None, pointers: true, arguments: Vec::new() }
     }
 
     /// Appends a scalar argument.
     pub fn scalar(mut self, value: impl Into<Scalar>) -> Self {
-        self.scalars.push(value.into());
+        self.arguments.push(Argument::Scalar(value.into()));
         self
     }
 
-    /// Asks for dynamic shared memory.
+    /// Appends a tensor map (compute capability 9.0 and up).
+    pub fn map(mut self, map: TensorMap) -> Self {
+        self.arguments.push(Argument::Map(map));
+        self
+    }
+
+    /// Appends the address of one buffer: an input, an output, or `workspace`.
+    pub fn pointer(mut self, buffer: impl Into<String>) -> Self {
+        self.arguments.push(Argument::Pointer(buffer.into()));
+        self
+    }
+
+    /// Leaves out the pointers that every kernel gets: this one takes what [`Launch::map`], [`Launch::pointer`] and
+    /// [`Launch::scalar`] add, in their order.
+    pub fn without_pointers(mut self) -> Self {
+        self.pointers = false;
+        self
+    }
+
+    /// Asks for dynamic shared memory, up to what the device allows a block that opts in (227 KiB on an H200).
     pub fn shared(mut self, bytes: usize) -> Self {
         self.shared_bytes = bytes;
         self

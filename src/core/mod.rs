@@ -14,4 +14,5 @@ pub mod shape;
 pub mod stats;
 pub mod suite;
 pub mod tensor;
+pub mod tensor_map;
 pub mod tolerance;

@@ -3,6 +3,7 @@
 
 use super::fault::Fault;
 use super::{Job, Poison};
+use crate::core::dtype::DType;
 use crate::core::tensor::Tensor;
 use std::ops::Range;
 
@@ -88,6 +89,11 @@ impl Image {
     /// The names of the buffers, in argument order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.slots.iter().map(|slot| slot.name.as_str())
+    }
+
+    /// The dtypes of the buffers, in argument order; that of the case for the workspace.
+    pub fn dtypes(&self) -> impl Iterator<Item = DType> + '_ {
+        self.slots.iter().map(|slot| slot.zero.dtype())
     }
 
     /// Where the workspace lies, if there is one.
@@ -204,7 +210,6 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
-    use crate::core::dtype::DType;
     use crate::core::operator::Op;
     use rstest::rstest;
 

@@ -70,6 +70,7 @@ mod tests {
             file: "k.cu".into(),
             headers: Vec::new(),
             options: Vec::new(),
+            needs: None,
         }
     }
 

@@ -14,7 +14,7 @@ pub fn fits(name: &str, parameters: &[usize], arguments: &[Vec<u8>]) -> Result<(
     let first = parameters.iter().zip(&passed).position(|(a, b)| a != b).unwrap_or(parameters.len().min(passed.len()));
     Err(Fault::Signature(format!(
         "`{name}` takes {} parameters of {parameters:?} bytes, the launch passes {} of {passed:?} (inputs, outputs, \
-         workspace, scalars, in order); they part at number {}",
+         workspace, then what the launch adds, in order); they part at number {}",
         parameters.len(),
         passed.len(),
         first + 1

@@ -4,7 +4,7 @@ use super::subject::{Argument, Expected, Group, Subject};
 use kernelgate::core::candidate::{Body, Candidate, Kernel};
 use kernelgate::core::distribution::Distribution;
 use kernelgate::core::dtype::DType;
-use kernelgate::core::launch::Launch as Plan;
+use kernelgate::core::launch::{Argument as Further, Launch as Plan};
 use kernelgate::core::operator::{Operator, draw_inputs};
 use kernelgate::core::tolerance::Tolerance;
 use kernelgate::device::sim::{Committed, FOLDER};
@@ -139,7 +139,11 @@ fn case(
         arguments.push(Argument::Output(values.len() * DType::F32.size()));
         expected.push(Expected { argument, values, allowed });
     }
-    arguments.extend(plan.scalars.iter().map(|scalar| Argument::Scalar(scalar.bytes())));
+    arguments.extend(plan.arguments.iter().filter_map(|argument| match argument {
+        Further::Scalar(scalar) => Some(Argument::Scalar(scalar.bytes())),
+        // No kernel in f32 takes them.
+        Further::Map(_) | Further::Pointer(_) => None,
+    }));
     let dim = |[x, y, z]: [usize; 3]| Dim::new(x as u32, y as u32, z as u32);
     Subject {
         name: format!("{} {} {entry}", operator.name(), candidate.name),

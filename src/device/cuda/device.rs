@@ -96,6 +96,7 @@ pub fn support() -> Program {
         file: "support.cu".into(),
         headers: Vec::new(),
         options: Vec::new(),
+        needs: None,
     }
 }
 

@@ -48,9 +48,9 @@ impl Error {
     }
 }
 
-type Result<T> = std::result::Result<T, Error>;
+pub(super) type Result<T> = std::result::Result<T, Error>;
 
-fn check(result: CUresult) -> Result<()> {
+pub(super) fn check(result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(Error(result)) }
 }
 
@@ -61,7 +61,7 @@ pub fn is_present() -> bool {
 }
 
 /// Whether the driver has a function of that name: newer ones are missing from older drivers.
-fn has(symbol: &str) -> bool {
+pub(super) fn has(symbol: &str) -> bool {
     // SAFETY: the library is present (a context exists); the symbol is looked up, not called.
     unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_ok()
 }

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs, through the driver API loaded at run time.
 //!
-//! `driver` and `nvrtc` are the only files with `unsafe`; everything else builds on their owning types.
+//! `driver`, `nvrtc` and `tensor_map` are the only files with `unsafe`; everything else builds on their safe functions.
 
 mod cache;
 mod compile;
@@ -12,6 +12,7 @@ mod probe;
 mod problem;
 mod program;
 mod ptx;
+mod tensor_map;
 mod timing;
 mod toolkit;
 mod watch;

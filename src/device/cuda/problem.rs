@@ -7,6 +7,7 @@ use super::watch::Watch;
 use super::work::Work;
 use crate::core::launch::Launch;
 use crate::core::tensor::Tensor;
+use crate::device::argument::{MAP_BYTES, arguments};
 use crate::device::fault::{Escape, Fault};
 use crate::device::image::Image;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
@@ -88,7 +89,7 @@ pub(super) fn run_support(device: &CudaDevice, entry: &str, launch: &Launch) -> 
 /// The same on the stream of `context`.
 fn run_support_on(context: &Context, device: &CudaDevice, entry: &str, launch: &Launch) -> Result<(), Fault> {
     let support = device.support()?;
-    let arguments: Vec<Vec<u8>> = launch.scalars.iter().map(|scalar| scalar.bytes()).collect();
+    let arguments = arguments(launch, &[], |_| Ok([0; MAP_BYTES]))?;
     let function = support.entry(entry, launch, &arguments)?;
     context.launch(&function, launch, &arguments).map_err(|e| fault(device, e))
 }

@@ -4,12 +4,15 @@ use super::device::CudaDevice;
 use super::driver::Function;
 use super::problem::fault;
 use super::program::Loaded;
+use super::tensor_map;
 use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
+use crate::core::launch::{Argument, Launch};
+use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The work of one launch.
@@ -48,6 +51,10 @@ impl Work {
     pub fn of(device: &CudaDevice, job: &Job<'_>, image: &Image) -> Result<Self, Fault> {
         match &job.candidate.body {
             Body::Cuda(kernel) => {
+                if !kernel.program.runs_on(&device.arch()) {
+                    let needs = kernel.program.needs.as_deref().unwrap_or_default();
+                    return Err(Fault::Unsupported(format!("the kernel needs {needs}, this GPU is {}", device.arch())));
+                }
                 let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
                 let steps = steps(device, &program, kernel, image, job)?;
                 Ok(Work::Kernels { steps, _program: program })
@@ -74,11 +81,11 @@ impl Work {
     pub fn enqueue(&self, device: &CudaDevice, image: &Image, base: u64) -> Result<(), Fault> {
         match self {
             Work::Kernels { steps, .. } => {
-                let pointers = addresses(image, base);
-                let launch = |step: &Step| {
-                    device.context.launch(&step.function, &step.launch, &arguments(&pointers, &step.launch))
-                };
-                steps.iter().try_for_each(launch).map_err(|e| fault(device, e))
+                let buffers = buffers(image, base);
+                steps.iter().try_for_each(|step| {
+                    let arguments = arguments(&step.launch, &buffers, encode)?;
+                    device.context.launch(&step.function, &step.launch, &arguments).map_err(|e| fault(device, e))
+                })
             }
             Work::Host { body, point, dtype, inputs } => {
                 let mut ranges: Vec<u64> = image.ranges().map(|range| base + range.start as u64).collect();
@@ -92,13 +99,21 @@ impl Work {
     }
 }
 
-/// The addresses of all buffers, in argument order, when the image lies at `base`.
-fn addresses(image: &Image, base: u64) -> Vec<Vec<u8>> {
-    image.ranges().map(|range| (base + range.start as u64).to_le_bytes().to_vec()).collect()
+/// All buffers, in argument order, when the image lies at `base`.
+fn buffers(image: &Image, base: u64) -> Vec<Buffer<'_>> {
+    let places = image.names().zip(image.dtypes()).zip(image.ranges());
+    let buffer = |((name, dtype), range): ((_, _), Range<usize>)| Buffer {
+        name,
+        address: base + range.start as u64,
+        bytes: range.len(),
+        dtype,
+    };
+    places.map(buffer).collect()
 }
 
-fn arguments(pointers: &[Vec<u8>], launch: &Launch) -> Vec<Vec<u8>> {
-    pointers.iter().cloned().chain(launch.scalars.iter().map(|scalar| scalar.bytes())).collect()
+/// A tensor map as the driver encodes it.
+fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+    tensor_map::encode(map).map_err(|error| Fault::Launch(format!("cuTensorMapEncodeTiled refuses {map:?}: {error}")))
 }
 
 /// Looks up the entries of a plan; launches without blocks are left out.
@@ -109,7 +124,7 @@ fn steps(
     image: &Image,
     job: &Job<'_>,
 ) -> Result<Vec<Step>, Fault> {
-    let pointers = addresses(image, 0);
+    let buffers = buffers(image, 0);
     let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());
     launches
         .map(|launch| {
@@ -117,8 +132,13 @@ fn steps(
                 let arch = &device.fingerprint().arch;
                 return Err(Fault::Unsupported(format!("clusters need compute capability 9.0, not {arch}")));
             }
+            if launch.arguments.iter().any(|argument| matches!(argument, Argument::Map(_))) {
+                tensor_map::available(device.has_clusters()).map_err(Fault::Unsupported)?;
+            }
             let entry = kernel.entry_of(&launch, job.dtype);
-            let function = program.entry(&entry, &launch, &arguments(&pointers, &launch))?;
+            // Only the sizes count here: the image has no place in memory yet.
+            let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
+            let function = program.entry(&entry, &launch, &sized)?;
             Ok(Step { function, launch })
         })
         .collect()

@@ -7,6 +7,8 @@ use super::program::Loaded;
 use crate::core::candidate::Kernel;
 use crate::core::seed::derive;
 use crate::core::tensor::Tensor;
+use crate::core::tensor_map::{Fill, Swizzle};
+use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
 use crate::device::counts::{Counts, Taken, resident_warps};
 use crate::device::fault::Fault;
 use crate::device::image::{BASE_ALIGNMENT, Image};
@@ -71,9 +73,13 @@ impl SimProblem {
 
     /// Adds a launch to the plan once it fits its entry.
     fn add(&mut self, entry: String, launch: &crate::core::launch::Launch) -> Result<(), Fault> {
-        let addresses = self.buffers.iter().map(|buffer| buffer.pointer.offset(buffer.lead as u64).address());
-        let mut arguments: Vec<Vec<u8>> = addresses.map(|address| address.to_le_bytes().to_vec()).collect();
-        arguments.extend(launch.scalars.iter().map(|scalar| scalar.bytes()));
+        let placed = self.buffers.iter().zip(self.image.dtypes()).map(|(buffer, dtype)| Buffer {
+            name: &buffer.name,
+            address: buffer.pointer.offset(buffer.lead as u64).address(),
+            bytes: buffer.bytes,
+            dtype,
+        });
+        let arguments = arguments(launch, &placed.collect::<Vec<_>>(), |map| encode(&self.program.file, map))?;
         self.program.check(&entry, launch, &arguments)?;
         self.is_approximate |=
             self.program.module.is_approximate(&entry).map_err(|error| fault(&self.program.file, error))?;
@@ -143,6 +149,27 @@ impl SimProblem {
         }
         Ok(())
     }
+}
+
+/// A tensor map as simulated kernels read it.
+fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+    if map.fill == Fill::Nan {
+        return Err(Fault::Unsupported("tensor maps that fill with NaN are not modelled by the simulator".into()));
+    }
+    let tensor_map = sim::TensorMap {
+        base: sim::Pointer::NULL.offset(map.address),
+        element_bytes: map.dtype.size() as u32,
+        extents: map.extents.clone(),
+        strides_bytes: map.strides_bytes.clone(),
+        box_extents: map.tile.clone(),
+        swizzle: match map.swizzle {
+            Swizzle::None => sim::Swizzle::None,
+            Swizzle::Bytes32 => sim::Swizzle::Bytes32,
+            Swizzle::Bytes64 => sim::Swizzle::Bytes64,
+            Swizzle::Bytes128 => sim::Swizzle::Bytes128,
+        },
+    };
+    tensor_map.to_bytes().map_err(|error| fault(file, error))
 }
 
 /// A seed that follows the inputs of the case, which themselves follow the seed of the run.

@@ -8,6 +8,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::tensor::Tensor;
+use crate::core::tensor_map::{Fill, Swizzle, TensorMap};
 use crate::device::fault::Fault;
 use crate::device::{Device, Job, Poison, Problem};
 use rstest::rstest;
@@ -217,4 +218,65 @@ fn counts_are_the_same_for_any_number_of_threads() {
     for threads in [2, 8] {
         assert_eq!(counts(threads), one, "{threads} threads");
     }
+}
+
+crate::shape! { struct Product { m: 64..=128, n: 64..=128, k: 64..=128 } }
+
+/// Runs a product of 128x64x128 by bulk tensor copies and warp-group products; `view` changes the map of a.
+fn run_with_maps(view: fn(TensorMap) -> TensorMap) -> Result<Vec<f64>, Fault> {
+    let operator = Op::<Product>::new("gemm")
+        .input("a", |s| [s.m, s.k])
+        .input("b", |s| [s.k, s.n])
+        .output("c", |s| [s.m, s.n])
+        .in_dtype(DType::F32);
+    let text = include_str!("../../../fixtures/ptx/wgmma_tma.ptx");
+    let candidate = Cuda::ptx(text, "gemm_n_major", move |s: &Product| {
+        let map =
+            |name: &str, extents: [usize; 2]| TensorMap::of(name, extents).tile([64, 64]).swizzle(Swizzle::Bytes128);
+        Launch::grid([s.n / 64, s.m / 64, 1], [128, 1, 1])
+            .without_pointers()
+            .map(view(map("a", [s.m, s.k])))
+            .map(map("b", [s.k, s.n]))
+            .pointer("c")
+            .scalar(s.n as i32)
+            .scalar(s.k as i32)
+    });
+    let candidate = candidate.needs("sm_90a").dtypes([DType::BF16]).named("maps");
+    let (device, point) = (SimDevice::new(None), [128, 64, 128]);
+    let values = |factor: usize| (0..128 * 128).map(|i| (i * factor % 7) as f64 - 3.0).collect::<Vec<_>>();
+    let inputs = [
+        Tensor::from_f64(DType::BF16, &[128, 128], &values(3)),
+        Tensor::from_f64(DType::BF16, &[128, 64], &values(5)[..128 * 64]),
+    ];
+    let job = Job {
+        operator: &operator,
+        candidate: &candidate,
+        point: &point,
+        dtype: DType::BF16,
+        inputs: &inputs,
+        offset_bytes: 16,
+    };
+    let outputs = device.prepare(&job)?.run(Poison::Nan)?;
+    let (a, b) = (values(3), values(5));
+    let expected = |i: usize, j: usize| (0..128).map(|k| a[i * 128 + k] * b[k * 64 + j]).sum::<f64>();
+    let off = outputs[0].to_f64().iter().enumerate().map(|(at, c)| c - expected(at / 64, at % 64)).collect();
+    Ok(off)
+}
+
+#[test]
+fn a_kernel_takes_tensor_maps_of_its_buffers() {
+    assert!(run_with_maps(|map| map).unwrap().iter().all(|&off| off == 0.0));
+    // 64 rows of a are then zeros.
+    let cut = run_with_maps(|map| TensorMap { extents: vec![64, 128], ..map }).unwrap();
+    assert!(cut[..64 * 64].iter().all(|&off| off == 0.0) && cut[64 * 64..].iter().any(|&off| off != 0.0));
+}
+
+#[rstest]
+#[case(|map: TensorMap| map.swizzle(Swizzle::Bytes64), "no more than 64")]
+#[case(|map: TensorMap| TensorMap { extents: vec![129, 128], ..map }, "ends at byte 33024, the buffer has 32768")]
+#[case(|map: TensorMap| TensorMap { buffer: "d".into(), ..map }, "the case has a, b, c")]
+#[case(|map: TensorMap| map.fill(Fill::Nan), "not modelled")]
+fn a_tensor_map_that_cannot_be_is_told(#[case] view: fn(TensorMap) -> TensorMap, #[case] why: &str) {
+    let said = run_with_maps(view).unwrap_err().to_string();
+    assert!(said.contains(why), "{said}");
 }

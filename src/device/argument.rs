@@ -1,0 +1,192 @@
+//! The arguments of a launch as the bytes that its kernel takes.
+
+use super::fault::Fault;
+use crate::core::dtype::DType;
+use crate::core::launch::{Argument, Launch};
+use crate::core::tensor_map::{Fill, Swizzle, TensorMap};
+
+/// Bytes of a tensor map among the parameters of a kernel.
+pub const MAP_BYTES: usize = 128;
+
+/// A buffer of the case in the memory of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address.
+    pub address: u64,
+    /// Its length.
+    pub bytes: usize,
+    /// The type of its elements.
+    pub dtype: DType,
+}
+
+/// A tensor map with its place in memory, the innermost dimension first: what the driver's encoder takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tiled {
+    /// The first element.
+    pub address: u64,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Elements along each dimension.
+    pub extents: Vec<u64>,
+    /// Bytes between neighbours along each dimension but the innermost.
+    pub strides_bytes: Vec<u64>,
+    /// Elements of the box along each dimension.
+    pub tile: Vec<u32>,
+    /// Layout in shared memory.
+    pub swizzle: Swizzle,
+    /// What lies outside.
+    pub fill: Fill,
+}
+
+/// Every argument of a launch on these buffers; `encode` turns tensor maps into what the device's kernels read.
+///
+/// # Errors
+/// [`Fault::Signature`] for a tensor map that no device takes, and what `encode` said.
+pub fn arguments(
+    launch: &Launch,
+    buffers: &[Buffer<'_>],
+    encode: impl Fn(&Tiled) -> Result<[u8; MAP_BYTES], Fault>,
+) -> Result<Vec<Vec<u8>>, Fault> {
+    let taken = if launch.pointers { buffers } else { &[] };
+    let pointers = taken.iter().map(|buffer| Ok(buffer.address.to_le_bytes().to_vec()));
+    let further = launch.arguments.iter().map(|argument| match argument {
+        Argument::Scalar(scalar) => Ok(scalar.bytes()),
+        Argument::Map(map) => {
+            let refused = |why| Fault::Signature(format!("the tensor map of `{}`: {why}", map.buffer));
+            Ok(encode(&place(map, buffers).map_err(refused)?)?.to_vec())
+        }
+        Argument::Pointer(name) => {
+            let refused = |why| Fault::Signature(format!("the pointer to `{name}`: {why}"));
+            Ok(find(name, buffers).map_err(refused)?.address.to_le_bytes().to_vec())
+        }
+    });
+    pointers.chain(further).collect()
+}
+
+fn find<'b, 'n>(name: &str, buffers: &'b [Buffer<'n>]) -> Result<&'b Buffer<'n>, String> {
+    let names = || buffers.iter().map(|buffer| buffer.name).collect::<Vec<_>>().join(", ");
+    let found = buffers.iter().find(|buffer| buffer.name == name);
+    found.ok_or_else(|| format!("there is no such buffer; the case has {}", names()))
+}
+
+/// Finds the buffer of a map and holds the map against it and against the rules that all devices share.
+fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
+    let buffer = find(&map.buffer, buffers)?;
+    let dtype = map.dtype.unwrap_or(buffer.dtype);
+    let rank = map.extents.len();
+    let packed =
+        || (1..rank).map(|at| map.extents[at..].iter().fold(1, |all: usize, &one| all.saturating_mul(one))).collect();
+    let strides: Vec<usize> = map.strides.clone().unwrap_or_else(packed);
+    if !(1..=5).contains(&rank) || map.tile.len() != rank || strides.len() + 1 != rank {
+        return Err(format!(
+            "{rank} extents, {} of the box and {} strides; there are 1 to 5 extents, as many of the box, and a stride \
+             less",
+            map.tile.len(),
+            strides.len()
+        ));
+    }
+    if map.extents.iter().any(|&extent| extent == 0 || extent > 1 << 32) {
+        return Err(format!("extents {:?}; each goes from 1 to 2^32", map.extents));
+    }
+    if map.tile.iter().any(|extent| !(1..=256).contains(extent)) {
+        return Err(format!("a box of {:?}; each extent goes from 1 to 256", map.tile));
+    }
+    let bytes = |elements: usize| elements.saturating_mul(dtype.size());
+    let strides_bytes: Vec<u64> = strides.iter().map(|&stride| bytes(stride) as u64).collect();
+    if map.offset_bytes % 16 != 0 || strides_bytes.iter().any(|bytes| bytes % 16 != 0) {
+        return Err(format!(
+            "strides of {strides_bytes:?} bytes, {} bytes into the buffer; all must be multiples of 16",
+            map.offset_bytes
+        ));
+    }
+    let row_bytes = map.tile[rank - 1] * dtype.size();
+    if row_bytes % 16 != 0 || row_bytes > row_limit(map.swizzle) {
+        return Err(format!(
+            "rows of the box have {row_bytes} bytes; a multiple of 16 is needed, and with {:?} no more than {}",
+            map.swizzle,
+            row_limit(map.swizzle)
+        ));
+    }
+    let reach = map.extents.iter().rev().map(|&extent| extent - 1);
+    let steps = std::iter::once(1).chain(strides.iter().rev().copied());
+    let last = reach.zip(steps).fold(0usize, |all, (extent, step)| all.saturating_add(extent.saturating_mul(step)));
+    let end = bytes(last.saturating_add(1)).saturating_add(map.offset_bytes);
+    if end > buffer.bytes {
+        return Err(format!("it ends at byte {end}, the buffer has {}", buffer.bytes));
+    }
+    Ok(Tiled {
+        address: buffer.address + map.offset_bytes as u64,
+        dtype,
+        extents: map.extents.iter().rev().map(|&extent| extent as u64).collect(),
+        strides_bytes: strides_bytes.into_iter().rev().collect(),
+        tile: map.tile.iter().rev().map(|&extent| extent as u32).collect(),
+        swizzle: map.swizzle,
+        fill: map.fill,
+    })
+}
+
+/// Longest row of a box in bytes.
+fn row_limit(swizzle: Swizzle) -> usize {
+    match swizzle {
+        Swizzle::None => usize::MAX,
+        Swizzle::Bytes32 => 32,
+        Swizzle::Bytes64 => 64,
+        Swizzle::Bytes128 => 128,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const X: Buffer<'static> = Buffer { name: "x", address: 4096, bytes: 24 * 40 * 2, dtype: DType::BF16 };
+
+    fn map() -> TensorMap {
+        TensorMap::of("x", [24, 40]).tile([8, 16])
+    }
+
+    #[test]
+    fn a_map_is_turned_around_and_placed() {
+        let view = TensorMap::of("x", [3, 8]).strides([40]).offset(32).tile([2, 8]).swizzle(Swizzle::Bytes32);
+        let placed = place(&view, &[X]).unwrap();
+        let expected = Tiled {
+            address: 4128,
+            dtype: DType::BF16,
+            extents: vec![8, 3],
+            strides_bytes: vec![80],
+            tile: vec![8, 2],
+            swizzle: Swizzle::Bytes32,
+            fill: Fill::Zeros,
+        };
+        assert_eq!(placed, expected);
+        assert_eq!(place(&map(), &[X]).unwrap().strides_bytes, [80]);
+    }
+
+    #[rstest]
+    #[case(TensorMap { buffer: "z".into(), ..map() }, "the case has x")]
+    #[case(map().tile([8]), "1 of the box")]
+    #[case(TensorMap::of("x", [24, 0]).tile([8, 8]), "1 to 2^32")]
+    #[case(map().tile([257, 8]), "1 to 256")]
+    #[case(map().strides([20]), "[40] bytes")]
+    #[case(map().offset(8), "8 bytes into")]
+    #[case(map().tile([8, 12]), "24 bytes")]
+    #[case(map().swizzle(Swizzle::Bytes32).tile([8, 32]), "no more than 32")]
+    #[case(map().offset(16), "ends at byte 1936, the buffer has 1920")]
+    fn a_map_that_cannot_be_is_refused(#[case] map: TensorMap, #[case] why: &str) {
+        let said = place(&map, &[X]).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+
+    #[test]
+    fn arguments_stand_in_order() {
+        let launch = Launch::blocks(1, 32).scalar(7i32).map(map()).pointer("x").scalar(9i32);
+        let sizes = |launch: &Launch| -> Vec<usize> {
+            arguments(launch, &[X], |_| Ok([0; MAP_BYTES])).unwrap().iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(&launch), [8, 4, 128, 8, 4]);
+        assert_eq!(sizes(&launch.without_pointers()), [4, 128, 8, 4]);
+    }
+}
