@@ -14,5 +14,6 @@ pub mod measure;
 #[cfg(feature = "catalogue")]
 pub mod ops;
 pub mod prelude;
+pub mod protocol;
 pub mod report;
 pub mod sim;

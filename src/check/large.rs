@@ -55,7 +55,7 @@ fn judge(context: &Context<'_>, subject: &Subject<'_>, case: &Case) -> Result<()
     let inputs = draw(subject.operator, &case.point, subject.dtype, case.seed);
     let mut problem = prepare(context, subject, case, &inputs)?;
     let outputs = problem.run(Poison::Nan).map_err(|fault| reject(context, subject, case, fault))?;
-    verify_before_timing(subject, case, &inputs, &outputs)
+    verify_before_timing(subject, case, &inputs, &outputs).map(drop)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The checks: what a candidate must satisfy, and what was found when it did not.
 
+mod beside;
 pub mod bias;
 pub mod boundary;
 pub mod case;

@@ -283,12 +283,64 @@ pub struct Metric {
 pub struct PeerTiming {
     /// Who.
     pub name: String,
+    /// What it is built on, in its own words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
+    /// Whether its outputs are right and its times can be believed: `pass`, `fail`, `skip`, `unclear`, `invalid`.
+    #[serde(default = "pass")]
+    pub verdict: Verdict,
+    /// Why, for anything but a pass.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// How far its outputs were from the reference, where they were looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Errors>,
     /// Median time, µs.
     #[serde(deserialize_with = "number")]
     pub median_us: f64,
+    /// 95 % confidence interval of the median, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_us: Option<[f64; 2]>,
+    /// Batches that count.
+    #[serde(default)]
+    pub samples: usize,
+    /// Batches left out because the clock had dropped.
+    #[serde(default)]
+    pub dropped: usize,
+    /// Median core clock, MHz, where the peer can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_mhz: Option<f64>,
     /// Candidate over peer: below 1 the candidate is faster.
     #[serde(deserialize_with = "number")]
     pub ratio: f64,
+    /// 95 % confidence interval of the ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_interval: Option<[f64; 2]>,
+}
+
+impl PeerTiming {
+    /// A peer that was not timed, and why.
+    pub fn untimed(name: String, about: String, verdict: Verdict, reason: String) -> Self {
+        PeerTiming {
+            name,
+            about,
+            verdict,
+            reason,
+            errors: None,
+            median_us: f64::NAN,
+            interval_us: None,
+            samples: 0,
+            dropped: 0,
+            clock_mhz: None,
+            ratio: f64::NAN,
+            ratio_interval: None,
+        }
+    }
+}
+
+/// Peers of the first version had no verdict: those that failed were not written down.
+fn pass() -> Verdict {
+    Verdict::Pass
 }
 
 /// JSON has no NaN and no infinity: such a number is written as `null`, and read back as NaN.

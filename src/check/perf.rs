@@ -1,6 +1,7 @@
 //! The perf check: every shape verified, then timed beside yardsticks of the same work. It only measures; what the
 //! times mean against an accepted baseline is judged above.
 
+use super::beside::Party;
 use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, differs, prepare, reject};
@@ -12,15 +13,16 @@ use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::seed::derive;
 use crate::core::shape::{Point, describe};
-use crate::core::stats::median;
+use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
-use crate::device::{Device, DeviceKind, Heat, Poison, TimingPlan};
+use crate::device::{Device, DeviceKind, Heat, Poison, Problem, TimingPlan};
 use crate::measure::Change;
 use crate::measure::change::MIN_SAMPLES;
 use crate::measure::inputs::{draw, footprint_bytes};
 use crate::measure::lock::DeviceLock;
 use crate::measure::session::{Contestant, Measurement, SessionSettings, measure};
 use crate::measure::yardstick::Yardstick;
+use crate::protocol::Peer;
 use std::time::Duration;
 
 /// How to time.
@@ -64,8 +66,8 @@ impl PerfSettings {
         settings
     }
 
-    fn plan(&self, planted_us: f64) -> TimingPlan {
-        TimingPlan { heat: self.heat, batch_us: self.batch_us, instances: self.instances, planted_us }
+    fn plan(&self) -> TimingPlan {
+        TimingPlan { heat: self.heat, batch_us: self.batch_us, instances: self.instances, planted_us: 0.0 }
     }
 }
 
@@ -76,6 +78,11 @@ const INTENSITY_TO_TIME_FMA: f64 = 8.0;
 /// Times every perf shape that fits. Each [`Timing`] has the verdict `pass` when it is sound, `unclear` with too few
 /// samples, `invalid` when it cannot be believed.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings) -> Outcome {
+    run_beside(context, subject, settings, &[])
+}
+
+/// The same beside peers, which are timed in the same sessions; what they do changes nothing for the candidate.
+pub fn run_beside(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings, peers: &[Peer]) -> Outcome {
     let capacity = context.device.capacity();
     if !capacity.timed {
         return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
@@ -98,7 +105,7 @@ pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings
             outcome.notes.push(format!("{} not timed: {why}", describe(subject.operator.axes(), point)));
             continue;
         }
-        match time_shape(context, subject, point, settings, &mut outcome.notes) {
+        match time_shape(context, subject, point, settings, peers, &mut outcome.notes) {
             Ok((timing, doubt)) => {
                 outcome.timings.push(timing);
                 if let Some(doubt) = doubt {
@@ -184,6 +191,7 @@ fn time_shape(
     subject: &Subject<'_>,
     point: &Point,
     settings: &PerfSettings,
+    peers: &[Peer],
     notes: &mut Vec<String>,
 ) -> Result<(Timing, Option<String>), Rejection> {
     let shape = describe(subject.operator.axes(), point);
@@ -191,21 +199,16 @@ fn time_shape(
     let case = Case::new(point.clone(), Distribution::Normal, seed);
     let fault = |fault| reject(context, subject, &case, fault);
 
-    let inputs = draw(subject.operator, point, subject.dtype, seed);
-    let mut problem = prepare(context, subject, &case, &inputs)?;
-    let outputs = problem.run(Poison::Nan).map_err(fault)?;
-    verify_before_timing(subject, &case, &inputs, &outputs)?;
-    if subject.candidate.traits.deterministic && !problem.agrees_under(Poison::Huge).map_err(fault)? {
-        return Err(differs(subject, &case));
+    let mut inputs = draw(subject.operator, point, subject.dtype, seed);
+    let problem = verified(context, subject, &case, &inputs)?;
+    let mut party = Party::invite(peers, context.device.kind(), subject, &case, &inputs);
+    if party.is_empty() {
+        inputs.clear();
     }
-    drop((outputs, inputs));
 
-    let plan = settings.plan(0.0);
-    let mut candidate = Contestant::arm(problem, &plan).map_err(fault)?;
-    if settings.planted > 0.0 {
-        let launch_us = launch_us(&mut candidate).map_err(fault)?;
-        candidate.arm_again(&settings.plan(settings.planted * launch_us)).map_err(fault)?;
-    }
+    let plan = settings.plan();
+    let mut candidate = Contestant::unarmed(problem);
+    candidate.arm_planted(&plan, settings.planted).map_err(fault)?;
     let cost = subject.operator.cost(point, subject.dtype);
     let mut field = Field::of(candidate);
     let mut yardstick = |yardstick: Yardstick| match field.join(&yardstick, context.device, &plan) {
@@ -221,7 +224,9 @@ fn time_shape(
     let fma = is_dense.then(|| Yardstick::fma(fma_flops(cost, subject.dtype))).and_then(&mut yardstick);
     (field.copy, field.fma) = (copy, fma);
 
-    let measurement = measure(&mut field.contestants, &settings.session, seed).map_err(fault)?;
+    party.join(&mut field.contestants, &plan);
+    let measurement =
+        measure(&mut field.contestants, &settings.session.shared_with(party.len()), seed).map_err(fault)?;
     let mut timing = timing(&shape, subject.dtype, settings.heat, cost, &measurement, &field);
     let comparable = subject.candidate.traits.deterministic;
     let doubt = if comparable && !field.contestants[0].problem().timed_outputs_agree().map_err(fault)? {
@@ -232,14 +237,29 @@ fn time_shape(
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }
+    timing.peers = party.conclude(&measurement, &field.contestants, subject, &case, &inputs);
     Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
 }
 
-/// The time of a launch, roughly: what a planted slowdown is a share of.
-fn launch_us(contestant: &mut Contestant<'_>) -> Result<f64, Fault> {
-    let samples: Result<Vec<f64>, Fault> =
-        (0..7).map(|_| contestant.problem().sample(0).map(|sample| sample.launch_us)).collect();
-    Ok(median(&samples?))
+/// Prepares a case as it must be before the clock starts: run under two poisons, the same bits both times, and right
+/// where it was looked at.
+///
+/// # Errors
+/// If the candidate, or the device, is found wanting.
+pub fn verified<'d>(
+    context: &Context<'d>,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Result<Box<dyn Problem + 'd>, Rejection> {
+    let fault = |fault| reject(context, subject, case, fault);
+    let mut problem = prepare(context, subject, case, inputs)?;
+    let outputs = problem.run(Poison::Nan).map_err(fault)?;
+    verify_before_timing(subject, case, inputs, &outputs)?;
+    if subject.candidate.traits.deterministic && !problem.agrees_under(Poison::Huge).map_err(fault)? {
+        return Err(differs(subject, case));
+    }
+    Ok(problem)
 }
 
 fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measurement, field: &Field<'_>) -> Timing {

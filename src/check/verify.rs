@@ -3,6 +3,7 @@
 use super::Subject;
 use super::case::Case;
 use super::judge::{Rejection, values};
+use super::outcome::Errors;
 use super::reference::compute;
 use super::slice::{slice, telling_rows};
 use crate::core::tensor::Tensor;
@@ -14,7 +15,7 @@ const MOST_ROWS: usize = 48;
 /// Operations that their reference may cost, at the most.
 const MOST_FLOPS: usize = 1 << 26;
 
-/// Verifies the outputs of a case on `inputs`.
+/// Verifies the outputs of a case on `inputs` and returns the errors of what was looked at; `None` where nothing could be.
 ///
 /// # Errors
 /// If a row that was looked at is wrong.
@@ -23,20 +24,20 @@ pub(super) fn verify_before_timing(
     case: &Case,
     inputs: &[Tensor],
     outputs: &[Tensor],
-) -> Result<(), Rejection> {
+) -> Result<Option<Errors>, Rejection> {
     let operator = subject.operator;
     let flops = operator.cost(&case.point, subject.dtype).flops;
     match operator.separable() {
         Some(axis) if case.point[axis] > 0 => {
             let extent = case.point[axis];
             let affordable = (MOST_FLOPS / (flops / extent).max(1)).clamp(2, MOST_ROWS);
-            rows_are_right(subject, case, inputs, outputs, axis, &telling_rows(extent, affordable))
+            rows_are_right(subject, case, inputs, outputs, axis, &telling_rows(extent, affordable)).map(Some)
         }
         _ if flops <= MOST_FLOPS => {
             let expected = Arc::new(compute(operator, &case.point, inputs));
-            values(subject, case, outputs, &expected).map(drop)
+            values(subject, case, outputs, &expected).map(Some)
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -47,12 +48,12 @@ fn rows_are_right(
     got: &[Tensor],
     axis: usize,
     rows: &[usize],
-) -> Result<(), Rejection> {
+) -> Result<Errors, Rejection> {
     let cut = slice(subject.operator, axis, &case.point, inputs, rows);
     let expected = Arc::new(compute(subject.operator, &cut.point, &cut.inputs));
     let got: Vec<Tensor> = got.iter().map(|output| output.rows(rows)).collect();
     let small = Case { point: cut.point, ..case.clone() };
-    values(subject, &small, &got, &expected).map(drop).map_err(|rejection| match rejection {
+    values(subject, &small, &got, &expected).map_err(|rejection| match rejection {
         // The report is about the whole case.
         Rejection::Failed(mut failure) => {
             failure.case = case.id(subject);
@@ -76,7 +77,7 @@ mod tests {
 
     crate::shape! { struct Rows { rows: 1..=1 << 20, cols: 1..=64 } }
 
-    fn verify(change: impl FnOnce(&mut Vec<f64>)) -> Result<(), Rejection> {
+    fn verify(change: impl FnOnce(&mut Vec<f64>)) -> Result<Option<Errors>, Rejection> {
         let operator = Op::<Rows>::new("double")
             .input("x", |s| [s.rows, s.cols])
             .output("y", |s| [s.rows, s.cols])
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn right_outputs_pass() {
-        assert_eq!(verify(|_| {}), Ok(()));
+        assert_eq!(verify(|_| {}), Ok(Some(Errors::default())));
     }
 
     #[test]

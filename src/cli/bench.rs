@@ -1,11 +1,14 @@
-//! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight.
+//! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside peers where some are named.
 
 use super::selection::{Selection, describe_device};
 use super::{Failure, print, project};
 use crate::check::Context;
-use crate::check::outcome::{Check, Outcome, Timing, Verdict};
+use crate::check::outcome::{Check, Outcome, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::device::Heat;
+use crate::harness::arguments::parse_seconds;
+use crate::protocol::process::CommandLine;
+use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
 use clap::Args;
 use std::path::PathBuf;
@@ -16,6 +19,13 @@ use std::time::{Duration, Instant};
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
+    /// Time the same beside this command, which speaks the measurement protocol (docs/protocol.md); may be given several
+    /// times. It is split into words like a shell would, and no shell runs it: "python3 peers/torch_peer.py --mode eager"
+    #[arg(long = "peer", value_name = "COMMAND")]
+    peers: Vec<String>,
+    /// Seconds that a peer may take to start, to get ready for a case, to compute it
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "120", requires = "peers")]
+    deadline: Duration,
     /// Keep the data in the caches between launches
     #[arg(long)]
     hot: bool,
@@ -40,6 +50,7 @@ impl Bench {
             eprint!("{line}");
             Ok(())
         };
+        let peers = self.start_peers()?;
         let mut records = Vec::new();
         let mut device_said = None;
         let mut summary = self.selection.each(|trial, subject, device, point| {
@@ -50,9 +61,12 @@ impl Bench {
             let settings = PerfSettings { heat, only: point.cloned(), ..PerfSettings::of(device.kind()) };
             let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
             let start = Instant::now();
-            let outcome = perf::run(&context, subject, &settings);
+            let outcome = perf::run_beside(&context, subject, &settings, &peers);
             let name = trial.name.trim_end_matches("::perf");
-            outcome.timings.iter().try_for_each(|timing| say(row(name, timing)))?;
+            for timing in &outcome.timings {
+                say(row(name, timing))?;
+                timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))?;
+            }
             if outcome.timings.is_empty() || outcome.verdict.is_failure() {
                 say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
             }
@@ -70,6 +84,11 @@ impl Bench {
             });
             Ok(())
         })?;
+        let absent: Vec<String> = peers
+            .iter()
+            .filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())))
+            .collect();
+        peers.into_iter().for_each(Peer::close);
         let failed = |outcome: &Outcome| outcome.verdict.is_failure();
         let any_failed = records.iter().any(|record| failed(&record.outcome));
         summary.add(records);
@@ -79,7 +98,24 @@ impl Bench {
         if self.json {
             print(&summary.to_json())?;
         }
-        if any_failed { Err(Failure::Verdict) } else { Ok(()) }
+        match (any_failed, absent.is_empty()) {
+            (true, _) => Err(Failure::Verdict),
+            (false, false) => Err(Failure::Missing(absent.join("; "))),
+            (false, true) => Ok(()),
+        }
+    }
+
+    fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
+        let start = |line: &String| {
+            let command = CommandLine::parse(line).map_err(|why| Failure::Input(format!("--peer: {why}")))?;
+            let peer = Peer::start(command, Deadlines::of(self.deadline));
+            match peer.hello() {
+                Ok(hello) => eprintln!("peer {}: {}", hello.name, hello.about),
+                Err(end) => eprintln!("peer {line}: it {end}"),
+            }
+            Ok(peer)
+        };
+        self.peers.iter().map(start).collect()
     }
 }
 
@@ -87,6 +123,27 @@ fn header() -> String {
     format!(
         "{:<32} {:<28} {:>11} {:>7} {:>8} {:>9} {:>9}\n",
         "candidate", "shape", "median µs", "± %", "GB/s", "Gflop/s", "ceiling"
+    )
+}
+
+/// A peer below the candidate that it was timed with.
+fn peer_row(peer: &PeerTiming) -> String {
+    let name = format!("  beside {}", peer.name);
+    let doubt = match peer.verdict {
+        Verdict::Pass => String::new(),
+        verdict => format!("  {}: {}", verdict.name(), peer.reason),
+    };
+    if peer.samples == 0 {
+        return format!("{name:<32}{doubt}\n");
+    }
+    let half_width = |interval: Option<[f64; 2]>| interval.map_or(f64::NAN, |[low, high]| (high - low) / (high + low));
+    format!(
+        "{name:<32} {:<28} {:>11.3} {:>7.2}   candidate / peer {:.3} ± {:.3}{doubt}\n",
+        "",
+        peer.median_us,
+        half_width(peer.interval_us) * 100.0,
+        peer.ratio,
+        half_width(peer.ratio_interval) * peer.ratio,
     )
 }
 

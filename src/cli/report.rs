@@ -1,9 +1,21 @@
 //! `kernelgate report`: summaries as a table.
 
 use super::{Failure, merge::read_all, print};
-use crate::report::csv;
+use crate::report::{csv, peers};
 use clap::Args;
 use std::path::PathBuf;
+
+/// The form of the table; one must be named.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Form {
+    /// A row a trial, and for perf trials a row a timed shape and a row a peer
+    #[arg(long)]
+    csv: bool,
+    /// Markdown: candidates beside the peers that they were timed with
+    #[arg(long)]
+    peers: bool,
+}
 
 /// Arguments of `report`.
 #[derive(Args)]
@@ -11,9 +23,8 @@ pub struct Report {
     /// The summaries; several are merged
     #[arg(value_name = "SUMMARY", required = true)]
     paths: Vec<PathBuf>,
-    /// A row a trial, and for perf trials a row a timed shape
-    #[arg(long, required = true)]
-    csv: bool,
+    #[command(flatten)]
+    form: Form,
     /// Where the table goes [default: stdout]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
@@ -22,7 +33,11 @@ pub struct Report {
 impl Report {
     /// Prints or writes the table.
     pub fn run(self) -> Result<(), Failure> {
-        let table = csv::table(&read_all(&self.paths)?).map_err(Failure::Input)?;
+        let summary = read_all(&self.paths)?;
+        let table = match self.form {
+            Form { csv: true, .. } => csv::table(&summary).map_err(Failure::Input)?,
+            Form { .. } => peers::table(&summary),
+        };
         match &self.out {
             Some(out) => std::fs::write(out, table).map_err(|e| Failure::Input(format!("{}: {e}", out.display()))),
             None => print(&table),

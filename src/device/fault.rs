@@ -48,6 +48,8 @@ pub enum Fault {
     },
     /// What the simulator's checks found.
     Findings(Vec<String>),
+    /// Another process that was to compute the case did something else: `died when asked for …`.
+    Peer(String),
 }
 
 /// How work on another stream shows.
@@ -74,6 +76,7 @@ impl Fault {
             Fault::Crash(_) => "crash",
             Fault::Timeout { .. } => "timeout",
             Fault::Findings(_) => "finding",
+            Fault::Peer(_) => "peer",
         }
     }
 }
@@ -109,6 +112,7 @@ impl fmt::Display for Fault {
             Fault::Timeout { seconds } => {
                 write!(f, "still running after {seconds} s; an endless loop or a deadlock")
             }
+            Fault::Peer(what) => write!(f, "the peer {what}"),
             Fault::Findings(findings) => {
                 write!(f, "the simulator found {}", findings.first().map_or("nothing", String::as_str))?;
                 findings.iter().skip(1).take(7).try_for_each(|finding| write!(f, "\nand {finding}"))?;

@@ -209,7 +209,11 @@ pub fn parse_seed(text: &str) -> Result<u64, String> {
     hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+/// `20` or `0.5`.
+///
+/// # Errors
+/// If it is no number of seconds.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     seconds.ok_or_else(|| format!("`{text}` is no number of seconds; use 20 or 0.5"))
 }

@@ -6,9 +6,10 @@
 use super::engine::{Engine, Reply};
 use super::trial::Trial;
 use crate::core::environment;
+use crate::protocol::process::describe_exit;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ impl Worker {
 
     fn end(&mut self) -> String {
         match self.child.wait() {
-            Ok(status) => format!("the trial ended its process: {}", describe(status)),
+            Ok(status) => format!("the trial ended its process: {}", describe_exit(status)),
             Err(e) => format!("the worker process is gone: {e}"),
         }
     }
@@ -138,24 +139,6 @@ fn split(line: &[u8]) -> (&[u8], Option<Reply>) {
         Ok(reply) => (&line[..at], Some(reply)),
         Err(_) => (line, None),
     }
-}
-
-/// `signal 6 (SIGABRT)` or `exit code 3`.
-fn describe(status: ExitStatus) -> String {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        let name = match signal {
-            4 => " (SIGILL: an instruction that this processor does not have)",
-            6 => " (SIGABRT: an abort, a stack overflow or a panic inside a panic)",
-            7 => " (SIGBUS)",
-            8 => " (SIGFPE)",
-            9 => " (SIGKILL: killed from outside, perhaps for want of memory)",
-            11 => " (SIGSEGV: memory that is not its own)",
-            _ => "",
-        };
-        return format!("signal {signal}{name}");
-    }
-    status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"))
 }
 
 #[cfg(test)]

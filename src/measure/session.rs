@@ -4,8 +4,9 @@ use super::clock::ClockWatch;
 use super::series::{Series, Summary};
 use super::stopping::{Ending, StoppingRule};
 use crate::core::seed::{permutation, rng};
+use crate::core::stats::median;
 use crate::device::fault::Fault;
-use crate::device::{Problem, TimingPlan};
+use crate::device::{Problem, Sample, TimingPlan};
 use std::time::{Duration, Instant};
 
 /// How a session runs.
@@ -32,10 +33,21 @@ impl Default for SessionSettings {
     }
 }
 
+impl SessionSettings {
+    /// The same for a session with `more` contestants, which take their time too.
+    pub fn shared_with(mut self, more: usize) -> Self {
+        self.stopping.budget *= 1 + more as u32;
+        self
+    }
+}
+
 /// A problem that takes part in a session.
 pub struct Contestant<'d> {
     problem: Box<dyn Problem + 'd>,
     instances: usize,
+    /// Whether the session goes on without it.
+    is_guest: bool,
+    left: Option<Fault>,
 }
 
 impl<'d> Contestant<'d> {
@@ -43,9 +55,30 @@ impl<'d> Contestant<'d> {
     ///
     /// # Errors
     /// As [`Problem::arm`].
-    pub fn arm(mut problem: Box<dyn Problem + 'd>, plan: &TimingPlan) -> Result<Self, Fault> {
-        let instances = problem.arm(plan)?.max(1);
-        Ok(Contestant { problem, instances })
+    pub fn arm(problem: Box<dyn Problem + 'd>, plan: &TimingPlan) -> Result<Self, Fault> {
+        let mut contestant = Contestant::unarmed(problem);
+        contestant.arm_again(plan)?;
+        Ok(contestant)
+    }
+
+    /// A contestant that is still to be armed.
+    pub fn unarmed(problem: Box<dyn Problem + 'd>) -> Self {
+        Contestant { problem, instances: 0, is_guest: false, left: None }
+    }
+
+    /// Makes it a guest: should it fail, the session goes on without it.
+    pub fn as_guest(self) -> Self {
+        Contestant { is_guest: true, ..self }
+    }
+
+    /// Why a guest has left the session.
+    pub fn left(&self) -> Option<&Fault> {
+        self.left.as_ref()
+    }
+
+    /// Batches that are recorded.
+    pub fn instances(&self) -> usize {
+        self.instances
     }
 
     /// Arms it anew, with fresh instances.
@@ -55,6 +88,41 @@ impl<'d> Contestant<'d> {
     pub fn arm_again(&mut self, plan: &TimingPlan) -> Result<(), Fault> {
         self.instances = self.problem.arm(plan)?.max(1);
         Ok(())
+    }
+
+    /// Arms it, with a slowdown of `share` of its time planted; 0 plants nothing.
+    ///
+    /// # Errors
+    /// As [`Problem::arm`].
+    pub fn arm_planted(&mut self, plan: &TimingPlan, share: f64) -> Result<(), Fault> {
+        self.arm_again(plan)?;
+        if share > 0.0 {
+            let planted_us = share * self.launch_us()?;
+            self.arm_again(&TimingPlan { planted_us, ..*plan })?;
+        }
+        Ok(())
+    }
+
+    /// The time of a launch, roughly: what a planted slowdown is a share of.
+    fn launch_us(&mut self) -> Result<f64, Fault> {
+        const TRIES: usize = 7;
+        let times: Result<Vec<f64>, Fault> = (0..TRIES).map(|_| Ok(self.problem.sample(0)?.launch_us)).collect();
+        Ok(median(&times?))
+    }
+
+    /// A sample, or `None` from a guest that has left, now or before.
+    fn sample(&mut self, instance: usize) -> Result<Option<Sample>, Fault> {
+        if self.left.is_some() {
+            return Ok(None);
+        }
+        match self.problem.sample(instance) {
+            Ok(sample) => Ok(Some(sample)),
+            Err(fault) if self.is_guest => {
+                self.left = Some(fault);
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The problem behind it.
@@ -92,8 +160,10 @@ impl Measurement {
 /// anew: what ran just before a sample then has the same distribution for all, where a fixed alternation favours one
 /// side by its position.
 ///
+/// A guest that fails leaves, with whatever samples it has given, and the others go on.
+///
 /// # Errors
-/// The fault of whichever contestant failed.
+/// The fault of whichever other contestant failed.
 pub fn measure(
     contestants: &mut [Contestant<'_>],
     settings: &SessionSettings,
@@ -110,12 +180,14 @@ pub fn measure(
     loop {
         for at in permutation(&mut rng, turns.len()) {
             let (who, instance) = turns[at];
-            let sample = contestants[who].problem.sample(instance)?;
-            series[who].push(instance, sample);
+            if let Some(sample) = contestants[who].sample(instance)? {
+                series[who].push(instance, sample);
+            }
         }
         rounds += 1;
         let watch = ClockWatch::over(&series);
-        let widths = series.iter().map(|s| s.summary(&watch).interval_us.relative_half_width());
+        let present = series.iter().zip(contestants.iter()).filter(|(_, contestant)| contestant.left.is_none());
+        let widths = present.map(|(s, _)| s.summary(&watch).interval_us.relative_half_width());
         if let Some(ending) = settings.stopping.ending(rounds, begun.elapsed(), widths) {
             return Ok(Measurement { series, watch, rounds, ending });
         }
@@ -127,7 +199,7 @@ fn warm_up(contestants: &mut [Contestant<'_>], turns: &[(usize, usize)], time: D
     let begun = Instant::now();
     loop {
         for &(who, instance) in turns {
-            contestants[who].problem.sample(instance)?;
+            contestants[who].sample(instance)?;
         }
         if begun.elapsed() >= time || turns.is_empty() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! The summary as a table: a row a trial, and for perf trials a row a timed shape.
+//! The summary as a table: a row a trial, for perf trials a row a timed shape, and below it a row a peer.
 
 use super::record::Record;
 use super::summary::Summary;
-use crate::check::outcome::{Timing, Verdict};
+use crate::check::outcome::{PeerTiming, Timing, Verdict};
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::device::Heat;
@@ -36,6 +36,7 @@ struct Row<'a> {
     got: &'a str,
     allowed: &'a str,
     heat: Option<Heat>,
+    peer: &'a str,
     median_us: Option<f64>,
     p5_us: Option<f64>,
     p95_us: Option<f64>,
@@ -70,6 +71,9 @@ pub fn table(summary: &Summary) -> Result<String, String> {
         }
         for timing in &record.outcome.timings {
             writer.serialize(timed(row(record), timing)).map_err(fail)?;
+            for peer in &timing.peers {
+                writer.serialize(beside(row(record), timing, peer)).map_err(fail)?;
+            }
         }
     }
     let bytes = writer.into_inner().map_err(|e| format!("cannot write the table: {e}"))?;
@@ -134,6 +138,31 @@ fn timed<'a>(row: Row<'a>, timing: &'a Timing) -> Row<'a> {
         ratio: timing.ratio,
         normalised_ratio: timing.normalised_ratio,
         threshold: timing.threshold,
+        ..row
+    }
+}
+
+/// A row about a peer: its own times, errors and verdict; the ratio is the candidate's time over its own.
+fn beside<'a>(row: Row<'a>, timing: &'a Timing, peer: &'a PeerTiming) -> Row<'a> {
+    Row {
+        verdict: Some(peer.verdict),
+        reason: &peer.reason,
+        shape: &timing.shape,
+        heat: Some(timing.heat),
+        peer: &peer.name,
+        median_us: Some(peer.median_us),
+        low_us: peer.interval_us.map(|[low, _]| low),
+        high_us: peer.interval_us.map(|[_, high]| high),
+        samples: Some(peer.samples),
+        dropped: Some(peer.dropped),
+        clock_mhz: peer.clock_mhz,
+        bytes: Some(timing.bytes),
+        flops: Some(timing.flops),
+        ratio: Some(peer.ratio),
+        max_abs: peer.errors.map(|errors| errors.max_abs),
+        max_rel: peer.errors.map(|errors| errors.max_rel),
+        max_ulp: peer.errors.map(|errors| errors.max_ulp),
+        max_of_allowed: peer.errors.map(|errors| errors.max_of_allowed),
         ..row
     }
 }

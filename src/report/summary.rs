@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// The version of the format. It grows when a reader of the version before would misunderstand a file.
-pub const VERSION: u32 = 1;
+/// The version of the format. It grows when a reader of the version before would misunderstand a file. Version 2 writes
+/// down peers that failed, with a verdict and without a time, and comparisons of two builds.
+pub const VERSION: u32 = 2;
 
 /// All that a run found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,6 +131,7 @@ impl Summary {
             self.run.merged.push(other.run.id);
         }
         self.run.merged.extend(other.run.merged);
+        self.version = self.version.max(other.version);
         self.run.merged.sort();
         self.run.merged.dedup();
         self.run.started = self.run.started.clone().min(other.run.started);

@@ -7,4 +7,8 @@ mod support;
 
 #[cfg(feature = "cli")]
 mod command;
+#[cfg(feature = "cli")]
+mod peers;
+#[cfg(feature = "cli")]
+mod protocol;
 mod user;
