@@ -13,9 +13,9 @@ fn now() -> Duration {
     nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// Runs 4 blocks of `threads` threads; gives the checks that found something and the least time of three runs on
-/// one thread.
-fn hang(body: &str, threads: u32) -> (Vec<(Check, String)>, Duration) {
+/// Runs 4 blocks of `threads` threads, each of which may work so much; gives the checks that found something and the
+/// least time of three runs on one thread.
+fn hang(body: &str, threads: u32, work_budget: u64) -> (Vec<(Check, String)>, Duration) {
     let text = format!(
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 flag) {{\n\
          .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .shared .align 8 .b64 object;\n\
@@ -30,7 +30,8 @@ fn hang(body: &str, threads: u32) -> (Vec<(Check, String)>, Duration) {
         let flag = memory.alloc(4, Some(&[0; 4])).unwrap();
         let (report, time) = pool.install(|| {
             let start = now();
-            let report = launch(&module, &Launch::new("k", 4, threads).arg(flag), &mut memory, &Options::default());
+            let options = Options { work_budget, ..Options::default() };
+            let report = launch(&module, &Launch::new("k", 4, threads).arg(flag), &mut memory, &options);
             (report.unwrap(), now() - start)
         });
         least = least.min(time);
@@ -39,19 +40,52 @@ fn hang(body: &str, threads: u32) -> (Vec<(Check, String)>, Duration) {
     (found, least)
 }
 
+/// The usual budget of a block.
+fn usual() -> u64 {
+    Options::default().work_budget
+}
+
+/// What decides the branches comes back: no budget has to run out.
 #[rstest]
 #[case::nothing_changes("L: bra L;")]
 #[case::counts("L: add.s32 %r1, %r1, 2; setp.ne.s32 %p1, %r2, -1; @%p1 bra L;")]
 #[case::with_a_barrier("L: bar.sync 0; bra L;")]
+#[case::strides_by_nothing("L: add.s32 %r2, %r2, %r3; setp.lt.s32 %p1, %r2, 4; @%p1 bra L;")]
+#[case::spins_on_a_lock("L: atom.global.cas.b32 %r3, [%rd1], 1, 2; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;")]
 #[case::waits_for_a_flag("L: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;")]
 #[case::long(
     "L: .reg .b32 %x<3>; add.s32 %x1, %x2, 1; add.s32 %x2, %x1, 1; st.shared.u32 [object], %x1; bar.warp.sync -1; bra L;"
 )]
 #[case::lanes_apart("L: and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra L; N: bra N;")]
 fn an_endless_loop_is_reported_within_a_second(#[case] body: &str, #[values(1, 32, 1024)] threads: u32) {
-    let (found, time) = hang(body, threads);
+    let (found, time) = hang(body, threads, u64::MAX);
     assert!(found.iter().any(|(check, _)| *check == Check::EndlessLoop), "{found:?}");
     assert!(time < Duration::from_secs(1), "{time:?}");
+}
+
+/// Each round differs from all before: the budget ends it.
+#[rstest]
+#[case::misses_its_end("mov.u32 %r4, 1; L: add.u32 %r4, %r4, 2; setp.ne.u32 %p1, %r4, 0; @%p1 bra L;")]
+#[case::counts_in_memory("L: atom.global.add.u32 %r3, [%rd1], 2; setp.ne.u32 %p1, %r3, 1; @%p1 bra L;")]
+fn an_endless_loop_that_moves_on_is_reported_within_a_second(#[case] body: &str, #[values(1, 32, 1024)] threads: u32) {
+    let (found, time) = hang(body, threads, usual());
+    assert!(found.iter().any(|(check, _)| *check == Check::EndlessLoop), "{found:?}");
+    assert!(time < Duration::from_secs(1), "{time:?}");
+}
+
+/// Long loops that end are let run: rounds that look alike but for memory or a counter.
+#[rstest]
+#[case::counts("mov.u32 %r4, 0; L: add.u32 %r4, %r4, 1; setp.ne.u32 %p1, %r4, 3000000; @%p1 bra L;")]
+#[case::counts_in_shared_memory(
+    "st.shared.u32 [object], 0; L: ld.shared.u32 %r4, [object]; add.u32 %r4, %r4, 1; st.shared.u32 [object], %r4; setp.ne.u32 %p1, %r4, 200000; @%p1 bra L;"
+)]
+#[case::counts_by_atomics("L: atom.global.add.u32 %r3, [%rd1], 1; setp.lt.u32 %p1, %r3, 300000; @%p1 bra L;")]
+#[case::counts_in_a_nest(
+    "mov.u32 %r4, 0; L: mov.u32 %r5, 0; M: add.u32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 16383; @%p1 bra M; add.u32 %r4, %r4, 1; setp.ne.u32 %p1, %r4, 200; @%p1 bra L;"
+)]
+fn a_long_loop_that_ends_is_no_endless_one(#[case] body: &str) {
+    let (found, _) = hang(body, 1, u64::MAX);
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[rstest]
@@ -66,7 +100,7 @@ fn an_endless_loop_is_reported_within_a_second(#[case] body: &str, #[values(1, 3
     Check::Deadlock
 )]
 fn a_deadlock_is_reported_within_a_tenth_of_a_second(#[case] body: &str, #[case] check: Check) {
-    let (found, time) = hang(body, 64);
+    let (found, time) = hang(body, 64, usual());
     assert!(found.iter().any(|(found, _)| *found == check), "{found:?}");
     assert!(time < Duration::from_millis(100), "{time:?}");
 }
@@ -75,7 +109,7 @@ fn a_deadlock_is_reported_within_a_tenth_of_a_second(#[case] body: &str, #[case]
 fn a_barrier_of_the_whole_grid_is_called_that() {
     let body = "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; atom.global.add.u32 %r3, [%rd1], 1;\n\
                 L: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.ne.u32 %p2, %r3, 4; @%p2 bra L; E:";
-    let (found, _) = hang(body, 32);
+    let (found, _) = hang(body, 32, usual());
     let message = &found.iter().find(|(check, _)| *check == Check::EndlessLoop).expect("an endless loop").1;
     assert!(message.contains("barrier of the whole grid"), "{message}");
 }

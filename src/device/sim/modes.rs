@@ -4,9 +4,16 @@
 use crate::core::seed::derive;
 use crate::sim::{Accumulation, Checks, Completion, Options, WarpOrder};
 
-/// Work of a block, about one a warp instruction, past which it does not end. A block that sums 65,537 products an
-/// element needs more than the simulator's own default.
-const WORK_BUDGET: u64 = 300_000_000;
+/// The longest axis for which the simulator's own budget of work is enough.
+const USUAL_EXTENT: u64 = 4096;
+const MOST_WORK: u64 = 300_000_000;
+
+/// Work of a block, about one a warp instruction, past which it does not end: a block that sums 65,537 products an
+/// element needs more than one that sums a thousand, and a loop that never ends should not run for as long as both.
+pub fn work_budget(point: &[usize]) -> u64 {
+    let longest = point.iter().max().map_or(0, |extent| *extent as u64);
+    Options::default().work_budget.saturating_mul(1 + longest / USUAL_EXTENT).min(MOST_WORK)
+}
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +32,8 @@ pub enum Mode {
 }
 
 /// The options of a run of the case that `seed` stands for.
-pub fn options(mode: Mode, seed: u64) -> Options {
-    let plain = Options { work_budget: WORK_BUDGET, ..Options::default() };
+pub fn options(mode: Mode, seed: u64, work_budget: u64) -> Options {
+    let plain = Options { work_budget, ..Options::default() };
     // Seed 0 is the order by number.
     let seeded = |what: &str| derive(seed, &["simulator", what]).max(1);
     match mode {
@@ -57,6 +64,7 @@ mod tests {
 
     #[test]
     fn runs_that_must_agree_share_their_values_and_nothing_else() {
+        let options = |mode, seed| options(mode, seed, 1);
         let plain = options(Mode::Plain, 7);
         let mut seen = vec![plain];
         for mode in [Mode::Rescheduled, Mode::Repeated(0), Mode::Repeated(1), Mode::Repeated(2), Mode::Repeated(3)] {
@@ -68,5 +76,13 @@ mod tests {
         assert_ne!(options(Mode::Rescheduled, 7), options(Mode::Rescheduled, 8));
         let varied = options(Mode::Varied, 7);
         assert!(varied.adversarial_approximations && varied.accumulation != plain.accumulation);
+    }
+
+    #[test]
+    fn long_sums_have_time_and_short_ones_no_more_than_they_need() {
+        let usual = Options::default().work_budget;
+        assert_eq!(work_budget(&[256, 1024]), usual);
+        assert_eq!(work_budget(&[3, 65_537]), MOST_WORK);
+        assert_eq!(work_budget(&[9000, 2]), 3 * usual);
     }
 }

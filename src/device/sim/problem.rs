@@ -2,7 +2,7 @@
 
 use super::device::SimDevice;
 use super::explain::{Placed, counted, fault, findings};
-use super::modes::{Mode, options};
+use super::modes::{Mode, options, work_budget};
 use super::program::Loaded;
 use crate::core::candidate::Kernel;
 use crate::core::seed::derive;
@@ -31,6 +31,8 @@ pub struct SimProblem {
     host: Vec<u8>,
     /// Drawn schedules and errors derive from it.
     seed: u64,
+    /// What a block may do before it counts as endless.
+    work_budget: u64,
     last: Vec<Tensor>,
 }
 
@@ -42,6 +44,7 @@ impl SimProblem {
         let mut problem = SimProblem {
             host: vec![0; image.len()],
             seed: seed(job),
+            work_budget: work_budget(job.point),
             buffers: Vec::new(),
             launches: Vec::new(),
             is_approximate: false,
@@ -125,7 +128,7 @@ impl SimProblem {
 
     /// Runs the launches on what memory holds.
     fn launch(&self, memory: &mut sim::Memory, mode: Mode) -> Result<Vec<sim::Metrics>, Fault> {
-        let options = options(mode, self.seed);
+        let options = options(mode, self.seed, self.work_budget);
         let mut metrics = Vec::new();
         for launch in &self.launches {
             let report = sim::launch(&self.program.module, launch, memory, &options)

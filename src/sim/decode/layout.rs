@@ -31,7 +31,8 @@ pub(crate) struct Layout {
 }
 
 const MAX_LOCAL_BYTES: u64 = 512 * 1024;
-const MAX_SHARED_BYTES: u64 = 1 << 24;
+/// What an assembler lets a kernel declare; more has to come from the launch.
+const MAX_STATIC_SHARED_BYTES: u64 = 48 * 1024;
 const MAX_PARAM_BYTES: u64 = 32_764;
 
 impl Layout {
@@ -77,9 +78,12 @@ impl Layout {
                 self.dynamic_shared_align = self.dynamic_shared_align.max(variable.align_bytes);
                 Place::Dynamic
             }
-            Space::Shared => {
-                Place::Shared(reserve(&mut self.shared_bytes, variable, MAX_SHARED_BYTES, "shared memory")?)
-            }
+            Space::Shared => Place::Shared(reserve(
+                &mut self.shared_bytes,
+                variable,
+                MAX_STATIC_SHARED_BYTES,
+                "declared shared memory",
+            )?),
             // Parameters of a call made inside the kernel live in the thread's own memory.
             Space::Local | Space::Param => {
                 Place::Local(reserve(&mut self.local_bytes, variable, MAX_LOCAL_BYTES, "local memory")?)

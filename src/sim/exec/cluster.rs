@@ -2,7 +2,8 @@
 
 use super::block::Block;
 use super::log::Log;
-use super::run::{Stop, run};
+use super::run::{Stop, hint_at_grid_barrier, run};
+use super::standstill::{Standstill, Watch};
 use super::warp::{Wait, Warp};
 use super::{Context, Grid, setup};
 use crate::sim::ops::{barrier_object, bulk};
@@ -46,6 +47,7 @@ impl Cluster {
         if grid.options.warp_order == WarpOrder::Descending {
             order.reverse();
         }
+        let mut watch = Watch::new();
         while !order.is_empty() {
             if grid.options.warp_order == WarpOrder::Seeded {
                 rng.shuffle(&mut order);
@@ -73,7 +75,11 @@ impl Cluster {
             let mut done = done.into_iter();
             order.retain(|_| !done.next().unwrap_or(true));
             if !progress && !order.is_empty() && !self.land_one(grid, log, &mut rng) {
-                self.report_standstill(grid, log, &order);
+                self.report_deadlock(grid, log, &order);
+                return false;
+            }
+            if let Some(found) = watch.look(grid, log, &self.warps, &self.blocks) {
+                self.report_standstill(grid, log, &order, found);
                 return false;
             }
         }
@@ -109,8 +115,30 @@ impl Cluster {
         true
     }
 
+    /// The same state has come back: names the first lanes that go round.
+    fn report_standstill(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)], found: Standstill) {
+        let of_warp = |&(block, warp): &(usize, usize)| {
+            self.warps[block][warp].splits.iter().map(move |split| (block, warp, *split))
+        };
+        let Some((block, warp, split)) = order
+            .iter()
+            .flat_map(of_warp)
+            .min_by_key(|(block, warp, split)| (split.wait.is_some(), *block, *warp, split.pc))
+        else {
+            return;
+        };
+        let message = format!(
+            "the {} goes round without end: everything that decides its branches is as it was before, and so is the memory that it depends on{}",
+            grid.unit(),
+            hint_at_grid_barrier(grid, found.polls_global_memory)
+        );
+        let (warp, blocks) = (&mut self.warps[block][warp], &mut self.blocks);
+        let mut ctx = Context { warp, blocks, me: block, grid, log, pc: split.pc };
+        ctx.report(Check::EndlessLoop, split.mask.trailing_zeros() as usize & 31, None, message);
+    }
+
     /// Nothing can run: names the reason by what the first waiting warp waits for.
-    fn report_standstill(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)]) {
+    fn report_deadlock(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)]) {
         let waiting: Vec<(usize, usize, u32, u32, Wait)> = order
             .iter()
             .flat_map(|&(block, warp)| {

@@ -126,6 +126,8 @@ impl Launch {
 const MAX_SHARED_BYTES: u32 = 227 * 1024;
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_CLUSTER_BLOCKS: u64 = 16;
+/// Local memory of all threads of a cluster.
+const MAX_LOCAL_BYTES: u64 = 256 << 20;
 
 /// What all warps of a launch read.
 pub(crate) struct Grid<'a> {
@@ -152,6 +154,16 @@ impl Grid<'_> {
 
     pub fn clusters(&self) -> [u32; 3] {
         std::array::from_fn(|axis| self.grid_dim[axis] / self.cluster_dim[axis])
+    }
+
+    /// What runs as one.
+    pub(super) fn unit(&self) -> &'static str {
+        if self.cluster_blocks() == 1 { "block" } else { "cluster" }
+    }
+
+    /// Whether what one block reads may change because another one runs at the same time.
+    pub(super) fn blocks_overlap(&self) -> bool {
+        !self.program.in_order && self.cluster_count() > 1
     }
 
     fn cluster_count(&self) -> u64 {
@@ -201,6 +213,14 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
     let program = module.program(&launch.entry, options.adversarial_approximations)?;
     let (grid_dim, block_dim, cluster_dim) = (launch.grid.array(), launch.block.array(), launch.cluster.array());
     let threads = check_extents(&program, grid_dim, block_dim, cluster_dim)?;
+    let local_bytes =
+        u64::from(program.local_bytes) * u64::from(threads) * cluster_dim.map(u64::from).iter().product::<u64>();
+    if local_bytes > MAX_LOCAL_BYTES {
+        return Err(Error::Launch(format!(
+            "{} bytes of local memory a thread are {local_bytes} for the threads that run together; the simulator holds {MAX_LOCAL_BYTES}",
+            program.local_bytes
+        )));
+    }
     let params = parameter_block(&program, &launch.args)?;
     let align = program.dynamic_shared_align.max(1);
     let dynamic_shared_start = program.shared_bytes.next_multiple_of(align);
@@ -244,7 +264,7 @@ fn run_all(grid: &Grid<'_>) -> Report {
         }
         (cluster, log)
     };
-    let log = if grid.program.in_order || clusters == 1 {
+    let log = if !grid.blocks_overlap() {
         let mut order: Vec<u64> = (0..clusters).collect();
         if grid.options.seed != 0 {
             Rng::new(grid.options.seed).shuffle(&mut order);

@@ -22,6 +22,8 @@ pub(crate) struct Log {
     pub wavefronts: WavefrontMemo,
     /// Work of the cluster that runs, against the budget for it.
     pub work: u64,
+    /// Atomic operations so far that changed what they found.
+    pub changes: u64,
     /// The first block that could not go on: nothing after it counts.
     pub aborted: Option<u64>,
 }

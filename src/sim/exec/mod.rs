@@ -6,6 +6,7 @@ mod grid;
 pub(crate) mod log;
 mod run;
 pub(crate) mod setup;
+mod standstill;
 pub(crate) mod warp;
 
 pub(crate) use grid::Grid;

@@ -1,7 +1,7 @@
 //! The interpreter loop: one warp until it ends, stands still or has had its turn.
 
 use super::warp::{Split, Turn, Wait};
-use super::{Context, Outcome};
+use super::{Context, Grid, Outcome};
 use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{Exec, Instr};
 use crate::sim::report::Check;
@@ -204,21 +204,28 @@ fn spinning(ctx: &mut Context<'_>, at: u32, pc: u32, mask: u32, yields: bool) ->
 fn report_endless(ctx: &mut Context<'_>, first: u32, last: u32, mask: u32) -> Stop {
     ctx.pc = last;
     let grid = ctx.grid;
-    let unit = if grid.cluster_blocks() == 1 { "block" } else { "cluster" };
-    let mut message = format!(
-        "the {unit} is still running after {} units of work, its budget (about one a warp instruction)",
-        grid.options.work_budget
-    );
     let polls = grid.program.origins[first as usize..=last as usize]
         .iter()
         .any(|origin| matches!(origin.class, InstructionClass::Global | InstructionClass::Atomic));
-    if polls && grid.program.in_order && grid.clusters() != [1; 3] {
-        message += &format!(
-            "; it polls global memory, and {unit}s run one after the other here: a barrier of the whole grid cannot open"
-        );
-    }
+    let message = format!(
+        "the {} is still running after {} units of work, its budget (about one a warp instruction){}",
+        grid.unit(),
+        grid.options.work_budget,
+        hint_at_grid_barrier(grid, polls)
+    );
     ctx.report(Check::EndlessLoop, mask.trailing_zeros() as usize & 31, None, message);
     Stop::Aborted
+}
+
+/// What a block that polls global memory for ever may be waiting for.
+pub(super) fn hint_at_grid_barrier(grid: &Grid<'_>, polls_global_memory: bool) -> String {
+    if !polls_global_memory || !grid.program.in_order || grid.clusters() == [1; 3] {
+        return String::new();
+    }
+    format!(
+        "; it polls global memory, and {}s run one after the other here: a barrier of the whole grid cannot open",
+        grid.unit()
+    )
 }
 
 /// Puts the active lanes where the outcome says; lanes that the guard left out go on.

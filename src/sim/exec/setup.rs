@@ -94,7 +94,8 @@ pub(super) fn start_block(grid: &Grid<'_>, number: u64, rank: u32, base: u32, wa
         let members = if count == 32 { u32::MAX } else { (1 << count) - 1 };
         warp.restart(members);
         warp.race.restart(base, rank * 32 + warp.index);
-        warp.local.fill(Row::splat(0));
+        let written = std::mem::take(&mut warp.local_written).min(warp.local.len());
+        warp.local[..written].fill(Row::splat(0));
         for slot in &grid.program.zeroed {
             fill(&mut warp.registers, *slot, 0);
         }

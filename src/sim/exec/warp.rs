@@ -35,6 +35,8 @@ pub(crate) struct Turn {
 pub(crate) struct Warp {
     pub registers: Registers,
     pub local: Vec<Row<u32>>,
+    /// Rows of it that this block may have written.
+    pub local_written: usize,
     /// Number in the block.
     pub index: u32,
     /// Lanes that exist (the last warp of a block may have fewer than 32).

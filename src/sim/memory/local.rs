@@ -53,6 +53,8 @@ pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern) -> 
 #[inline(always)]
 pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>) {
     let size = u64::from(ctx.grid.program.local_bytes);
+    let end = pattern.highest.saturating_add(u64::from(pattern.bytes)).min(size);
+    ctx.warp.local_written = ctx.warp.local_written.max(end.div_ceil(4) as usize);
     for lane in super::pattern::lanes(valid_lanes(ctx, pattern, Kind::Write, size, "local memory")) {
         let offset = pattern.address[lane] as usize;
         if pattern.bytes < 4 {
