@@ -106,7 +106,7 @@ mod tests {
     use rstest::rstest;
 
     fn strided(base: u64, stride: u64) -> [u64; LANES] {
-        std::array::from_fn(|lane| base + stride * lane as u64)
+        std::array::from_fn(|lane| base.wrapping_add(stride * lane as u64))
     }
 
     #[rstest]
