@@ -61,7 +61,8 @@ impl Module {
     /// As [`Module::check`].
     pub fn is_approximate(&self, entry: &str) -> Result<bool> {
         let (exact, moved) = (self.program(entry, false)?, self.program(entry, true)?);
-        Ok(exact.code.len() != moved.code.len() || !exact.products.is_empty() || !exact.group_products.is_empty())
+        let sums = !exact.products.is_empty() || !exact.group_products.is_empty() || !exact.double_products.is_empty();
+        Ok(sums || exact.code.len() != moved.code.len())
     }
 
     pub(crate) fn program(&self, entry: &str, adversarial: bool) -> Result<Arc<Program>> {

@@ -5,11 +5,14 @@ use super::exec::{Context, Outcome};
 use super::lanes::{AluFn, Guard, Slot};
 use super::memory::address::{FIRST_ALLOCATION, OFFSET_BITS};
 use super::metrics::InstructionClass;
+use super::ops::async_store::AsyncStore;
 use super::ops::atomic::AtomicAccess;
 use super::ops::barrier_object::ObjectAccess;
 use super::ops::bulk::BulkCopy;
 use super::ops::copy_async::Copy;
+use super::ops::double_product::DoubleProduct;
 use super::ops::group_matrix::GroupProduct;
+use super::ops::integer_product::IntegerProduct;
 use super::ops::matrix::Product;
 use super::ops::matrix_memory::TileAccess;
 use super::ptx::ast::SourceLine;
@@ -153,6 +156,21 @@ impl Reach {
     }
 }
 
+/// What decides where lanes go.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Steering {
+    /// Rows that feed the guards of branches and the operands of barriers; others may share them at other times.
+    pub words: Vec<u32>,
+    pub wides: Vec<u32>,
+    pub preds: Vec<u32>,
+    /// Instructions that load such a row, and whether from memory that other blocks reach.
+    pub loads: Vec<(u32, bool)>,
+    /// Instructions, other than atomics, that may change memory.
+    pub stores: Vec<u32>,
+    /// Something else decides too: a clock, the carry flag.
+    pub hidden: bool,
+}
+
 /// One decoded entry.
 pub(crate) struct Program {
     /// The module that it belongs to.
@@ -163,7 +181,10 @@ pub(crate) struct Program {
     pub accesses: Vec<Access>,
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
+    pub async_stores: Vec<AsyncStore>,
     pub products: Vec<Product>,
+    pub integer_products: Vec<IntegerProduct>,
+    pub double_products: Vec<DoubleProduct>,
     pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
@@ -194,6 +215,7 @@ pub(crate) struct Program {
     /// What it may read and write through addresses in global memory.
     pub read: Reach,
     pub written: Reach,
+    pub steering: Steering,
     /// Blocks have to run one after the other: the result depends on the order, or they wait for each other.
     pub in_order: bool,
     /// `.file` numbers and their paths.

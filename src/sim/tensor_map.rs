@@ -119,19 +119,21 @@ impl TensorMap {
         if words[0] != MAGIC || !(1..=5).contains(&rank) {
             return None;
         }
-        Some(TensorMap {
+        let map = TensorMap {
             base: Pointer::NULL.offset(words[1]),
             element_bytes,
             extents: words[3..3 + rank].to_vec(),
             strides_bytes: words[11..11 + rank - 1].to_vec(),
             box_extents: (0..rank).map(|at| (words[8 + at / 2] >> (32 * (at % 2))) as u32).collect(),
             swizzle: Swizzle::from_code(words[2] >> 16 & 0xFF)?,
-        })
+        };
+        // A kernel may have written over it.
+        map.to_bytes().is_ok().then_some(map)
     }
 
     /// Bytes of a box in shared memory.
     pub(crate) fn box_bytes(&self) -> u32 {
-        self.box_extents.iter().product::<u32>() * self.element_bytes
+        self.box_extents.iter().fold(self.element_bytes, |bytes, extent| bytes.saturating_mul(*extent))
     }
 
     /// The 16-byte units of the box at these coordinates, in the order of shared memory.

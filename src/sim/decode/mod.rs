@@ -1,18 +1,21 @@
 //! Syntax tree to program: finds a handler for each opcode and a slot for each operand.
 
 mod constants;
+mod inline;
 mod layout;
 mod operands;
 mod reach;
 mod registers;
+mod steering;
 
 use super::error::{Error, Result};
 use super::exec::{Context, Outcome};
 use super::lanes::{Alu, Class, Guard, Slot};
 use super::metrics::InstructionClass;
 use super::ops::{
-    self, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy, copy_async::Copy,
-    group_matrix::GroupProduct, matrix::Product, matrix_memory::TileAccess,
+    self, async_store::AsyncStore, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy,
+    copy_async::Copy, double_product::DoubleProduct, group_matrix::GroupProduct, integer_product::IntegerProduct,
+    matrix::Product, matrix_memory::TileAccess,
 };
 use super::program::{ActionFn, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
@@ -28,6 +31,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
     let Some(body) = &function.body else {
         return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
     };
+    let body = &*inline::inlined(module, function, body)?;
     let assignment = registers::assign(body);
     let layout = Layout::new(module, function, body)?;
     let mut decoder = Decoder {
@@ -43,7 +47,10 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         accesses: Vec::new(),
         atomics: Vec::new(),
         copies: Vec::new(),
+        async_stores: Vec::new(),
         products: Vec::new(),
+        integer_products: Vec::new(),
+        double_products: Vec::new(),
         group_products: Vec::new(),
         tiles: Vec::new(),
         objects: Vec::new(),
@@ -80,7 +87,10 @@ pub(crate) struct Decoder<'a> {
     pub accesses: Vec<super::program::Access>,
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
+    pub async_stores: Vec<AsyncStore>,
     pub products: Vec<Product>,
+    pub integer_products: Vec<IntegerProduct>,
+    pub double_products: Vec<DoubleProduct>,
     pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
     pub objects: Vec<ObjectAccess>,
@@ -190,6 +200,7 @@ impl Decoder<'_> {
             .collect();
         let constants = self.constants;
         let (read, written) = reach::reach(self.body);
+        let steering = steering::steering(self.body, &self.slots, starts);
         Ok(Program {
             module: 0,
             name: self.function.name.clone(),
@@ -198,7 +209,10 @@ impl Decoder<'_> {
             accesses: self.accesses,
             atomics: self.atomics,
             copies: self.copies,
+            async_stores: self.async_stores,
             products: self.products,
+            integer_products: self.integer_products,
+            double_products: self.double_products,
             group_products: self.group_products,
             tiles: self.tiles,
             objects: self.objects,
@@ -224,6 +238,7 @@ impl Decoder<'_> {
             zeroed: self.zeroed,
             read,
             written,
+            steering,
             in_order: self.in_order,
             files: self.module.files.clone(),
         })

@@ -95,6 +95,13 @@ impl Decoder<'_> {
             (Operand::Float32(bits), Class::Word) => Ok(self.constants.word(*bits)),
             (Operand::Float64(bits), Class::Wide) => Ok(self.constants.wide(*bits)),
             (Operand::Float64(bits), Class::Word) => Ok(self.constants.word((f64::from_bits(*bits) as f32).to_bits())),
+            (Operand::Special(special), Class::Pred) => {
+                let row = self.constants.special(*special).index;
+                let pred = self.temporary(Class::Pred);
+                let test = alu!(|a: u32| -> bool { a != 0 });
+                self.push_alu(test, InstructionClass::Compare, pred.index, [row, 0, 0]);
+                Ok(pred.index)
+            }
             (Operand::Special(special), _) => {
                 let slot = self.constants.special(*special);
                 if slot.class == class { Ok(slot.index) } else { Err(self.mismatch(class, operand)) }

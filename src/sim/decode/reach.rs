@@ -24,7 +24,7 @@ pub(super) fn reach(body: &Body) -> (Reach, Reach) {
     }
     let (mut read, mut written) = (0, 0);
     for instruction in &body.instructions {
-        let name = instruction.opcode.split('.').next().unwrap_or("");
+        let name = instruction.name();
         let has = |part: &str| instruction.opcode.split('.').any(|found| found == part);
         let elsewhere =
             (has("shared") || has("shared::cta") || has("local") || has("param") || has("const")) && name != "cp";
@@ -79,7 +79,7 @@ fn base_origin(base: Base, origin: &[u64]) -> u64 {
 /// Passes origins from sources to results; `true` if any register learnt something.
 fn flow(body: &Body, instruction: &Instruction, origin: &mut [u64]) -> bool {
     let Some(target) = instruction.operands.first() else { return false };
-    let name = instruction.opcode.split('.').next().unwrap_or("");
+    let name = instruction.name();
     let loads = matches!(name, "ld" | "ldu" | "atom");
     let from_param = matches!(instruction.operands.get(1), Some(Operand::Address(Base::Symbol(Symbol::Param(_)), _)));
     let mut sources = 0;

@@ -121,29 +121,25 @@ fn blocks(body: &Body) -> Vec<BasicBlock> {
         .collect()
 }
 
-fn name(instruction: &Instruction) -> &str {
-    instruction.opcode.split('.').next().unwrap_or("")
-}
-
 fn ends_block(instruction: &Instruction) -> bool {
-    matches!(name(instruction), "bra" | "brx" | "ret" | "exit" | "trap")
+    matches!(instruction.name(), "bra" | "brx" | "ret" | "exit" | "trap")
 }
 
 /// Whether the first operand is a result. For the few where it is both, or where one cannot know, it counts as read
 /// too.
 fn first_is_result(instruction: &Instruction) -> bool {
     !matches!(
-        name(instruction),
+        instruction.name(),
         "st" | "red" | "bar" | "barrier" | "brx" | "bra" | "nanosleep" | "setmaxnreg" | "stmatrix"
     )
 }
 
 fn first_is_also_read(instruction: &Instruction) -> bool {
-    matches!(name(instruction), "wgmma" | "mbarrier" | "call" | "cp" | "tcgen05" | "discard" | "prefetch")
+    matches!(instruction.name(), "wgmma" | "mbarrier" | "call" | "cp" | "tcgen05" | "discard" | "prefetch")
 }
 
 /// Calls `visit` for every register that the instruction reads (`false`) or writes (`true`).
-fn for_each_register(instruction: &Instruction, mut visit: impl FnMut(usize, bool)) {
+pub(super) fn for_each_register(instruction: &Instruction, mut visit: impl FnMut(usize, bool)) {
     if let Some((guard, _)) = instruction.guard {
         visit(guard as usize, false);
     }

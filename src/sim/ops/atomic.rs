@@ -1,8 +1,10 @@
 //! `atom` and `red`: read, change, write, lane by lane, in any space.
 
+use super::float32::{greater, lesser};
+use super::memory::vector_length;
 use super::rounding::{bf16_to_f32, canonical, f16_to_f32, f32_to_bf16, f32_to_f16, flush};
 use crate::sim::decode::Decoder;
-use crate::sim::error::Result;
+use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Slot};
 use crate::sim::memory::access::{addresses, by_space};
@@ -18,18 +20,22 @@ use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::{Space, Type};
 
 /// New value from the old one and the operands.
-type Change = fn(u64, u64, u64) -> u64;
+pub(super) type Change = fn(u64, u64, u64) -> u64;
 
-/// One atomic operation.
+/// One atomic operation, on one element or on several neighbours.
 #[derive(Debug, Clone)]
 pub(crate) struct AtomicAccess {
     pub space: Space,
     pub address: AddressOperand,
+    /// Bytes of an element.
     pub width: u32,
-    pub d: Option<Slot>,
-    pub b: Slot,
-    pub c: Slot,
+    /// A slot an element; empty if nobody wants the old values, `None` for `_`.
+    pub d: Vec<Option<Slot>>,
+    pub b: Vec<Slot>,
+    pub c: Vec<Slot>,
     pub change: Change,
+    /// The elements are compared and exchanged all together.
+    pub as_one: bool,
     pub acquires: bool,
     pub releases: bool,
 }
@@ -40,47 +46,94 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         "red" => false,
         _ => return Ok(false),
     };
-    if op.has("async") {
-        return Err(op.unsupported());
-    }
     let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
     let both = op.take("acq_rel");
     let (acquires, releases) = (op.take("acquire") || both, op.take("release") || both);
-    op.ignore(|modifier| {
-        matches!(modifier, "relaxed" | "cta" | "cluster" | "gpu" | "sys" | "noftz" | "L2::cache_hint")
-    });
-    let ty = op.ty()?;
+    op.ignore(|modifier| matches!(modifier, "relaxed" | "cta" | "cluster" | "gpu" | "sys" | "noftz"));
+    let has_policy = op.take("L2::cache_hint");
+    let vector = op.take_map(vector_length);
+    // A register of 128 bits is two of 64.
+    let (ty, count) = match (op.ty()?, vector) {
+        (Type::B128, None) => (Type::B64, 2),
+        (ty, vector) => (ty, vector.unwrap_or(1)),
+    };
     const NAMES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"];
     let name =
         op.take_map(|modifier| NAMES.into_iter().find(|name| *name == modifier)).ok_or_else(|| op.unsupported())?;
     let change = change(name, ty).ok_or_else(|| op.unsupported())?;
-    let operands = &instruction.operands;
+    let allowed = match (op.ty()?, vector) {
+        (Type::B128, _) => matches!(name, "exch" | "cas"),
+        (Type::F32, Some(2 | 4)) => name == "add",
+        (Type::F16 | Type::Bf16, Some(2 | 4 | 8)) | (Type::F16x2 | Type::Bf16x2, Some(2 | 4)) => {
+            matches!(name, "add" | "min" | "max")
+        }
+        (_, None) => true,
+        _ => false,
+    };
+    if !allowed {
+        return Err(op.unsupported());
+    }
+    // The policy comes last.
+    let operands = &instruction.operands[..instruction.operands.len().saturating_sub(usize::from(has_policy))];
     let first = usize::from(returns);
     decoder.expect_operands(op, operands, first + 2 + usize::from(name == "cas"))?;
     let class = if ty.bytes() == 8 { Class::Wide } else { Class::Word };
     let address = decoder.address_operand(&operands[first])?;
-    let b = Slot { class, index: decoder.source(class, &operands[first + 1])? };
+    let b = elements(decoder, class, &operands[first + 1], count)?;
     let c = match operands.get(first + 2) {
-        Some(operand) => Slot { class, index: decoder.source(class, operand)? },
-        None => b,
+        Some(operand) => elements(decoder, class, operand, count)?,
+        None => b.clone(),
     };
     let d = match operands.first() {
-        Some(operand) if returns && *operand != Operand::Sink => {
-            Some(Slot { class, index: decoder.result(class, operand)? })
+        Some(Operand::Vector(items)) if returns && items.len() == count => {
+            items.iter().map(|item| old_value(decoder, class, item)).collect::<Result<_>>()?
         }
-        _ => None,
+        Some(operand) if returns && count == 1 && *operand != Operand::Sink => {
+            vec![old_value(decoder, class, operand)?]
+        }
+        Some(Operand::Sink) | None => Vec::new(),
+        Some(_) if !returns => Vec::new(),
+        Some(_) => return Err(Error::parse(op.line, "the number of registers does not fit the vector")),
     };
     let commutes = matches!(name, "add" | "min" | "max" | "and" | "or" | "xor");
     let exact = !matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64);
     let is_shared = space == Space::Shared;
-    decoder.in_order |= !is_shared && (d.is_some() || !commutes || !exact || ty.bytes() != 4);
+    decoder.in_order |= !is_shared && (!d.is_empty() || !commutes || !exact || ty.bytes() != 4 || count > 1);
+    let as_one = count > 1 && name == "cas";
     let x = decoder.atomics.len() as u32;
-    decoder.atomics.push(AtomicAccess { space, address, width: ty.bytes(), d, b, c, change, acquires, releases });
-    decoder.push_plain(carry_out, InstructionClass::Atomic, [0, 0, 0, 0, x]);
+    let width = ty.bytes();
+    decoder.atomics.push(AtomicAccess { space, address, width, d, b, c, change, as_one, acquires, releases });
+    let handler = match count {
+        1 => carry_out::<1>,
+        2 => carry_out::<2>,
+        4 => carry_out::<4>,
+        _ => carry_out::<8>,
+    };
+    decoder.push_plain(handler, InstructionClass::Atomic, [0, 0, 0, 0, x]);
     Ok(true)
 }
 
-fn change(name: &str, ty: Type) -> Option<Change> {
+/// The slots of an operand with so many elements.
+fn elements(decoder: &mut Decoder<'_>, class: Class, operand: &Operand, count: usize) -> Result<Vec<Slot>> {
+    let items = match operand {
+        Operand::Vector(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    if items.len() != count {
+        return Err(Error::parse(decoder.line, "the number of registers does not fit the vector"));
+    }
+    items.iter().map(|item| Ok(Slot { class, index: decoder.source(class, item)? })).collect()
+}
+
+fn old_value(decoder: &mut Decoder<'_>, class: Class, operand: &Operand) -> Result<Option<Slot>> {
+    match operand {
+        Operand::Sink => Ok(None),
+        operand => Ok(Some(Slot { class, index: decoder.result(class, operand)? })),
+    }
+}
+
+/// The new value of an element; `None` for what no hardware does.
+pub(super) fn change(name: &str, ty: Type) -> Option<Change> {
     use Type::*;
     Some(match (name, ty) {
         ("add", U32 | S32) => |old, b, _| u64::from((old as u32).wrapping_add(b as u32)),
@@ -92,6 +145,14 @@ fn change(name: &str, ty: Type) -> Option<Change> {
         ("add", Bf16) => |old, b, _| u64::from(f32_to_bf16(bf16_to_f32(old as u16) + bf16_to_f32(b as u16))),
         ("add", F16x2) => |old, b, _| halves(old, b, |old, b| f32_to_f16(f16_to_f32(old) + f16_to_f32(b))),
         ("add", Bf16x2) => |old, b, _| halves(old, b, |old, b| f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(b))),
+        ("min", F16) => |old, b, _| u64::from(f32_to_f16(lesser(f16_to_f32(old as u16), f16_to_f32(b as u16)))),
+        ("max", F16) => |old, b, _| u64::from(f32_to_f16(greater(f16_to_f32(old as u16), f16_to_f32(b as u16)))),
+        ("min", Bf16) => |old, b, _| u64::from(f32_to_bf16(lesser(bf16_to_f32(old as u16), bf16_to_f32(b as u16)))),
+        ("max", Bf16) => |old, b, _| u64::from(f32_to_bf16(greater(bf16_to_f32(old as u16), bf16_to_f32(b as u16)))),
+        ("min", F16x2) => |old, b, _| halves(old, b, |old, b| f32_to_f16(lesser(f16_to_f32(old), f16_to_f32(b)))),
+        ("max", F16x2) => |old, b, _| halves(old, b, |old, b| f32_to_f16(greater(f16_to_f32(old), f16_to_f32(b)))),
+        ("min", Bf16x2) => |old, b, _| halves(old, b, |old, b| f32_to_bf16(lesser(bf16_to_f32(old), bf16_to_f32(b)))),
+        ("max", Bf16x2) => |old, b, _| halves(old, b, |old, b| f32_to_bf16(greater(bf16_to_f32(old), bf16_to_f32(b)))),
         ("min", U32 | U64) => |old, b, _| old.min(b),
         ("max", U32 | U64) => |old, b, _| old.max(b),
         ("min", S32) => |old, b, _| (old as i32).min(b as i32) as u32 as u64,
@@ -127,13 +188,36 @@ fn operand(ctx: &Context<'_>, slot: Slot, width: u32) -> [u64; LANES] {
     }
 }
 
-fn carry_out(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.atomics[instr.x as usize];
-    let b = operand(ctx, access.b, access.width);
-    let c = operand(ctx, access.c, access.width);
-    let pattern = Pattern::new(addresses(&ctx.warp.registers, &access.address), mask, access.width);
-    let mut old = [0u64; LANES];
+    let width = access.width;
+    let b: [[u64; LANES]; N] = std::array::from_fn(|at| operand(ctx, access.b[at], width));
+    let c: [[u64; LANES]; N] = std::array::from_fn(|at| operand(ctx, access.c[at], width));
+    let pattern = Pattern::new(addresses(&ctx.warp.registers, &access.address), mask, width * N as u32);
+    let mut old = [[0u64; LANES]; N];
+    let mut changes = 0;
+    // Changes the elements of one lane, each reached by its offset from the first.
+    let mut change = |lane: usize, update: &mut dyn FnMut(u64, &mut dyn FnMut(u64) -> u64) -> u64| {
+        let offset = |at: usize| at as u64 * u64::from(width);
+        if access.as_one {
+            (0..N).for_each(|at| old[at][lane] = update(offset(at), &mut |old| old));
+            if (0..N).all(|at| old[at][lane] == b[at][lane]) {
+                changes += u64::from((0..N).any(|at| c[at][lane] != b[at][lane]));
+                (0..N).for_each(|at| {
+                    update(offset(at), &mut |_| c[at][lane]);
+                });
+            }
+            return;
+        }
+        for at in 0..N {
+            old[at][lane] = update(offset(at), &mut |old| {
+                let new = (access.change)(old, b[at][lane], c[at][lane]);
+                changes += u64::from(new != old);
+                new
+            });
+        }
+    };
     if access.releases {
         ctx.release();
     }
@@ -142,13 +226,11 @@ fn carry_out(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             shared::for_each_block(ctx, pattern, Kind::Atomic, |ctx, block, pattern| {
                 ctx.track_shared(block, pattern, Kind::Atomic, true, None);
                 for lane in pattern.lanes() {
-                    let offset = pattern.address[lane];
-                    ctx.pass_on_shared(block, offset);
+                    let start = pattern.address[lane];
+                    ctx.pass_on_shared(block, start);
                     let memory = &mut ctx.blocks[block].shared;
-                    old[lane] = change_shared(memory, offset as usize, access.width, |old| {
-                        (access.change)(old, b[lane], c[lane])
-                    });
-                    memory.define(offset, u64::from(access.width));
+                    change(lane, &mut |offset, new| change_shared(memory, (start + offset) as usize, width, new));
+                    memory.define(start, u64::from(pattern.bytes));
                 }
             });
             shared::count(ctx, pattern, true);
@@ -163,30 +245,36 @@ fn carry_out(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
                 ctx.track_global(number, pattern, Kind::Atomic, true, None);
                 for lane in pattern.lanes() {
-                    let address = pattern.address[lane];
-                    ctx.pass_on_global(address);
-                    let offset = address & OFFSET_MASK;
-                    old[lane] =
-                        change_global(allocation, offset, access.width, |old| (access.change)(old, b[lane], c[lane]));
+                    ctx.pass_on_global(pattern.address[lane]);
+                    let start = pattern.address[lane] & OFFSET_MASK;
+                    change(lane, &mut |offset, new| change_global(allocation, start + offset, width, new));
                 }
                 global::define(allocation, pattern);
             });
             global::count(ctx, pattern, |counters| &mut counters.global_writes);
         }
     });
+    ctx.log.changes += changes;
     if access.acquires {
         ctx.acquire();
     }
-    if let Some(slot) = access.d {
-        match slot.class {
-            Class::Wide => ctx.warp.registers.set_wide(slot.index, &old, mask),
-            _ => ctx.warp.registers.set_word(slot.index, &old.map(|value| value as u32), mask),
+    for (slot, old) in access.d.iter().zip(&old) {
+        match slot {
+            Some(Slot { class: Class::Wide, index }) => ctx.warp.registers.set_wide(*index, old, mask),
+            Some(slot) => ctx.warp.registers.set_word(slot.index, &old.map(|value| value as u32), mask),
+            None => {}
         }
     }
     Outcome::Next
 }
 
-fn change_shared(memory: &mut shared::SharedMemory, offset: usize, width: u32, change: impl Fn(u64) -> u64) -> u64 {
+/// Changes an element of shared memory and gives what was there.
+pub(super) fn change_shared(
+    memory: &mut shared::SharedMemory,
+    offset: usize,
+    width: u32,
+    mut change: impl FnMut(u64) -> u64,
+) -> u64 {
     let at = offset / 4;
     match width {
         8 => {
@@ -210,8 +298,13 @@ fn change_shared(memory: &mut shared::SharedMemory, offset: usize, width: u32, c
     }
 }
 
-/// Kernels with 8-byte atomics run their blocks in order: the two words need no common lock.
-fn change_global(allocation: &Allocation, offset: u64, width: u32, change: impl Fn(u64) -> u64) -> u64 {
+/// The same in global memory. Kernels with 8-byte atomics run their blocks in order: the two words need no common lock.
+pub(super) fn change_global(
+    allocation: &Allocation,
+    offset: u64,
+    width: u32,
+    mut change: impl FnMut(u64) -> u64,
+) -> u64 {
     let at = (offset / 4) as usize;
     match width {
         8 => {

@@ -8,7 +8,7 @@ use crate::sim::error::Result;
 use crate::sim::exec::block::Block;
 use crate::sim::exec::warp::Wait;
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES};
+use crate::sim::lanes::{Class, LANES, alu};
 use crate::sim::memory::access::addresses;
 use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT};
 use crate::sim::memory::pattern::lanes;
@@ -52,6 +52,15 @@ impl Object {
         self.released.join(&std::mem::take(&mut self.clock));
         true
     }
+}
+
+/// Where a token holds the arrivals that its phase was short of; the phase itself lies below.
+const PENDING_SHIFT: u32 = 40;
+const PHASE: u64 = (1 << PENDING_SHIFT) - 1;
+
+/// What an arrival gives: the state before it.
+fn token(object: &Object) -> u64 {
+    (object.phase & PHASE) | u64::from(object.pending) << PENDING_SHIFT
 }
 
 /// The objects of a block by their offset in its shared memory.
@@ -174,6 +183,10 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         handler = expect;
     } else if op.take("complete_tx") {
         handler = complete;
+    } else if op.take("pending_count") {
+        let pending = alu!(|token: u64| -> u32 { (token >> PENDING_SHIFT) as u32 });
+        decoder.bind(pending, Async, op, operands)?;
+        return Ok(true);
     } else {
         return Err(op.unsupported());
     }
@@ -230,6 +243,15 @@ fn each_object(
     true
 }
 
+/// Reports an object that asynchronous operations may not see yet.
+pub(super) fn must_be_shown(ctx: &mut Context<'_>, lane: usize, block: usize, object: u32) {
+    if ctx.grid.options.checks.races && ctx.blocks[block].objects.is_hidden_from_async(object) {
+        let message = "a copy is to arrive at a barrier object that no fence.mbarrier_init or \
+                       fence.proxy.async has shown to asynchronous copies";
+        ctx.report(Check::BarrierObject, lane, Some(u64::from(object)), message.to_owned());
+    }
+}
+
 fn outcome(good: bool) -> Outcome {
     if good { Outcome::Next } else { Outcome::Abort }
 }
@@ -282,7 +304,7 @@ fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         let bytes = word(ctx, access.bytes, lane, 0);
         let (pc, thread) = (ctx.pc, ctx.warp.index * 32 + lane as u32);
         let object = ctx.blocks[block].objects.objects.entry(offset).or_default();
-        tokens[lane] = object.phase;
+        tokens[lane] = token(object);
         if bytes > 0 {
             object.bytes += i64::from(bytes);
             object.announced = Some((pc, thread));
@@ -353,7 +375,7 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             object.phase & 1 != u64::from(word(ctx, access.value, lane, 0) & 1)
         } else {
             let token = access.value.map_or(0, |slot| ctx.warp.registers.wide(slot)[lane]);
-            object.phase != token
+            object.phase & PHASE != token & PHASE
         };
         if complete {
             done |= 1 << lane;

@@ -4,14 +4,15 @@
 //! In early mode the data moves when a copy is issued, in late mode when nothing else can run (into shared memory) or
 //! when the group is waited for (out of it).
 
-use super::barrier_object::{locate, notify};
+use super::atomic::{Change, change, change_global};
+use super::barrier_object::{locate, must_be_shown, notify};
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES};
-use crate::sim::memory::access::{addresses, by_space};
+use crate::sim::memory::access::addresses;
 use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT, Window, window};
-use crate::sim::memory::global::{self, Payload};
+use crate::sim::memory::global::{self, Kind, Payload};
 use crate::sim::memory::pattern::{Pattern, lanes};
 use crate::sim::memory::shared;
 use crate::sim::metrics::InstructionClass::Async;
@@ -19,7 +20,6 @@ use crate::sim::options::Completion;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::ptx::types::Space;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
 use crate::sim::tensor_map::{Swizzle, TensorMap, Unit};
@@ -38,6 +38,14 @@ pub(crate) struct BulkCopy {
     object: Option<AddressOperand>,
     /// Blocks of the cluster that receive a multicast.
     receivers: Option<u32>,
+    reduction: Option<Reduction>,
+}
+
+/// What `cp.reduce` makes of each element in global memory.
+#[derive(Debug, Clone, Copy)]
+struct Reduction {
+    change: Change,
+    element_bytes: u32,
 }
 
 /// A copy of one lane.
@@ -57,6 +65,7 @@ pub(crate) struct Flight {
     bytes: u32,
     /// Group of the lane, for copies out of shared memory.
     group: u32,
+    reduction: Option<Reduction>,
 }
 
 pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
@@ -82,6 +91,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         return Ok(true);
     }
     let tensor = op.take("tensor");
+    let reduction = if op.take("reduce") { Some(reduction(decoder, op)?) } else { None };
     let rank = op.take_map(|modifier| modifier.strip_suffix('d').and_then(|rank| rank.parse::<usize>().ok()));
     let announces = op.take("mbarrier::complete_tx::bytes");
     let in_group = op.take("bulk_group");
@@ -93,6 +103,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         || (in_group && (!own || !global))
         || (announces && !global && !(cluster && own))
         || tensor != rank.is_some()
+        || (reduction.is_some() && (tensor || !in_group))
     {
         return Err(op.unsupported());
     }
@@ -125,9 +136,21 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         bytes,
         object,
         receivers,
+        reduction,
     });
     decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.bulk_copies.len() as u32 - 1]);
     Ok(true)
+}
+
+fn reduction(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) -> Result<Reduction> {
+    op.take("noftz");
+    let ty = op.ty()?;
+    const NAMES: [&str; 8] = ["add", "min", "max", "and", "or", "xor", "inc", "dec"];
+    let name = op.take_map(|modifier| NAMES.into_iter().find(|name| *name == modifier));
+    let change = name.and_then(|name| change(name, ty)).ok_or_else(|| op.unsupported())?;
+    // Sums of floats depend on the order of blocks, and wide ones need it.
+    decoder.in_order = true;
+    Ok(Reduction { change, element_bytes: ty.bytes() })
 }
 
 fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
@@ -185,11 +208,7 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         let early = ctx.grid.options.completion == Completion::Early;
         if copy.into_shared {
             for &(block, object) in &flight.objects {
-                if ctx.grid.options.checks.races && ctx.blocks[block].objects.is_hidden_from_async(object) {
-                    let message = "a copy is to arrive at a barrier object that no fence.mbarrier_init or \
-                                   fence.proxy.async has shown to asynchronous copies";
-                    ctx.report(Check::BarrierObject, lane, Some(u64::from(object)), message.to_owned());
-                }
+                must_be_shown(ctx, lane, block, object);
             }
             for &(block, offset) in &flight.targets {
                 ctx.begin_writing(Range { block, offset, bytes: flight.bytes }, lane as u32);
@@ -246,7 +265,11 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
                 ctx.report(Check::Misaligned, lane, Some(far), message);
                 return None;
             }
-            (map.units(&coordinates), map.element_bytes, map.swizzle, map.box_bytes())
+            let bytes = map.box_bytes();
+            if !holds(ctx, target, bytes, 128) {
+                return cannot_hold(ctx, lane, near, bytes);
+            }
+            (map.units(&coordinates), map.element_bytes, map.swizzle, bytes)
         }
         None => {
             let bytes = copy.bytes.map_or(0, |slot| ctx.warp.registers.word(slot)[lane]);
@@ -255,22 +278,16 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
                 ctx.report(Check::Misaligned, lane, Some(far), message);
                 return None;
             }
+            // Before its pieces are listed: a hostile size names gigabytes.
+            if !holds(ctx, target, bytes, 16) {
+                return cannot_hold(ctx, lane, near, bytes);
+            }
             let units =
                 (0..u64::from(bytes / 16)).map(|at| Unit { address: far.wrapping_add(at * 16), valid: u16::MAX });
             (units.collect(), 1, Swizzle::None, bytes)
         }
     };
-    let fits = target.filter(|(block, offset)| {
-        u64::from(*offset) + u64::from(bytes) <= u64::from(ctx.blocks[*block].shared.bytes())
-            && offset % if copy.coordinates.is_some() { 128 } else { 16 } == 0
-    });
-    let Some((block, offset)) = fits else {
-        let message = format!(
-            "a bulk copy of {bytes} bytes at shared address {near:#x}, which does not hold them or is not aligned"
-        );
-        ctx.report(Check::OutOfBounds, lane, Some(near), message);
-        return None;
-    };
+    let (block, offset) = target?;
     let object = match &copy.object {
         Some(operand) => Some(locate(ctx, one_address(ctx, operand, lane))?),
         None => None,
@@ -296,7 +313,23 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
         objects,
         bytes,
         group,
+        reduction: copy.reduction,
     })
+}
+
+/// Whether shared memory has so many bytes there, aligned.
+fn holds(ctx: &Context<'_>, target: Option<(usize, u32)>, bytes: u32, align: u32) -> bool {
+    target.is_some_and(|(block, offset)| {
+        u64::from(offset) + u64::from(bytes) <= u64::from(ctx.blocks[block].shared.bytes())
+            && offset.is_multiple_of(align)
+    })
+}
+
+fn cannot_hold(ctx: &mut Context<'_>, lane: usize, near: u64, bytes: u32) -> Option<Flight> {
+    let message =
+        format!("a bulk copy of {bytes} bytes at shared address {near:#x}, which does not hold them or is not aligned");
+    ctx.report(Check::OutOfBounds, lane, Some(near), message);
+    None
 }
 
 /// The map at a generic address: a parameter, or global memory.
@@ -392,6 +425,28 @@ fn is_whole(flight: &Flight, unit: &Unit) -> bool {
     unit.valid & all == all
 }
 
+/// Joins each element with what lies there.
+fn reduce(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<4>, reduction: Reduction) {
+    let width = reduction.element_bytes;
+    global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
+        ctx.track_global(number, pattern, Kind::Atomic, true, None);
+        for lane in pattern.lanes() {
+            for at in (0..16).step_by(width as usize) {
+                let word = data[at / 4][lane] >> (at % 4 * 8);
+                let value = match width {
+                    8 => u64::from(word) | u64::from(data[at / 4 + 1][lane]) << 32,
+                    4 => u64::from(word),
+                    _ => u64::from(word & 0xFFFF),
+                };
+                let offset = (pattern.address[lane] & OFFSET_MASK) + at as u64;
+                change_global(allocation, offset, width, |old| (reduction.change)(old, value, 0));
+            }
+        }
+        global::define(allocation, pattern);
+    });
+    global::count(ctx, pattern, |counters| &mut counters.global_writes);
+}
+
 /// Moves the data of a copy out of shared memory.
 fn store(ctx: &mut Context<'_>, flight: &Flight) {
     let (block, offset) = flight.targets[0];
@@ -411,9 +466,11 @@ fn store(ctx: &mut Context<'_>, flight: &Flight) {
             .fold(0u32, |set, (lane, _)| set | 1 << lane);
         let address = std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address));
         if whole != 0 {
-            by_space(Pattern::new(address, whole, 16), Space::Global, |_, pattern| {
-                global::write(ctx, pattern, &data, false)
-            });
+            let pattern = Pattern::new(address, whole, 16);
+            match flight.reduction {
+                Some(reduction) => reduce(ctx, &pattern, &data, reduction),
+                None => global::write(ctx, &pattern, &data, false),
+            }
         }
         for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| whole >> lane & 1 == 0) {
             for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {

@@ -100,6 +100,7 @@ fn print(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         let line = printf::format(&format, read, |address| text(ctx, lane, address));
         let block = ctx.block().linear;
         ctx.log.print(block, &line.text);
+        ctx.warp.local_written = ctx.warp.local_written.max(instr.c as usize / 4 + 1);
         if let Some(row) = ctx.warp.local.get_mut(instr.c as usize / 4) {
             row.0[lane] = line.values;
         }

@@ -25,18 +25,35 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 
 /// Any function of three bits, given by its table: the sum over the rows that are set.
 fn lop3(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
-    decoder.expect_operands(op, operands, 5)?;
+    let with = if op.take("or") {
+        Some(alu!(|d: u32, q: bool| -> bool { d != 0 || q }))
+    } else if op.take("and") {
+        Some(alu!(|d: u32, q: bool| -> bool { d != 0 && q }))
+    } else {
+        None
+    };
+    decoder.expect_operands(op, operands, if with.is_some() { 6 } else { 5 })?;
+    let (result, predicate) = match (&operands[0], &with) {
+        (Operand::Pair(d, Some(p)), Some(_)) => (&Operand::Register(*d), Some(Operand::Register(*p))),
+        (result, None) => (result, None),
+        _ => return Err(op.unsupported()),
+    };
     let Operand::Integer(table) = operands[4] else { return Err(op.unsupported()) };
     let sources = [&operands[1], &operands[2], &operands[3]].map(|operand| decoder.source(Class::Word, operand));
     let [a, b, c] = sources;
     let (a, b, c) = (a?, b?, c?);
-    let d = decoder.result(Class::Word, &operands[0])?;
+    let d = decoder.result(Class::Word, result)?;
     // As `table = low | high`, selected by a: high where a is set, low where not; each a function of b and c by two
     // more selections.
     let low = select_rows(decoder, table & 15, b, c);
     let high = select_rows(decoder, table >> 4 & 15, b, c);
     let blend = alu!(|a: u32, high: u32, low: u32| -> u32 { (a & high) | (!a & low) });
     decoder.push_alu(blend, Integer, d, [a, high, low]);
+    if let (Some(combine), Some(predicate)) = (with, predicate) {
+        let q = decoder.source(Class::Pred, &operands[5])?;
+        let p = decoder.result(Class::Pred, &predicate)?;
+        decoder.push_alu(combine, Integer, p, [d, q, 0]);
+    }
     Ok(())
 }
 

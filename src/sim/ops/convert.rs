@@ -231,10 +231,14 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     }
     let mode = op.take_map(Mode::from_name);
     let (flushes, saturates, rectifies) = (op.take("ftz"), op.take("sat"), op.take("relu"));
+    if op.take("satfinite") {
+        return if flushes || saturates { None } else { finite_half(to, from, mode?, rectifies) };
+    }
     Some(match (to, from, mode.unwrap_or(Mode::Nearest), flushes, saturates, rectifies) {
         (F32, F16, _, _, false, false) => alu!(|a: u16| -> f32 { f16_to_f32(a) }),
         (F32, F16, _, _, true, false) => alu!(|a: u16| -> f32 { saturate(f16_to_f32(a)) }),
         (F32, Bf16, _, _, false, false) => alu!(|a: u16| -> f32 { bf16_to_f32(a) }),
+        (F64, Bf16, _, _, false, false) => alu!(|a: u16| -> f64 { bf16_to_f64(a) }),
         (F64, F16, _, _, false, false) => alu!(|a: u16| -> f64 { f16_to_f64(a) }),
         (F64, F32, _, false, false, false) => alu!(|a: f32| -> f64 { f64::from(a) }),
         (F64, F32, _, true, false, false) => alu!(|a: f32| -> f64 { f64::from(flush(a)) }),
@@ -259,13 +263,16 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (F16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Zero) }),
         (F16, F32, Mode::Down, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Down) }),
         (F16, F32, Mode::Up, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Up) }),
-        (F16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 {
-            if a.is_nan() {
-                0x7E00 | (a.to_bits() >> 48 & 0x8000 | a.to_bits() >> 42 & 0x1FF) as u16
-            } else {
-                f64_to_f16(a, Mode::Nearest)
-            }
-        }),
+        (F16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Nearest) }),
+        (F16, F64, Mode::Zero, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Zero) }),
+        (F16, F64, Mode::Down, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Down) }),
+        (F16, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Up) }),
+        (F16, F32, Mode::Zero, false, false, true) => {
+            alu!(|a: f32| -> u16 { f64_to_f16(f64::from(rectify(a)), Mode::Zero) })
+        }
+        (Bf16, F32, Mode::Zero, false, false, true) => {
+            alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(rectify(a)), Mode::Zero) })
+        }
         (Bf16, F32, Mode::Nearest, false, false, false) => alu!(|a: f32| -> u16 { f32_to_bf16(a) }),
         (Bf16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
         (Bf16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) }),
@@ -282,6 +289,53 @@ fn narrow_nan(from: f64, number: f32) -> f32 {
     let bits = from.to_bits();
     let nan = (bits >> 32) as u32 & 0x8000_0000 | 0x7FC0_0000 | (bits >> 29) as u32 & 0x003F_FFFF;
     if from.is_nan() { f32::from_bits(nan) } else { number }
+}
+
+#[inline(always)]
+fn wide_to_f16(a: f64, mode: Mode) -> u16 {
+    if a.is_nan() {
+        0x7E00 | (a.to_bits() >> 48 & 0x8000 | a.to_bits() >> 42 & 0x1FF) as u16
+    } else {
+        f64_to_f16(a, mode)
+    }
+}
+
+#[inline(always)]
+fn bf16_to_f64(half: u16) -> f64 {
+    let bits = u64::from(half);
+    let nan = (bits & 0x8000) << 48 | 0x7FF8_0000_0000_0000 | (bits & 0x3F) << 45;
+    if bits & 0x7FFF > 0x7F80 { f64::from_bits(nan) } else { f64::from(bf16_to_f32(half)) }
+}
+
+/// Single results of `.satfinite`: past the largest finite number of the format it stands for infinity too.
+fn finite_half(to: Type, from: Type, mode: Mode, rectifies: bool) -> Option<Alu> {
+    Some(match (to, from, mode, rectifies) {
+        (F16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(a)) }),
+        (F16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(rectify(a))) }),
+        (F16, F32, Mode::Zero, false) => alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(a), Mode::Zero)) }),
+        (F16, F32, Mode::Zero, true) => {
+            alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(rectify(a)), Mode::Zero)) })
+        }
+        (Bf16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(a)) }),
+        (Bf16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(rectify(a))) }),
+        (Bf16, F32, Mode::Zero, false) => {
+            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(a), Mode::Zero)) })
+        }
+        (Bf16, F32, Mode::Zero, true) => {
+            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(rectify(a)), Mode::Zero)) })
+        }
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn finite16(half: u16) -> u16 {
+    if half & 0x7FFF == 0x7C00 { half - 1 } else { half }
+}
+
+#[inline(always)]
+fn finite_brain(half: u16) -> u16 {
+    if half & 0x7FFF == 0x7F80 { half - 1 } else { half }
 }
 
 #[inline(always)]
@@ -370,6 +424,56 @@ fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
                 join(f64_to_bf16(f64::from(a), Mode::Zero), f64_to_bf16(f64::from(b), Mode::Zero))
             })
         }
+        (F16x2, F32, Mode::Zero, true, false) => {
+            alu!(|a: f32, b: f32| -> u32 {
+                join(f64_to_f16(f64::from(rectify(a)), Mode::Zero), f64_to_f16(f64::from(rectify(b)), Mode::Zero))
+            })
+        }
+        (Bf16x2, F32, Mode::Zero, true, false) => {
+            alu!(|a: f32, b: f32| -> u32 {
+                join(f64_to_bf16(f64::from(rectify(a)), Mode::Zero), f64_to_bf16(f64::from(rectify(b)), Mode::Zero))
+            })
+        }
+        (F16x2, F32, Mode::Nearest, false, true) => {
+            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(a)), finite16(f32_to_f16(b))) })
+        }
+        (F16x2, F32, Mode::Nearest, true, true) => {
+            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(rectify(a))), finite16(f32_to_f16(rectify(b)))) })
+        }
+        (Bf16x2, F32, Mode::Nearest, false, true) => {
+            alu!(|a: f32, b: f32| -> u32 { join(finite_brain(f32_to_bf16(a)), finite_brain(f32_to_bf16(b))) })
+        }
+        (Bf16x2, F32, Mode::Nearest, true, true) => {
+            alu!(|a: f32, b: f32| -> u32 {
+                join(finite_brain(f32_to_bf16(rectify(a))), finite_brain(f32_to_bf16(rectify(b))))
+            })
+        }
+        (E4m3x2, F32, Mode::Nearest, true, true) => {
+            alu!(|a: f32, b: f32| -> u16 { join8(to_e4m3(rectify(a)), to_e4m3(rectify(b))) })
+        }
+        (E5m2x2, F32, Mode::Nearest, true, true) => {
+            alu!(|a: f32, b: f32| -> u16 { join8(to_e5m2(rectify(a)), to_e5m2(rectify(b))) })
+        }
+        (E4m3x2, F16x2, Mode::Nearest, true, true) => {
+            alu!(|a: u32| -> u16 {
+                join8(to_e4m3(rectify(f16_to_f32((a >> 16) as u16))), to_e4m3(rectify(f16_to_f32(a as u16))))
+            })
+        }
+        (E5m2x2, F16x2, Mode::Nearest, true, true) => {
+            alu!(|a: u32| -> u16 {
+                join8(to_e5m2(rectify(f16_to_f32((a >> 16) as u16))), to_e5m2(rectify(f16_to_f32(a as u16))))
+            })
+        }
+        (F16x2, E4m3x2, Mode::Nearest, true, false) => {
+            alu!(|a: u16| -> u32 {
+                join(f32_to_f16(rectify(from_e4m3((a >> 8) as u8))), f32_to_f16(rectify(from_e4m3(a as u8))))
+            })
+        }
+        (F16x2, E5m2x2, Mode::Nearest, true, false) => {
+            alu!(|a: u16| -> u32 {
+                join(f32_to_f16(rectify(f16_to_f32(a & 0xFF00))), f32_to_f16(rectify(f16_to_f32(a << 8))))
+            })
+        }
         (E4m3x2, F32, Mode::Nearest, false, true) => alu!(|a: f32, b: f32| -> u16 { join8(to_e4m3(a), to_e4m3(b)) }),
         (E5m2x2, F32, Mode::Nearest, false, true) => alu!(|a: f32, b: f32| -> u16 { join8(to_e5m2(a), to_e5m2(b)) }),
         (F16x2, E4m3x2, Mode::Nearest, false, false) => {
@@ -407,14 +511,43 @@ fn to_tf32(op: &mut Opcode<'_>, from: Type) -> Option<Alu> {
     if from != F32 {
         return None;
     }
-    op.take("satfinite");
+    let (finite, rectifies) = (op.take("satfinite"), op.take("relu"));
     if op.take("rna") {
-        return Some(alu!(|a: f32| -> u32 { to_tf32_away(a) }));
+        return match (finite, rectifies) {
+            (false, false) => Some(alu!(|a: f32| -> u32 { to_tf32_away(a) })),
+            (true, false) => Some(alu!(|a: f32| -> u32 { finite_tf32(to_tf32_away(a)) })),
+            _ => None,
+        };
     }
     if op.take("rn") {
-        return Some(alu!(|a: f32| -> u32 { to_tf32_even(a) }));
+        return Some(match (finite, rectifies) {
+            (false, false) => alu!(|a: f32| -> u32 { to_tf32_even(a) }),
+            (true, false) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_even(a)) }),
+            (false, true) => alu!(|a: f32| -> u32 { to_tf32_even(rectify(a)) }),
+            (true, true) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_even(rectify(a))) }),
+        });
     }
-    op.take("rz").then(|| alu!(|a: f32| -> u32 { if a.is_nan() { 0x7FFF_FFFF } else { a.to_bits() & !0x1FFF } }))
+    if !op.take("rz") {
+        return None;
+    }
+    Some(match (finite, rectifies) {
+        (false, false) => alu!(|a: f32| -> u32 { to_tf32_short(a) }),
+        (true, false) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_short(a)) }),
+        (false, true) => alu!(|a: f32| -> u32 { to_tf32_short(rectify(a)) }),
+        (true, true) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_short(rectify(a))) }),
+    })
+}
+
+/// Infinity becomes the largest finite number.
+#[inline(always)]
+fn finite_tf32(bits: u32) -> u32 {
+    if bits & 0x7FFF_FFFF == 0x7F80_0000 { bits - 0x2000 } else { bits }
+}
+
+/// 10 bits of mantissa, the rest cut off.
+#[inline(always)]
+fn to_tf32_short(x: f32) -> u32 {
+    if x.is_nan() { 0x7FFF_FFFF } else { x.to_bits() & !0x1FFF }
 }
 
 /// 10 bits of mantissa, ties away from zero. Of a NaN the upper bits stay, even where that makes it infinite.

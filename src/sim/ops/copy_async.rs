@@ -6,7 +6,7 @@
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES};
+use crate::sim::lanes::{Class, LANES, alu};
 use crate::sim::memory::access::addresses;
 use crate::sim::memory::global::{self, Payload};
 use crate::sim::memory::pattern::{Pattern, lanes};
@@ -77,6 +77,11 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     Ok(true)
 }
 
+/// `!p`, or a register that is one.
+fn is_predicate(decoder: &Decoder<'_>, operand: &Operand) -> bool {
+    matches!(operand, Operand::Not(_)) || decoder.any_register(operand).is_ok_and(|slot| slot.class == Class::Pred)
+}
+
 fn start(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
     if !op.take("ca") && !op.take("cg") {
         return Err(op.unsupported());
@@ -84,10 +89,21 @@ fn start(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -
     if !(op.take("shared") || op.take("shared::cta")) || !op.take("global") {
         return Err(op.unsupported());
     }
+    let has_policy = op.take("L2::cache_hint");
     op.ignore(|modifier| modifier.starts_with("L2::"));
+    // The policy comes last.
+    let operands = &operands[..operands.len().saturating_sub(usize::from(has_policy))];
     let Some(Operand::Integer(bytes @ (4 | 8 | 16))) = operands.get(2) else { return Err(op.unsupported()) };
     let source_bytes = match operands.get(3) {
         None => None,
+        Some(operand @ (Operand::Register(_) | Operand::Not(_))) if is_predicate(decoder, operand) => {
+            let ignored = decoder.source(Class::Pred, operand)?;
+            let read = decoder.temporary(Class::Word).index;
+            // More than the whole is the whole.
+            let choose = alu!(|ignored: bool| -> u32 { if ignored { 0 } else { 16 } });
+            decoder.push_alu(choose, Async, read, [ignored, 0, 0]);
+            Some(read)
+        }
         Some(operand) => Some(decoder.source(Class::Word, operand)?),
     };
     let copy = Copy {

@@ -182,10 +182,31 @@ pub(crate) fn greater(a: f32, b: f32) -> f32 {
     }
 }
 
+/// A magnitude with the product of two signs.
+#[inline(always)]
+fn xor_sign(a: f32, b: f32, magnitude: f32) -> f32 {
+    f32::from_bits(magnitude.to_bits() | (a.to_bits() ^ b.to_bits()) & 1 << 31)
+}
+
 /// Without `.NaN` the number wins over NaN.
 fn extremum(op: &mut Opcode<'_>) -> Option<Alu> {
     let least = op.name == "min";
     let keep_nan = op.take("NaN");
+    if op.take("xorsign") {
+        if !op.take("abs") {
+            return None;
+        }
+        return Some(match (least, keep_nan) {
+            (true, false) => forms!(op; |a, b| xor_sign(a, b, lesser(a.abs(), b.abs()))),
+            (true, true) => {
+                forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, lesser(a.abs(), b.abs())) })
+            }
+            (false, false) => forms!(op; |a, b| xor_sign(a, b, greater(a.abs(), b.abs()))),
+            (false, true) => {
+                forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, greater(a.abs(), b.abs())) })
+            }
+        });
+    }
     Some(match (least, keep_nan) {
         (true, false) => forms!(op; |a, b| lesser(a, b)),
         (true, true) => forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { lesser(a, b) }),

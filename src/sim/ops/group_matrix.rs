@@ -25,6 +25,17 @@ const ROWS: usize = 16;
 const MAX_N: usize = 256;
 const MAX_K: usize = 32;
 
+/// What the sums are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sum {
+    Single,
+    /// Two in a register.
+    Half,
+    Integer {
+        saturates: bool,
+    },
+}
+
 /// Where the left factor is.
 #[derive(Debug, Clone)]
 enum Left {
@@ -40,7 +51,7 @@ pub(crate) struct GroupProduct {
     k: usize,
     a_element: Element,
     b_element: Element,
-    half_sums: bool,
+    sum: Sum,
     d: Vec<u32>,
     a: Left,
     b: u32,
@@ -136,17 +147,24 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         ([sum, Type::Bf16, Type::Bf16], [None, None]) => (*sum, Element::Bf16, Element::Bf16, 16),
         ([sum, Type::Tf32, Type::Tf32], [None, None]) => (*sum, Element::Tf32, Element::Tf32, 8),
         ([sum], [Some(a), Some(b)]) => (*sum, a, b, 32),
+        ([Type::S32, a @ (Type::S8 | Type::U8), b @ (Type::S8 | Type::U8)], [None, None]) => {
+            let element = |ty: Type| if ty == Type::S8 { Element::S8 } else { Element::U8 };
+            (Type::S32, element(*a), element(*b), 32)
+        }
         _ => return Err(op.unsupported()),
     };
-    let half_sums = match sum {
-        Type::F32 => false,
-        Type::F16 if a_element != Element::Bf16 && a_element != Element::Tf32 => true,
+    let sum = match sum {
+        Type::F32 => Sum::Single,
+        Type::F16 if a_element != Element::Bf16 && a_element != Element::Tf32 => Sum::Half,
+        Type::S32 => Sum::Integer { saturates: op.take("satfinite") },
         _ => return Err(op.unsupported()),
     };
-    if k != wanted_k || operands.len() < 6 {
+    // Integers have no signs to choose.
+    let fewest = if matches!(sum, Sum::Integer { .. }) { 4 } else { 6 };
+    if k != wanted_k || operands.len() < fewest {
         return Err(op.unsupported());
     }
-    let d = results(decoder, &operands[0], if half_sums { n / 4 } else { n / 2 })?;
+    let d = results(decoder, &operands[0], if sum == Sum::Half { n / 4 } else { n / 2 })?;
     let from_registers = matches!(operands[1], Operand::Vector(_));
     let a = if from_registers {
         Left::Registers(sources(decoder, &operands[1], 4)?)
@@ -170,7 +188,7 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         k,
         a_element,
         b_element,
-        half_sums,
+        sum,
         d,
         a,
         b,
@@ -376,11 +394,12 @@ fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factor
     let order = order_of_k(ctx, k);
     let sign = if product.negate_a != product.negate_b { -1.0 } else { 1.0 };
     let mut sums = vec![0.0f32; ROWS * n];
-    if start.accumulates {
+    // Sums of 32 products of 8 bits are exact; the old ones are added as integers.
+    if start.accumulates && !matches!(product.sum, Sum::Integer { .. }) {
         for at in 0..n / 2 {
             for lane in 0..LANES {
                 let (row, column) = place(at, lane);
-                sums[row * n + column] = if product.half_sums {
+                sums[row * n + column] = if product.sum == Sum::Half {
                     f16_to_f32((ctx.warp.registers.word(product.d[at / 2])[lane] >> (16 * (at % 2))) as u16)
                 } else {
                     f32::from_bits(ctx.warp.registers.word(product.d[at])[lane])
@@ -395,13 +414,20 @@ fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factor
             let (row, column) = place(at, lane);
             sums[row * n + column]
         };
-        let row: [u32; LANES] = if product.half_sums {
-            std::array::from_fn(|lane| {
+        let row: [u32; LANES] = match product.sum {
+            Sum::Half => std::array::from_fn(|lane| {
                 u32::from(f32_to_f16(value(2 * register, lane)))
                     | u32::from(f32_to_f16(value(2 * register + 1, lane))) << 16
-            })
-        } else {
-            std::array::from_fn(|lane| value(register, lane).to_bits())
+            }),
+            Sum::Single => std::array::from_fn(|lane| value(register, lane).to_bits()),
+            Sum::Integer { saturates } => {
+                let old = ctx.warp.registers.word(slot);
+                std::array::from_fn(|lane| {
+                    let start = if start.accumulates { old[lane] as i32 } else { 0 };
+                    let sum = value(register, lane) as i32;
+                    (if saturates { start.saturating_add(sum) } else { start.wrapping_add(sum) }) as u32
+                })
+            }
         };
         ctx.warp.registers.set_word(slot, &row, u32::MAX);
     }

@@ -184,6 +184,9 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         "add" | "sub" | "mul" | "fma" => arithmetic(op, ty, flushes)?,
         "min" | "max" => {
             let keep_nan = op.take("NaN");
+            if op.take("xorsign") {
+                return op.take("abs").then(|| signed_extremum(op.name, ty, keep_nan, flushes)).flatten();
+            }
             match (op.name, keep_nan, flushes) {
                 ("min", false, false) => formats!(ty; H; |a, b| min::<H>(a, b)),
                 ("max", false, false) => formats!(ty; H; |a, b| max::<H>(a, b)),
@@ -216,6 +219,27 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
     Some((alu, InstructionClass::Half))
 }
 
+/// The extremum of the magnitudes with the product of the signs.
+fn signed_extremum(name: &str, ty: Type, keep_nan: bool, flushes: bool) -> Option<(Alu, InstructionClass)> {
+    let alu = match (name, keep_nan, flushes) {
+        ("min", false, false) => formats!(ty; H; |a, b| xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF))),
+        ("max", false, false) => formats!(ty; H; |a, b| xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF))),
+        ("min", true, false) => {
+            formats!(ty; H; |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF)) })
+        }
+        ("max", true, false) => {
+            formats!(ty; H; |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF)) })
+        }
+        _ => return None,
+    };
+    Some((alu, InstructionClass::Half))
+}
+
+#[inline(always)]
+fn xor_sign(a: u16, b: u16, magnitude: u16) -> u16 {
+    if magnitude == NAN16 { magnitude } else { magnitude | (a ^ b) & 0x8000 }
+}
+
 /// The one NaN of 16 bits instead of a result of a NaN; `infinity` are the bits of infinity.
 #[inline(always)]
 fn one_nan(a: u16, result: u16, infinity: u16) -> u16 {
@@ -244,6 +268,11 @@ fn arithmetic(op: &mut Opcode<'_>, ty: Type, flushes: bool) -> Option<Alu> {
         ("sub", false, false, true) => formats!(ty; H; |a, b| ftz(sub::<H>(ftz(a), ftz(b)))),
         ("mul", false, false, true) => formats!(ty; H; |a, b| ftz(mul::<H>(ftz(a), ftz(b)))),
         ("fma", false, false, true) => formats!(ty; H; |a, b, c| ftz(fma::<H>(ftz(a), ftz(b), ftz(c)))),
+        ("add", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(add::<H>(ftz(a), ftz(b))))),
+        ("sub", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(sub::<H>(ftz(a), ftz(b))))),
+        ("mul", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(mul::<H>(ftz(a), ftz(b))))),
+        ("fma", true, false, true) => formats!(ty; H; |a, b, c| ftz(sat::<H>(fma::<H>(ftz(a), ftz(b), ftz(c))))),
+        ("fma", false, true, true) => formats!(ty; H; |a, b, c| ftz(relu::<H>(fma::<H>(ftz(a), ftz(b), ftz(c))))),
         _ => return None,
     })
 }

@@ -28,6 +28,14 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         }
         "abs" => by_type!(ty; S16 => i16, S32 => i32, S64 => i64; |a| a.wrapping_abs())?,
         "neg" => by_type!(ty; S16 => i16, S32 => i32, S64 => i64; |a| a.wrapping_neg())?,
+        "min" if op.take("relu") => match ty {
+            S32 => alu!(|a: i32, b: i32| -> i32 { a.min(b).max(0) }),
+            _ => return None,
+        },
+        "max" if op.take("relu") => match ty {
+            S32 => alu!(|a: i32, b: i32| -> i32 { a.max(b).max(0) }),
+            _ => return None,
+        },
         "min" => by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.min(b))?,
         "max" => by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.max(b))?,
         "sad" => match ty {
@@ -136,8 +144,30 @@ fn product(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
             }
             _ => return None,
         }),
+        ("mul24", "hi") => Some(match ty {
+            U32 => alu!(|a: u32, b: u32| -> u32 { high24(a, b) }),
+            S32 => alu!(|a: i32, b: i32| -> i32 { high24_signed(a, b) }),
+            _ => return None,
+        }),
+        ("mad24", "hi") => Some(match (ty, op.take("sat")) {
+            (U32, false) => alu!(|a: u32, b: u32, c: u32| -> u32 { high24(a, b).wrapping_add(c) }),
+            (S32, false) => alu!(|a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).wrapping_add(c) }),
+            (S32, true) => alu!(|a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).saturating_add(c) }),
+            _ => return None,
+        }),
         _ => None,
     }
+}
+
+/// The upper 32 of the 48 bits of a product.
+#[inline(always)]
+fn high24(a: u32, b: u32) -> u32 {
+    ((u64::from(low24(a)) * u64::from(low24(b))) >> 16) as u32
+}
+
+#[inline(always)]
+fn high24_signed(a: i32, b: i32) -> i32 {
+    ((i64::from(low24_signed(a)) * i64::from(low24_signed(b))) >> 16) as i32
 }
 
 #[inline(always)]

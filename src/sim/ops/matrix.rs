@@ -34,6 +34,7 @@ pub(crate) enum Element {
     Tf32,
     E4m3,
     E5m2,
+    /// Factors of warp groups; those of warps have a file of their own.
     S8,
     U8,
 }
@@ -68,7 +69,6 @@ impl Element {
 pub(crate) enum Sum {
     F32,
     F16,
-    S32,
 }
 
 /// A decoded `mma`.
@@ -117,8 +117,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     let per_register = a_element.per_register();
     let fits = matches!((per_register, k), (2, 8 | 16) | (1, 4 | 8) | (4, 16 | 32))
         && per_register == b_element.per_register();
-    let integers = matches!(a_element, Element::S8 | Element::U8);
-    if !fits || integers != (sum_out == Sum::S32) || integers != (sum_in == Sum::S32) {
+    if !fits {
         return Err(op.unsupported());
     }
     let [d, a, b, c] = instruction.operands.as_slice() else {
@@ -154,8 +153,6 @@ fn element(op: &Opcode<'_>, ty: Type) -> Result<Element> {
         Type::F16 => Element::F16,
         Type::Bf16 => Element::Bf16,
         Type::Tf32 => Element::Tf32,
-        Type::S8 => Element::S8,
-        Type::U8 => Element::U8,
         _ => return Err(op.unsupported()),
     })
 }
@@ -164,12 +161,12 @@ fn sum(op: &Opcode<'_>, ty: Type) -> Result<Sum> {
     Ok(match ty {
         Type::F32 => Sum::F32,
         Type::F16 => Sum::F16,
-        Type::S32 => Sum::S32,
         _ => return Err(op.unsupported()),
     })
 }
 
-fn items<'a>(decoder: &Decoder<'_>, operand: &'a Operand, count: usize) -> Result<&'a [Operand]> {
+/// The registers of a fragment, of which there must be so many.
+pub(super) fn fragment<'a>(decoder: &Decoder<'_>, operand: &'a Operand, count: usize) -> Result<&'a [Operand]> {
     let items = match operand {
         Operand::Vector(items) => items.as_slice(),
         single => std::slice::from_ref(single),
@@ -185,12 +182,12 @@ fn items<'a>(decoder: &Decoder<'_>, operand: &'a Operand, count: usize) -> Resul
 
 /// The slots of a fragment that is read.
 pub(super) fn sources(decoder: &mut Decoder<'_>, operand: &Operand, count: usize) -> Result<Vec<u32>> {
-    items(decoder, operand, count)?.iter().map(|item| decoder.source(Class::Word, item)).collect()
+    fragment(decoder, operand, count)?.iter().map(|item| decoder.source(Class::Word, item)).collect()
 }
 
 /// The slots of a fragment that is written.
 pub(super) fn results(decoder: &mut Decoder<'_>, operand: &Operand, count: usize) -> Result<Vec<u32>> {
-    items(decoder, operand, count)?.iter().map(|item| decoder.result(Class::Word, item)).collect()
+    fragment(decoder, operand, count)?.iter().map(|item| decoder.result(Class::Word, item)).collect()
 }
 
 /// Operations of whole warps wait until all lanes are there; a warp that has lost lanes cannot take part.
@@ -223,17 +220,13 @@ fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     }
     let program = ctx.grid.program;
     let product = &program.products[instr.x as usize];
-    if product.sum_out == Sum::S32 {
-        multiply_integers(&mut ctx.warp.registers, product);
-    } else {
-        let order = order_of_k(ctx, product.k);
-        let registers = &mut ctx.warp.registers;
-        let a = unpack_a(registers, product);
-        let b = unpack_b(registers, product);
-        let mut sums = unpack_sums(registers, product);
-        accumulate(&a, b.as_flattened(), N, &order[..product.k], sums.as_flattened_mut());
-        pack_sums(registers, product, &sums);
-    }
+    let order = order_of_k(ctx, product.k);
+    let registers = &mut ctx.warp.registers;
+    let a = unpack_a(registers, product);
+    let b = unpack_b(registers, product);
+    let mut sums = unpack_sums(registers, product);
+    accumulate(&a, b.as_flattened(), N, &order[..product.k], sums.as_flattened_mut());
+    pack_sums(registers, product, &sums);
     ctx.meet();
     Outcome::Next
 }
@@ -339,21 +332,5 @@ fn pack_sums(registers: &mut Registers, product: &Product, sums: &[[f32; N]; M])
             _ => std::array::from_fn(|lane| value(register, lane).to_bits()),
         };
         registers.set_word(slot, &row, u32::MAX);
-    }
-}
-
-/// Sums of 8-bit products wrap at 32 bits. A product is below 2^17, exact in single precision.
-fn multiply_integers(registers: &mut Registers, product: &Product) {
-    let a = unpack_a(registers, product);
-    let b = unpack_b(registers, product);
-    let rows: [[u32; LANES]; 4] = std::array::from_fn(|at| {
-        std::array::from_fn(|lane| {
-            let (row, column) = place_in_sums(at, lane);
-            let start = registers.word(product.c[at])[lane];
-            (0..product.k).fold(start, |sum, k| sum.wrapping_add((a[row][k] * b[k][column]) as i32 as u32))
-        })
-    });
-    for (row, &slot) in rows.iter().zip(&product.d) {
-        registers.set_word(slot, row, u32::MAX);
     }
 }

@@ -46,21 +46,31 @@ fn is_hint(modifier: &str) -> bool {
         || modifier.starts_with("L2::")
 }
 
-fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], load: bool) -> Result<()> {
-    if op.types.len() != 1 {
-        return Err(op.unsupported());
-    }
-    let ty = op.ty()?;
-    let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
-    let volatile = op.take("volatile");
-    let ordering = op.take("acquire") || op.take("release");
-    let strong = volatile || ordering || op.take("relaxed") || op.take("mmio");
-    let count = op.take_map(|modifier| match modifier {
+/// How many elements `.v2`, `.v4`, `.v8` move.
+pub(super) fn vector_length(modifier: &str) -> Option<usize> {
+    match modifier {
         "v2" => Some(2),
         "v4" => Some(4),
         "v8" => Some(8),
         _ => None,
-    });
+    }
+}
+
+fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], load: bool) -> Result<()> {
+    if op.types.len() != 1 {
+        return Err(op.unsupported());
+    }
+    let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
+    let (volatile, device) = (op.take("volatile"), op.take("mmio"));
+    let ordering = op.take("acquire") || op.take("release");
+    let strong = volatile || ordering || op.take("relaxed") || device;
+    let count = op.take_map(vector_length);
+    // A register of 128 bits is two of 64.
+    let (ty, count) = match (op.ty()?, count) {
+        (Type::B128, None) => (Type::B64, Some(2)),
+        (Type::B128, _) => return Err(op.unsupported()),
+        other => other,
+    };
     op.ignore(is_hint);
     let (address, value) = if load { (1, 0) } else { (0, 1) };
     // A cache policy may follow as a third operand.

@@ -2,6 +2,7 @@
 
 mod adversary;
 mod approximate;
+pub(crate) mod async_store;
 pub(crate) mod atomic;
 mod barrier;
 pub(crate) mod barrier_object;
@@ -15,15 +16,18 @@ mod control;
 mod convert;
 pub(crate) mod copy_async;
 mod descriptor;
+pub(crate) mod double_product;
 mod float32;
 mod float64;
 pub(crate) mod group_matrix;
 mod half;
 mod integer;
+pub(crate) mod integer_product;
 pub(crate) mod matrix;
 pub(crate) mod matrix_memory;
 mod memory;
 mod moves;
+mod packed_integer;
 mod rounding;
 mod small_formats;
 mod tile_product;
@@ -41,6 +45,7 @@ type Lookup = fn(&mut Opcode<'_>) -> Option<(Alu, InstructionClass)>;
 
 const LANE_WISE: &[Lookup] = &[
     integer::lookup,
+    packed_integer::lookup,
     bits::lookup,
     float32::lookup,
     float64::lookup,
@@ -54,15 +59,19 @@ type Family = fn(&mut Decoder<'_>, &mut Opcode<'_>, &Instruction) -> Result<bool
 
 const FAMILIES: &[Family] = &[
     moves::decode,
+    async_store::decode,
     memory::decode,
     control::decode,
     compare::decode,
     carry::decode,
+    packed_integer::decode,
     warp::decode,
     barrier::decode,
     atomic::decode,
     call::decode,
     cluster::decode,
+    integer_product::decode,
+    double_product::decode,
     matrix::decode,
     group_matrix::decode,
     matrix_memory::decode,

@@ -36,6 +36,9 @@ fn copy(class: Class) -> Alu {
 }
 
 fn mov(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    if op.ty()? == Type::B128 {
+        return both_halves(decoder, op, operands);
+    }
     let class = match op.ty()? {
         Type::Pred => Class::Pred,
         ty if ty.bytes() == 8 => Class::Wide,
@@ -60,6 +63,24 @@ fn mov(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> 
         }
         _ => decoder.bind(copy(class), Move, op, operands),
     }
+}
+
+/// A move of 128 bits, between registers or from or into a pair: the halves are read before either is written.
+fn both_halves(decoder: &mut Decoder<'_>, op: &Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    let (Operand::Vector(targets), Operand::Vector(sources)) = (&operands[0], &operands[1]) else {
+        return Err(op.unsupported());
+    };
+    let ([low, high], [from_low, from_high]) = (targets.as_slice(), sources.as_slice()) else {
+        return Err(op.unsupported());
+    };
+    let kept = decoder.temporary(Class::Wide);
+    let from_high = decoder.source(Class::Wide, from_high)?;
+    decoder.push_alu(copy(Class::Wide), Move, kept.index, [from_high, 0, 0]);
+    for (target, source) in [(low, decoder.source(Class::Wide, from_low)?), (high, kept.index)] {
+        let d = decoder.result(Class::Wide, target)?;
+        decoder.push_alu(copy(Class::Wide), Move, d, [source, 0, 0]);
+    }
+    Ok(())
 }
 
 /// The count of instructions of the block stands in for time.

@@ -34,6 +34,8 @@ pub(crate) struct Function {
     pub name: String,
     pub is_entry: bool,
     pub params: Vec<Variable>,
+    /// What a device function gives back.
+    pub results: Vec<Variable>,
     /// `None` for a declaration.
     pub body: Option<Body>,
     /// `.reqntid`, if given.
@@ -75,6 +77,13 @@ pub(crate) struct Instruction {
     pub operands: Vec<Operand>,
 }
 
+impl Instruction {
+    /// The opcode without its modifiers.
+    pub fn name(&self) -> &str {
+        self.opcode.split('.').next().unwrap_or("")
+    }
+}
+
 /// What a name in memory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Symbol {
@@ -82,7 +91,7 @@ pub(crate) enum Symbol {
     Module(usize),
     /// Index in [`Body::variables`].
     Body(usize),
-    /// Index in [`Function::params`].
+    /// Index in [`Function::params`], and behind their end in [`Function::results`].
     Param(usize),
 }
 

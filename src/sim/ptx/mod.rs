@@ -8,4 +8,4 @@ pub(crate) mod special;
 mod statement;
 pub(crate) mod types;
 
-pub(crate) use parser::parse;
+pub(crate) use parser::{MAX_INSTRUCTIONS, parse};

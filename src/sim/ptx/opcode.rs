@@ -57,6 +57,16 @@ impl<'a> Opcode<'a> {
         self.modifiers.contains(&modifier)
     }
 
+    /// All parts behind the name: types and modifiers as they stand, understood or not.
+    pub fn parts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.text.split('.').skip(1)
+    }
+
+    /// Whether all of these stand there.
+    pub fn all_of(&self, wanted: &[&str]) -> bool {
+        wanted.iter().all(|wanted| self.parts().any(|part| part == *wanted))
+    }
+
     /// The only type, or the first of several.
     pub fn ty(&self) -> Result<Type> {
         self.types.first().copied().ok_or_else(|| self.unsupported())

@@ -9,9 +9,11 @@ use std::collections::HashMap;
 
 /// Caps against hostile input; real kernels stay far below.
 pub(super) const MAX_REGISTERS: usize = 1 << 17;
-pub(super) const MAX_INSTRUCTIONS: usize = 1 << 20;
+pub(crate) const MAX_INSTRUCTIONS: usize = 1 << 20;
 pub(super) const MAX_NESTING: usize = 64;
-const MAX_VARIABLE_BYTES: u64 = 1 << 30;
+/// Of all variables in global and constant memory together. What lies in shared and local memory is held to the limits
+/// of the architecture when an entry is laid out.
+const MAX_DECLARED_BYTES: u64 = 32 << 20;
 const MAX_TEXT_BYTES: usize = 1 << 28;
 
 /// Reads a whole module.
@@ -28,11 +30,13 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
 pub(super) struct Cursor<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
+    /// Bytes of global and constant memory that the text has declared so far.
+    declared_bytes: u64,
 }
 
 impl<'a> Cursor<'a> {
     fn new(tokens: Vec<Token<'a>>) -> Self {
-        Cursor { tokens, at: 0 }
+        Cursor { tokens, at: 0, declared_bytes: 0 }
     }
 
     pub fn peek(&self) -> Option<Kind<'a>> {
@@ -186,15 +190,21 @@ impl<'a> Cursor<'a> {
             self.expect(']')?;
             variable.bytes = variable.bytes.saturating_mul(count);
         }
-        if variable.bytes > MAX_VARIABLE_BYTES {
-            return Err(Error::parse(
-                line,
-                format!("`{}` has {} bytes; the limit is {MAX_VARIABLE_BYTES}", variable.name, variable.bytes),
-            ));
-        }
         if self.take_mark('=') {
             self.initialiser(&mut variable, ty)?;
             variable.bytes = variable.bytes.max(variable.init.len() as u64);
+        }
+        if matches!(space, Space::Global | Space::Const) {
+            self.declared_bytes = self.declared_bytes.saturating_add(variable.bytes);
+            if self.declared_bytes > MAX_DECLARED_BYTES {
+                return Err(Error::parse(
+                    line,
+                    format!(
+                        "with the {} bytes of `{}` the variables of this text take {} bytes; the simulator holds {MAX_DECLARED_BYTES}: pass larger arrays as buffers",
+                        variable.bytes, variable.name, self.declared_bytes
+                    ),
+                ));
+            }
         }
         Ok(variable)
     }
@@ -242,10 +252,6 @@ impl<'a> Cursor<'a> {
             }
             _ => self.signed()? as u64,
         };
-        let start = variable.init.len();
-        if start as u64 > MAX_VARIABLE_BYTES {
-            return Err(Error::parse(self.line(), "initialiser past the size limit of a variable"));
-        }
         variable.init.extend_from_slice(&value.to_le_bytes()[..bytes.min(8)]);
         Ok(())
     }
@@ -314,8 +320,10 @@ impl<'a> Parser<'a> {
     }
 
     fn function(&mut self, is_entry: bool) -> Result<()> {
-        if self.cursor.at_mark('(') {
-            self.parameters()?;
+        let line = self.cursor.line();
+        let results = if self.cursor.at_mark('(') { self.parameters()? } else { Vec::new() };
+        if is_entry && !results.is_empty() {
+            return Err(Error::parse(line, "an entry gives nothing back"));
         }
         let name = self.cursor.word()?.to_owned();
         let params = if self.cursor.at_mark('(') { self.parameters()? } else { Vec::new() };
@@ -351,12 +359,13 @@ impl<'a> Parser<'a> {
             }
         }
         let body = if self.cursor.take_mark('{') {
-            Some(BodyParser::new(&mut self.cursor, &self.names, &params).body()?)
+            let formal: Vec<&Variable> = params.iter().chain(&results).collect();
+            Some(BodyParser::new(&mut self.cursor, &self.names, formal).body()?)
         } else {
             self.cursor.expect(';')?;
             None
         };
-        self.module.functions.push(Function { name, is_entry, params, body, required_threads });
+        self.module.functions.push(Function { name, is_entry, params, results, body, required_threads });
         Ok(())
     }
 
@@ -364,7 +373,10 @@ impl<'a> Parser<'a> {
         self.cursor.expect('(')?;
         let mut out = Vec::new();
         while !self.cursor.take_mark(')') {
-            if !self.cursor.take_word(".param") && !self.cursor.take_word(".reg") {
+            if self.cursor.peek() == Some(Kind::Word(".reg")) {
+                return Err(Error::unsupported(self.cursor.line(), ".reg parameter"));
+            }
+            if !self.cursor.take_word(".param") {
                 return Err(self.cursor.unexpected("`.param` or `)`"));
             }
             out.extend(self.cursor.variables(Space::Param)?);
@@ -425,6 +437,15 @@ mod tests {
         assert_eq!(body.instructions[1].operands[0], Operand::Pair(1, Some(9)));
         assert_eq!(body.instructions[1].operands[4], Operand::Integer(u64::MAX));
         assert_eq!(body.instructions[2].operands[1], Operand::Address(Base::Symbol(Symbol::Param(1)), 8));
+    }
+
+    #[rstest]
+    #[case(".global .b8 a[33554433];")]
+    #[case(".const .b64 a[1152921504606846976];")]
+    #[case(".global .b8 a[30000000];\n.global .f32 b[1000000];")]
+    fn variables_past_what_the_simulator_holds_are_refused(#[case] text: &str) {
+        let error = parse(&format!("{HEAD}{text}")).unwrap_err().to_string();
+        assert!(error.contains("the simulator holds 33554432"), "{error}");
     }
 
     #[rstest]

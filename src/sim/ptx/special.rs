@@ -79,7 +79,7 @@ impl Special {
             "%nsmid" => Special::Nsmid,
             "%gridid" => Special::Gridid,
             "%dynamic_smem_size" => Special::DynamicSmemSize,
-            "%total_smem_size" => Special::TotalSmemSize,
+            "%total_smem_size" | "%aggr_smem_size" => Special::TotalSmemSize,
             "%clock" => Special::Clock,
             "%clock_hi" => Special::ClockHi,
             "%clock64" => Special::Clock64,

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 #[derive(Clone, Copy)]
 enum Name {
     Register(u32),
+    /// Of 128 bits: two of 64, the lower one first.
+    Double(u32),
     Variable(usize),
     Label(u32),
     Targets(u32),
@@ -19,8 +21,16 @@ enum Name {
 struct Scope<'a> {
     parent: Option<usize>,
     names: HashMap<String, Name>,
-    /// `.reg .b32 %r<5>` kept as (prefix, count, first register), so that large counts cost nothing.
-    families: Vec<(&'a str, u64, u32)>,
+    families: Vec<Family<'a>>,
+}
+
+/// `.reg .b32 %r<5>`, kept as it stands, so that large counts cost nothing.
+struct Family<'a> {
+    prefix: &'a str,
+    count: u64,
+    first: u32,
+    /// Registers that one name stands for.
+    width: u64,
 }
 
 /// A name that was not known where it stood: a label further down.
@@ -35,7 +45,8 @@ struct Forward<'a> {
 pub(super) struct BodyParser<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     module_names: &'c HashMap<&'a str, usize>,
-    params: &'c [Variable],
+    /// Parameters and results of the function.
+    params: Vec<&'c Variable>,
     body: Body,
     scopes: Vec<Scope<'a>>,
     current: usize,
@@ -45,7 +56,11 @@ pub(super) struct BodyParser<'c, 'a> {
 }
 
 impl<'c, 'a> BodyParser<'c, 'a> {
-    pub fn new(cursor: &'c mut Cursor<'a>, module_names: &'c HashMap<&'a str, usize>, params: &'c [Variable]) -> Self {
+    pub fn new(
+        cursor: &'c mut Cursor<'a>,
+        module_names: &'c HashMap<&'a str, usize>,
+        params: Vec<&'c Variable>,
+    ) -> Self {
         let root = Scope { parent: None, names: HashMap::new(), families: Vec::new() };
         BodyParser {
             cursor,
@@ -152,22 +167,24 @@ impl<'c, 'a> BodyParser<'c, 'a> {
         }
         word = word.strip_prefix('.').unwrap_or(word);
         let ty = Type::from_name(word).ok_or_else(|| Error::parse(line, format!("`{word}` is no register type")))?;
+        let (ty, width) = if ty == Type::B128 { (Type::B64, 2) } else { (ty, 1) };
         loop {
             let name = self.cursor.word()?;
             let first = self.body.registers.len() as u32;
             let count = if self.cursor.take_mark('<') {
                 let count = self.cursor.integer()?;
                 self.cursor.expect('>')?;
-                self.scopes[self.current].families.push((name, count, first));
+                self.scopes[self.current].families.push(Family { prefix: name, count, first, width });
                 count
             } else {
-                self.declare(name.to_owned(), Name::Register(first), line)?;
+                let what = if width == 2 { Name::Double(first) } else { Name::Register(first) };
+                self.declare(name.to_owned(), what, line)?;
                 1
             };
-            if self.body.registers.len() as u64 + count > MAX_REGISTERS as u64 {
+            if count > MAX_REGISTERS as u64 || self.body.registers.len() as u64 + count * width > MAX_REGISTERS as u64 {
                 return Err(Error::parse(line, format!("more than {MAX_REGISTERS} registers")));
             }
-            for index in 0..count {
+            for index in 0..count * width {
                 self.body
                     .registers
                     .push(Register { name: if count == 1 { name.to_owned() } else { format!("{name}{index}") }, ty });
@@ -193,13 +210,14 @@ impl<'c, 'a> BodyParser<'c, 'a> {
             if let Some(found) = scope.names.get(name) {
                 return Some(*found);
             }
-            for &(prefix, count, first) in &scope.families {
-                if let Some(digits) = name.strip_prefix(prefix)
+            for family in &scope.families {
+                if let Some(digits) = name.strip_prefix(family.prefix)
                     && (digits == "0" || !digits.starts_with('0'))
                     && let Ok(index) = digits.parse::<u64>()
-                    && index < count
+                    && index < family.count
                 {
-                    return Some(Name::Register(first + index as u32));
+                    let register = family.first + (index * family.width) as u32;
+                    return Some(if family.width == 2 { Name::Double(register) } else { Name::Register(register) });
                 }
             }
             at = scope.parent;
@@ -272,9 +290,12 @@ impl<'c, 'a> BodyParser<'c, 'a> {
 
     fn named(&mut self, word: &'a str, opcode: &str, index: usize, depth: usize, line: u32) -> Result<Operand> {
         if word == "_" {
-            return Ok(Operand::Sink);
+            return self.sink(opcode);
         }
         match self.find(word, self.current) {
+            Some(Name::Double(low)) => {
+                return Ok(Operand::Vector(vec![Operand::Register(low), Operand::Register(low + 1)]));
+            }
             Some(Name::Register(first)) => {
                 if !self.cursor.take_mark('|') {
                     return Ok(Operand::Register(first));
@@ -313,6 +334,19 @@ impl<'c, 'a> BodyParser<'c, 'a> {
             }
             _ => Special::from_name(word).map(Operand::Special).ok_or_else(|| unknown(line, word)),
         }
+    }
+
+    /// `_`, or `_|p`: then a register that nobody reads takes the first result.
+    fn sink(&mut self, opcode: &str) -> Result<Operand> {
+        if !self.cursor.take_mark('|') {
+            return Ok(Operand::Sink);
+        }
+        let line = self.cursor.line();
+        let word = self.cursor.word()?;
+        let second = self.register(word).ok_or_else(|| unknown(line, word))?;
+        let ty = if opcode.starts_with("setp") { Type::Pred } else { Type::B32 };
+        self.body.registers.push(Register { name: "_".to_owned(), ty });
+        Ok(Operand::Pair(self.body.registers.len() as u32 - 1, Some(second)))
     }
 
     fn symbol(&self, word: &str) -> Option<Symbol> {

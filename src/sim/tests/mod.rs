@@ -2,11 +2,14 @@
 
 mod barrier_objects;
 mod bulk_copies;
+mod calls;
 mod checks;
 mod control;
 mod global_races;
 mod group_matrix;
 mod matrix;
+mod rare;
+mod rare_products;
 mod values;
 
 use super::{Launch, Memory, Module, Options, Pointer, Report, launch};

@@ -1,0 +1,154 @@
+//! `st.async` and `red.async`: single values that go to the shared memory of another block of the cluster and are
+//! announced to a barrier object there.
+//!
+//! The value moves at once in either mode; whoever reads it before the object's phase is over is reported.
+
+use super::atomic::{Change, change, change_shared};
+use super::barrier_object::{locate, must_be_shown, notify};
+use super::memory::vector_length;
+use crate::sim::decode::Decoder;
+use crate::sim::error::{Error, Result};
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, Slot};
+use crate::sim::memory::access::addresses;
+use crate::sim::memory::address::OFFSET_MASK;
+use crate::sim::memory::global::Kind;
+use crate::sim::memory::pattern::{Pattern, lanes};
+use crate::sim::memory::shared;
+use crate::sim::metrics::InstructionClass::Async;
+use crate::sim::program::{AddressOperand, Instr};
+use crate::sim::ptx::ast::{Instruction, Operand};
+use crate::sim::ptx::opcode::Opcode;
+use crate::sim::race::Range;
+use crate::sim::report::Check;
+
+/// One decoded store or reduction.
+#[derive(Debug, Clone)]
+pub(crate) struct AsyncStore {
+    target: AddressOperand,
+    object: AddressOperand,
+    /// Bytes of an element.
+    width: u32,
+    values: Vec<Slot>,
+    /// `None` for a store.
+    change: Option<Change>,
+}
+
+pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
+    if !matches!(op.name, "st" | "red") || !op.take("async") {
+        return Ok(false);
+    }
+    if !op.take("shared::cluster") || !op.take("mbarrier::complete_tx::bytes") {
+        return Err(op.unsupported());
+    }
+    op.ignore(|modifier| matches!(modifier, "weak" | "relaxed" | "cluster"));
+    let ty = op.ty()?;
+    if !matches!(ty.bytes(), 4 | 8) || op.types.len() != 1 {
+        return Err(op.unsupported());
+    }
+    let change = match op.name {
+        "st" => None,
+        _ => {
+            const NAMES: [&str; 8] = ["add", "min", "max", "and", "or", "xor", "inc", "dec"];
+            let name = op.take_map(|modifier| NAMES.into_iter().find(|name| *name == modifier));
+            Some(name.and_then(|name| change(name, ty)).ok_or_else(|| op.unsupported())?)
+        }
+    };
+    let count = if change.is_none() { op.take_map(vector_length).unwrap_or(1) } else { 1 };
+    let [target, value, object] = instruction.operands.as_slice() else {
+        return Err(Error::parse(
+            op.line,
+            format!("`{}.async` takes an address, a value and a barrier object", op.name),
+        ));
+    };
+    let items = match value {
+        Operand::Vector(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    if items.len() != count {
+        return Err(Error::parse(op.line, "the number of registers does not fit the vector"));
+    }
+    let class = if ty.bytes() == 8 { Class::Wide } else { Class::Word };
+    let values =
+        items.iter().map(|item| Ok(Slot { class, index: decoder.source(class, item)? })).collect::<Result<Vec<_>>>()?;
+    let store = AsyncStore {
+        target: decoder.address_operand(target)?,
+        object: decoder.address_operand(object)?,
+        width: ty.bytes(),
+        values,
+        change,
+    };
+    decoder.async_stores.push(store);
+    decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.async_stores.len() as u32 - 1]);
+    Ok(true)
+}
+
+fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let store = &ctx.grid.program.async_stores[instr.x as usize];
+    let bytes = store.width * store.values.len() as u32;
+    let targets = addresses(&ctx.warp.registers, &store.target);
+    let objects = addresses(&ctx.warp.registers, &store.object);
+    for lane in lanes(mask) {
+        let place = locate(ctx, targets[lane]).filter(|(block, offset)| {
+            offset.is_multiple_of(bytes) && offset.saturating_add(bytes) <= ctx.blocks[*block].shared.bytes()
+        });
+        let (Some((block, offset)), Some((object_block, object))) = (place, locate(ctx, objects[lane])) else {
+            let message = format!("an asynchronous store of {bytes} bytes to where no block has them, aligned");
+            ctx.report(Check::OutOfBounds, lane, Some(targets[lane]), message);
+            return Outcome::Abort;
+        };
+        must_be_shown(ctx, lane, object_block, object);
+        let known = match store.change {
+            None => put(ctx, store, lane, Range { block, offset, bytes }, object_block, object),
+            Some(change) => combine(ctx, store, change, lane, (block, offset), object_block, object),
+        };
+        if !known {
+            let message = "no barrier object was made at this address".to_owned();
+            ctx.report(Check::BarrierObject, lane, Some(u64::from(object)), message);
+            return Outcome::Abort;
+        }
+        notify(ctx, object_block);
+    }
+    let pattern = Pattern::new(targets.map(|address| address & OFFSET_MASK), mask, bytes);
+    shared::count(ctx, &pattern, true);
+    Outcome::Next
+}
+
+fn value(ctx: &Context<'_>, slot: Slot, lane: usize) -> u64 {
+    match slot.class {
+        Class::Wide => ctx.warp.registers.wide(slot.index)[lane],
+        _ => u64::from(ctx.warp.registers.word(slot.index)[lane]),
+    }
+}
+
+/// Stores and tells the object; `false` if there is none.
+fn put(ctx: &mut Context<'_>, store: &AsyncStore, lane: usize, range: Range, object_block: usize, object: u32) -> bool {
+    ctx.begin_writing(range, lane as u32);
+    for (at, slot) in store.values.iter().enumerate() {
+        let value = value(ctx, *slot, lane);
+        let place = (range.offset + at as u32 * store.width) as usize;
+        change_shared(&mut ctx.blocks[range.block].shared, place, store.width, |_| value);
+    }
+    ctx.blocks[range.block].shared.define(u64::from(range.offset), u64::from(range.bytes));
+    let pc = ctx.pc;
+    ctx.blocks[object_block].objects.bytes_arrive(object, range, pc)
+}
+
+/// Changes the value there as an atomic operation does, and tells the object.
+fn combine(
+    ctx: &mut Context<'_>,
+    store: &AsyncStore,
+    change: Change,
+    lane: usize,
+    (block, offset): (usize, u32),
+    object_block: usize,
+    object: u32,
+) -> bool {
+    let pattern = Pattern::new([u64::from(offset); 32], 1 << lane, store.width);
+    ctx.track_shared(block, &pattern, Kind::Atomic, true, None);
+    let value = value(ctx, store.values[0], lane);
+    change_shared(&mut ctx.blocks[block].shared, offset as usize, store.width, |old| change(old, value, 0));
+    ctx.blocks[block].shared.define(u64::from(offset), u64::from(store.width));
+    let clock = ctx.warp.race.publish();
+    ctx.blocks[object_block].objects.complete_bytes(object, store.width, &clock)
+}
