@@ -80,6 +80,8 @@ pub(crate) struct Access {
     pub strong: bool,
     /// `.acquire` or `.release`: orders other accesses too.
     pub ordering: bool,
+    /// Whether it loads plain words of shared memory at addresses in a row of words.
+    pub may_repeat: bool,
 }
 
 impl Access {

@@ -1,5 +1,6 @@
 //! What one worker writes down while it runs blocks: findings, printed text, counts.
 
+use crate::sim::memory::repeat::Repeats;
 use crate::sim::memory::shared::WavefrontMemo;
 use crate::sim::metrics::Counters;
 use crate::sim::report::{Check, Finding, Place};
@@ -20,6 +21,7 @@ pub(crate) struct Log {
     printed: BTreeMap<u64, String>,
     pub counters: Counters,
     pub wavefronts: WavefrontMemo,
+    pub repeats: Repeats,
     /// Work of the cluster that runs, against the budget for it.
     pub work: u64,
     /// Atomic operations so far that changed what they found.
@@ -34,6 +36,7 @@ impl Log {
             kernel: kernel.to_owned(),
             counters: Counters::new(instructions),
             wavefronts: WavefrontMemo::new(instructions),
+            repeats: Repeats::new(instructions),
             ..Log::default()
         }
     }

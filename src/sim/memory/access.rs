@@ -3,7 +3,7 @@
 use super::address::{LOCAL_WINDOW, OFFSET_MASK, PARAM_WINDOW, Window, window};
 use super::global::Payload;
 use super::pattern::Pattern;
-use super::{global, local, shared};
+use super::{global, local, repeat, shared};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, tiers};
 use crate::sim::program::{Access, ActionFn, AddressOperand, Instr};
@@ -110,6 +110,9 @@ pub(crate) fn write_words<const W: usize>(ctx: &mut Context<'_>, access: &Access
 fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.accesses[instr.x as usize];
+    if access.may_repeat && mask == u32::MAX && repeat::load::<W>(ctx, access) {
+        return Outcome::Next;
+    }
     let data: Payload<W> = read_words(ctx, access, mask);
     if access.ordering {
         ctx.acquire();

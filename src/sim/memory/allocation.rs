@@ -21,7 +21,11 @@ impl Allocation {
     pub fn new(bytes: u64, init: Option<&[u8]>) -> Self {
         let count = bytes.div_ceil(4) as usize;
         let words = match init {
-            Some(data) => data.chunks(4).map(|chunk| AtomicU32::new(little_endian(chunk))).collect(),
+            Some(data) => {
+                let (whole, rest) = data.as_chunks::<4>();
+                let last = (!rest.is_empty()).then(|| little_endian(rest));
+                whole.iter().map(|bytes| u32::from_le_bytes(*bytes)).chain(last).map(AtomicU32::new).collect()
+            }
             None => (0..count).map(|_| AtomicU32::new(POISON)).collect(),
         };
         let defined = init.is_none().then(|| (0..bytes.div_ceil(32)).map(|_| AtomicU32::new(0)).collect());
@@ -120,6 +124,13 @@ impl Allocation {
     }
 
     pub fn copy_out(&self, offset: u64, out: &mut [u8]) {
+        if offset.is_multiple_of(4) && out.len().is_multiple_of(4) {
+            let words = &self.words[(offset / 4) as usize..];
+            for (bytes, word) in out.chunks_exact_mut(4).zip(words) {
+                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+            }
+            return;
+        }
         for (word, part) in pieces(offset, out.len()) {
             let bytes = self.load(word).to_le_bytes();
             let first = (offset as usize + part.start) % 4;

@@ -6,6 +6,7 @@ pub(crate) mod allocation;
 pub(crate) mod global;
 pub(crate) mod local;
 pub(crate) mod pattern;
+pub(crate) mod repeat;
 pub(crate) mod shared;
 
 use super::error::{Error, Result};

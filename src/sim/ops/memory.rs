@@ -100,7 +100,15 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         Space::Param => InstructionClass::Move,
         _ => InstructionClass::Global,
     };
-    let access = Access { space, address: operand, width: ty.bytes(), signed: ty.is_signed(), slots, strong, ordering };
+    let is_word = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.class == Class::Word);
+    let may_repeat = load
+        && space == Space::Shared
+        && !strong
+        && ty.bytes() == 4
+        && operand.base.is_some_and(|base| base.class == Class::Word)
+        && slots.iter().all(is_word);
+    let (width, signed) = (ty.bytes(), ty.is_signed());
+    let access = Access { space, address: operand, width, signed, slots, strong, ordering, may_repeat };
     let handler = if load { load_handler(access.bytes()) } else { store_handler(access.bytes()) };
     let handler = handler.ok_or_else(|| op.unsupported())?;
     // A block that looks at what another one writes while both run depends on their order.

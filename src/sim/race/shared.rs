@@ -169,6 +169,39 @@ impl BlockRaces {
         }
     }
 
+    /// Remembers a read by a whole warp within `span`; `false` if it has to be looked at precisely.
+    #[inline(always)]
+    pub fn list_read(
+        &mut self,
+        clock: &WarpClock,
+        pc: u32,
+        address: &[u32; LANES],
+        offset: u32,
+        bytes: u32,
+        span: std::ops::Range<u64>,
+    ) -> bool {
+        let floor = clock.floor();
+        let calm = |segment: &Segment| segment.in_flight == 0 && segment.write <= floor;
+        let touched =
+            &mut self.segments[(span.start >> SEGMENT_SHIFT) as usize..=((span.end - 1) >> SEGMENT_SHIFT) as usize];
+        if self.listed.len() >= MAX_LISTED || !(calm(&self.latest) || touched.iter().all(calm)) {
+            return false;
+        }
+        for segment in touched.iter_mut().chain([&mut self.latest]) {
+            segment.read = segment.read.max(clock.own);
+        }
+        self.listed.push(Listed {
+            offset: address.map(|address| address.wrapping_add(offset)),
+            mask: u32::MAX,
+            bytes,
+            clock: clock.own,
+            warp: clock.id,
+            pc,
+            write: false,
+        });
+        true
+    }
+
     /// Enters the listed writes into the cells: who wrote last is asked even where a barrier stands between.
     fn enter_listed_writes(&mut self) {
         for listed in self.listed.iter().filter(|listed| listed.write) {

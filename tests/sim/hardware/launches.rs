@@ -4,6 +4,7 @@ use super::families::{self, Family, IN_WORDS, Input};
 use super::inputs;
 use super::operations::{self, Agreement, Kind, Operation};
 use super::record::{Format, digest};
+use super::wavefronts;
 use crate::catalogue;
 use crate::subject::{self, Argument, Subject};
 use half::{bf16, f16};
@@ -82,6 +83,7 @@ pub fn all() -> Vec<Launched> {
     let mut all = single_operations();
     all.extend(families::all().into_iter().map(family));
     all.extend([Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128].map(swizzled));
+    all.extend(wavefronts::all().into_iter().map(access));
     let mut modules: BTreeMap<String, std::sync::Arc<Module>> = BTreeMap::new();
     for group in subject::fixtures().into_iter().chain(catalogue::kernels()) {
         for (at, subject) in group.subjects.into_iter().enumerate() {
@@ -211,6 +213,24 @@ fn family(family: Family) -> Launched {
     Launched { name: family.name, subject, module, is_exact: true, format: Format::F32, tuples: Vec::new() }
 }
 
+/// One access to shared memory; its counts are compared too.
+fn access(access: wavefronts::Access) -> Launched {
+    let name = format!("{} #0", access.name);
+    let subject = Subject {
+        name: access.name,
+        launch: Launch::new(access.entry, 1, 32),
+        arguments: vec![
+            Argument::Input(access.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect()),
+            Argument::Output(128),
+        ],
+        expected: Vec::new(),
+        is_async: false,
+        ptx: access.ptx,
+    };
+    let module = parse(&subject.ptx);
+    Launched { name, subject, module, is_exact: true, format: Format::F32, tuples: Vec::new() }
+}
+
 /// A box of a tensor map, read back byte by byte as it lies in shared memory, with an edge beyond the tensor.
 fn swizzled(swizzle: Swizzle) -> Launched {
     let (row_bytes, name) = match swizzle {
@@ -315,7 +335,7 @@ pub fn export(launches: &[Launched], folder: &Path) {
     let sweeps = format!("{}/fixtures/hardware/sweeps.ptx", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&sweeps).unwrap_or_else(|e| panic!("{sweeps}: {e}"));
     std::fs::write(folder.join("sweeps.ptx"), &text).expect("a PTX file");
-    // They call functions, which the simulator does not run: their names are read from the text.
+    // They are not run here: 2^32 inputs each. Their names are read from the text.
     let headers = text.lines().filter_map(|line| line.trim().strip_prefix(".visible .entry "));
     for entry in headers.filter_map(|rest| rest.split('(').next()) {
         let zeros = vec![0u8; 16];

@@ -10,6 +10,7 @@ mod inputs;
 mod launches;
 mod operations;
 mod record;
+mod wavefronts;
 
 use launches::Launched;
 use record::{Distance, Line, Record};
