@@ -26,7 +26,13 @@ impl Module {
     /// modelled. Opcodes are looked at when their entry is first launched, or by [`Module::check`].
     pub fn parse(text: &str) -> Result<Module> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Ok(Module { id: NEXT.fetch_add(1, Relaxed), tree: ptx::parse(text)?, programs: Mutex::default() })
+        let tree = ptx::parse(text)?;
+        for (is_there, directive) in [(tree.has_version, ".version"), (tree.has_target, ".target")] {
+            if !is_there {
+                return Err(Error::parse(1, format!("no `{directive}`; PTX starts with `.version` and `.target`")));
+            }
+        }
+        Ok(Module { id: NEXT.fetch_add(1, Relaxed), tree, programs: Mutex::default() })
     }
 
     /// Names of the entries, in the order of the text.

@@ -83,7 +83,13 @@ impl Decoder<'_> {
                 self.push_alu(not, InstructionClass::Compare, inverse.index, [slot.index, 0, 0]);
                 Ok(inverse.index)
             }
-            (Operand::Integer(value), Class::Word) => Ok(self.constants.word(*value as u32)),
+            (Operand::Integer(value), Class::Word) => {
+                let signed = *value as i64;
+                if *value > u64::from(u32::MAX) && !(i64::from(i32::MIN)..0).contains(&signed) {
+                    return Err(Error::parse(self.line, format!("the constant {value} does not fit into 32 bits")));
+                }
+                Ok(self.constants.word(*value as u32))
+            }
             (Operand::Integer(value), Class::Wide) => Ok(self.constants.wide(*value)),
             (Operand::Integer(value), Class::Pred) => {
                 let row = self.constants.word(u32::from(*value != 0));

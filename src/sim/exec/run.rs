@@ -19,16 +19,24 @@ pub(super) enum Stop {
 
 /// Jumps backwards before lanes of the same warp get their turn: a lane may spin until another one acts.
 const ROTATE_BACK_EDGES: u64 = 512;
-/// Jumps backwards before other warps get their turn.
+/// Jumps backwards before other warps get their turn, or work, whichever is less.
 const YIELD_BACK_EDGES: u64 = 16_384;
+const YIELD_WORK: u64 = 1_000_000;
 /// Work that an action and a turn count for: about as many additions take as long.
 const ACTION_WORK: u64 = 24;
 const TURN_WORK: u64 = 16;
 
+/// How far a warp may go before others get their turn.
+#[derive(Clone, Copy)]
+struct Until {
+    back_edges: u64,
+    work: u64,
+}
+
 /// Runs the warp of the context. The flag tells whether any instruction ran.
 pub(super) fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
     let mut ran = false;
-    let until = ctx.warp.back_edges + YIELD_BACK_EDGES;
+    let until = Until { back_edges: ctx.warp.back_edges + YIELD_BACK_EDGES, work: ctx.log.work + YIELD_WORK };
     wake(ctx);
     loop {
         let Some(turn) = ctx.warp.next_turn() else {
@@ -71,7 +79,7 @@ fn wake(ctx: &mut Context<'_>) {
 }
 
 /// Runs lanes that are together until they part, meet others, stop or have jumped back often.
-fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
+fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
     let program = ctx.grid.program;
     let Turn { mut pc, mut mask, mut stop } = turn;
     let mut rotate_at = ctx.warp.back_edges + ROTATE_BACK_EDGES;
@@ -122,7 +130,8 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: u64) -> Option<Stop> {
                         let made = ctx.warp.back_edges;
                         if made >= rotate_at {
                             rotate_at = made + ROTATE_BACK_EDGES;
-                            if let Some(result) = spinning(ctx, before, pc, mask, made >= until) {
+                            let yields = made >= until.back_edges || ctx.log.work >= until.work;
+                            if let Some(result) = spinning(ctx, before, pc, mask, yields) {
                                 return result;
                             }
                         }

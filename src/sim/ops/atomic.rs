@@ -22,6 +22,9 @@ use crate::sim::ptx::types::{Space, Type};
 /// New value from the old one and the operands.
 pub(super) type Change = fn(u64, u64, u64) -> u64;
 
+/// Work of a lane beyond that of any access: lanes go one after the other.
+const LANE_WORK: u64 = 4;
+
 /// One atomic operation, on one element or on several neighbours.
 #[derive(Debug, Clone)]
 pub(crate) struct AtomicAccess {
@@ -255,6 +258,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
         }
     });
     ctx.log.changes += changes;
+    ctx.log.work += LANE_WORK * u64::from(mask.count_ones());
     if access.acquires {
         ctx.acquire();
     }

@@ -94,6 +94,9 @@ fn block(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -
     if operands.is_empty() || operands.len() > 2 {
         return Err(Error::parse(op.line, "a barrier takes its number and maybe a number of threads"));
     }
+    if let Operand::Integer(id @ 16..) = operands[0] {
+        return Err(Error::parse(op.line, format!("barrier {id}; a block has {BARRIERS}")));
+    }
     let id = decoder.source(Class::Word, &operands[0])?;
     let mut count = 0;
     if let Some(operand) = operands.get(1) {

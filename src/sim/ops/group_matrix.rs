@@ -173,10 +173,18 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
     };
     let b = decoder.source(Class::Wide, &operands[2])?;
     let accumulates = decoder.source(Class::Pred, &operands[3])?;
-    let flag = |at: usize| match operands.get(at) {
-        None => Ok(0),
-        Some(Operand::Integer(value)) => Ok(*value as i64),
-        Some(_) => Err(Error::parse(op.line, "scales and orders of `wgmma` are constants")),
+    let flag = |at: usize| {
+        // Scales are 1 or -1, orders 0 or 1.
+        let is_scale = matches!(at, 4 | 5);
+        match operands.get(at) {
+            None => Ok(0),
+            Some(Operand::Integer(value)) => match *value as i64 {
+                value @ (1 | -1) if is_scale => Ok(value),
+                value @ (0 | 1) if !is_scale => Ok(value),
+                value => Err(Error::parse(op.line, format!("`wgmma` takes no {value} as operand {}", at + 1))),
+            },
+            Some(_) => Err(Error::parse(op.line, "scales and orders of `wgmma` are constants")),
+        }
     };
     let (a_across, b_across) = if from_registers { (0, flag(6)?) } else { (flag(6)?, flag(7)?) };
     let halves = |element: Element| matches!(element, Element::F16 | Element::Bf16);

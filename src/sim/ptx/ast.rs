@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 /// A parsed `.ptx` file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Module {
+    /// Whether the text names its version and its target, as it has to.
+    pub has_version: bool,
+    pub has_target: bool,
     /// `.file` numbers and their paths, for `.loc`.
     pub files: BTreeMap<u32, String>,
     /// Module-scope variables.

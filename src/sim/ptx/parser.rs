@@ -21,6 +21,9 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::parse(1, format!("text of {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
     }
+    if let Some(line) = text.lines().position(|line| !line.is_ascii() && !line.contains(['"', '/'])) {
+        return Err(Error::parse(line as u32 + 1, "a character outside ASCII, in no string and no comment"));
+    }
     let mut parser = Parser { cursor: Cursor::new(tokens(text)?), module: Module::default(), names: HashMap::new() };
     parser.module()?;
     Ok(parser.module)
@@ -273,7 +276,16 @@ impl<'a> Parser<'a> {
             }
             let word = self.cursor.word()?;
             match word {
-                ".version" | ".target" | ".address_size" => self.cursor.skip_line(line),
+                ".version" | ".target" => {
+                    self.module.has_version |= word == ".version";
+                    self.module.has_target |= word == ".target";
+                    self.cursor.skip_line(line);
+                }
+                ".address_size" => {
+                    if self.cursor.integer()? != 64 {
+                        return Err(Error::unsupported(line, ".address_size other than 64"));
+                    }
+                }
                 ".pragma" => {
                     while !self.cursor.take_mark(';') {
                         self.cursor.next()?;

@@ -174,6 +174,9 @@ impl<'c, 'a> BodyParser<'c, 'a> {
             let count = if self.cursor.take_mark('<') {
                 let count = self.cursor.integer()?;
                 self.cursor.expect('>')?;
+                if self.scopes[self.current].families.iter().any(|family| family.prefix == name) {
+                    return Err(Error::parse(line, format!("`{name}<…>` is declared twice in one scope")));
+                }
                 self.scopes[self.current].families.push(Family { prefix: name, count, first, width });
                 count
             } else {
