@@ -64,10 +64,10 @@ pub fn kernels() -> Vec<Group> {
             let Some(ptx) = committed(kernel, DType::F32) else { continue };
             let mut groups: BTreeMap<String, Group> = BTreeMap::new();
             let operator = suite.operator.as_ref();
-            let subject = |point: &[usize], distribution| match kernel.plan(point).0.as_slice() {
+            let subject = |point: &[usize], draw| match kernel.plan(point).0.as_slice() {
                 [plan] => {
                     let entry = kernel.entry_of(plan, DType::F32);
-                    Some((entry.clone(), case(operator, candidate, plan, point, distribution, &entry, &ptx)))
+                    Some((entry.clone(), case(operator, candidate, plan, point, draw, &entry, &ptx)))
                 }
                 _ => None,
             };
@@ -76,10 +76,25 @@ pub fn kernels() -> Vec<Group> {
             for (point, distribution) in
                 shapes(operator).iter().flat_map(|point| distributions.clone().map(move |d| (point, d)))
             {
-                let found = subject(point, distribution);
+                let found = subject(point, Draw::From(distribution));
                 found.into_iter().for_each(|(entry, subject)| groups.entry(entry).or_default().subjects.push(subject));
             }
-            for (entry, subject) in widths(operator).iter().filter_map(|point| subject(point, Distribution::Normal)) {
+            // Inputs that show what ordinary ones forgive: a maximum that was not subtracted, say.
+            let rare = operator
+                .distributions()
+                .iter()
+                .filter(|one| ![Distribution::Normal, Distribution::Uniform, Distribution::NonFinite].contains(one));
+            let rare = rare.flat_map(|one| shapes(operator).into_iter().map(move |point| (point, *one)));
+            for (entry, subject) in rare.filter_map(|(point, one)| subject(&point, Draw::From(one))) {
+                groups.entry(entry).or_default().further.push(subject);
+            }
+            let peaks = shapes(operator).into_iter().flat_map(|point| (0..4).map(move |third| (point.clone(), third)));
+            for (entry, subject) in peaks.filter_map(|(point, third)| subject(&point, Draw::Peak { third })) {
+                groups.entry(entry).or_default().further.push(subject);
+            }
+            for (entry, subject) in
+                widths(operator).iter().filter_map(|point| subject(point, Draw::From(Distribution::Normal)))
+            {
                 groups.entry(entry).or_default().further.push(subject);
             }
             // The ways of one version for short rows are often those of another.
@@ -106,21 +121,52 @@ pub fn candidate(operator: &str, name: &str, point: &[usize]) -> Option<Subject>
     let plan = kernel.plan(point).0;
     let [plan] = plan.as_slice() else { return None };
     let entry = kernel.entry_of(plan, DType::F32);
-    Some(case(suite.operator.as_ref(), candidate, plan, point, Distribution::Normal, &entry, &ptx))
+    let draw = Draw::From(Distribution::Normal);
+    Some(case(suite.operator.as_ref(), candidate, plan, point, draw, &entry, &ptx))
 }
 
-/// A candidate at one shape, with inputs of one distribution.
+/// What the inputs of a case hold.
+#[derive(Debug, Clone, Copy)]
+enum Draw {
+    From(Distribution),
+    /// Normal numbers, and one far above them in each row of the first input: so many thirds along it.
+    Peak {
+        third: usize,
+    },
+}
+
+/// Far enough above normal numbers that exponentials without the largest number subtracted overflow.
+const PEAK: f32 = 200.0;
+
+/// The inputs: their bytes and their values.
+fn inputs(operator: &dyn Operator, point: &[usize], draw: Draw) -> (Vec<Vec<u8>>, Vec<Vec<f64>>) {
+    let distribution = if let Draw::From(distribution) = draw { distribution } else { Distribution::Normal };
+    let inputs = draw_inputs(operator, point, DType::F32, distribution, 1);
+    let mut bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
+    let mut values: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_f64()).collect();
+    if let (Draw::Peak { third }, [_, columns, ..]) = (draw, point)
+        && operator.axes().iter().map(|axis| axis.name).take(2).eq(["rows", "cols"])
+    {
+        for row in (0..values[0].len()).step_by(*columns) {
+            let at = row + (columns - 1) * third / 3;
+            values[0][at] = f64::from(PEAK);
+            bytes[0][4 * at..4 * at + 4].copy_from_slice(&PEAK.to_le_bytes());
+        }
+    }
+    (bytes, values)
+}
+
+/// A candidate at one shape, with one draw of inputs.
 fn case(
     operator: &dyn Operator,
     candidate: &Candidate,
     plan: &Plan,
     point: &[usize],
-    distribution: Distribution,
+    draw: Draw,
     entry: &str,
     ptx: &str,
 ) -> Subject {
-    let inputs = draw_inputs(operator, point, DType::F32, distribution, 1);
-    let wide: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_f64()).collect();
+    let (inputs, wide) = inputs(operator, point, draw);
     let wide: Vec<&[f64]> = wide.iter().map(Vec::as_slice).collect();
     let lengths = (0..operator.outputs().len()).map(|at| operator.output_dims(at, point).iter().product());
     let mut values: Vec<Vec<f64>> = lengths.map(|length: usize| vec![0.0; length]).collect();
@@ -130,7 +176,7 @@ fn case(
     let depth = operator.depth(point);
     let own = candidate.traits.tolerance.as_ref().or_else(|| operator.tolerance());
     let tolerance = own.map_or_else(Tolerance::default, |own| own.tolerance);
-    let mut arguments: Vec<Argument> = inputs.iter().map(|input| Argument::Input(input.bytes().to_vec())).collect();
+    let mut arguments: Vec<Argument> = inputs.into_iter().map(Argument::Input).collect();
     let mut expected = Vec::new();
     for (values, magnitudes) in values.into_iter().zip(magnitudes) {
         let allowed = values.iter().zip(magnitudes);

@@ -3,6 +3,7 @@
 mod catalogue;
 mod command;
 mod coverage;
+mod equivalence;
 mod evidence;
 mod fuzz;
 mod hangs;

@@ -1,5 +1,7 @@
 //! Small changes to PTX as careless people make them: each turns one instruction of an entry into another.
 
+use std::collections::BTreeSet;
+
 /// One change of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutation {
@@ -122,12 +124,22 @@ pub fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
 pub fn all(ptx: &str, entry: &str) -> Vec<Mutation> {
     let range = body(ptx, entry);
     let lines = ptx.lines().enumerate().skip(range.start).take(range.len());
+    let rounding = rounding_terms(ptx, range.clone());
     let of_line = |(line, text): (usize, &str)| {
-        let changes = Instruction::parse(text).map(|instruction| changes(&instruction)).unwrap_or_default();
+        let instruction = Instruction::parse(text)
+            .filter(|i| !(i.base() == "add" && i.operands.iter().any(|o| rounding.contains(o))));
+        let changes = instruction.map(|instruction| changes(&instruction)).unwrap_or_default();
         let changes = changes.into_iter().filter(move |(_, after)| after.trim() != text.trim());
         changes.map(move |(slip, after)| Mutation { slip, line, after }).collect::<Vec<_>>()
     };
     lines.flat_map(of_line).collect()
+}
+
+/// Registers that hold what a compiler adds to round quotients of negative numbers: 0, for thread numbers and extents.
+fn rounding_terms(ptx: &str, range: std::ops::Range<usize>) -> BTreeSet<&str> {
+    let lines = ptx.lines().skip(range.start).take(range.len());
+    let rounds = lines.filter_map(Instruction::parse).filter(|i| i.base() == "shr" && i.has("u32") && is_idle(i));
+    rounds.filter_map(|i| i.operands.first().copied()).collect()
 }
 
 /// What cannot matter: terms of zero, and the shifts by which a compiler rounds quotients of negative numbers.

@@ -1,0 +1,112 @@
+//! Why a changed kernel is as right as the kernel: arguments that hold for one mutant each, since each is held against the
+//! text around the change.
+
+use super::mutation::Mutation;
+
+const SPANS: &str = "The offsets of the butterfly still span the warp: every lane is counted once.";
+const SAME_STORE: &str = "All lanes hold the reduced value: whichever of them store it, the same bits lie there.";
+const PACKS: &str =
+    "The number compared is a multiple of the length of a pack on this path: it never equals the bound.";
+
+/// Lines around a change that an argument looks at.
+const NEAR: usize = 30;
+
+/// The argument for a mutant, where the text has one.
+pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
+    let lines: Vec<&str> = ptx.lines().map(str::trim).collect();
+    let at = mutation.line;
+    let spans = mutation.slip == "constant off by one" && is_butterfly_offset(&lines, at);
+    let stores = ["branch dropped", "guard negated", "comparison off by one"].contains(&mutation.slip)
+        && guards_a_store_of_what_all_lanes_hold(&lines, at);
+    let packs =
+        ["comparison off by one", "constant off by one"].contains(&mutation.slip) && is_bound_between_packs(lines[at]);
+    spans.then_some(SPANS).or(stores.then_some(SAME_STORE)).or(packs.then_some(PACKS))
+}
+
+/// The operands of an instruction.
+fn operands(line: &str) -> Vec<&str> {
+    let text = line.trim_end_matches(';');
+    let rest = text.split_once([' ', '\t']).map_or("", |(_, rest)| rest);
+    rest.split(',').map(str::trim).collect()
+}
+
+/// `mov.u32 %r, 2^n` with n > 0 whose register is the offset of a butterfly: one more sets the lowest bit, and offsets with
+/// different highest bits span the same lanes.
+fn is_butterfly_offset(lines: &[&str], at: usize) -> bool {
+    let [register, value] = *operands(lines[at]).as_slice() else { return false };
+    let is_power = value.parse::<u32>().is_ok_and(|value| value > 1 && value.is_power_of_two());
+    let uses = lines[at + 1..].iter().take(NEAR).filter(|line| line.contains(register));
+    let mut uses = uses.map(|line| line.starts_with("shfl.sync.bfly") && operands(line).get(2) == Some(&register));
+    lines[at].starts_with("mov.u32") && is_power && uses.next() == Some(true)
+}
+
+/// A branch by `number != 0`, or that comparison, behind a butterfly or a barrier, around nothing but a store of what
+/// every lane has there.
+fn guards_a_store_of_what_all_lanes_hold(lines: &[&str], at: usize) -> bool {
+    let branch = if lines[at].starts_with("setp.ne.s32") { at + 1 } else { at };
+    let (Some(line), Some(test)) = (lines.get(branch), branch.checked_sub(1).map(|before| lines[before])) else {
+        return false;
+    };
+    let Some((guard, label)) = line.strip_prefix('@').and_then(|line| line.split_once(" bra ")) else { return false };
+    let test = operands(test);
+    if test.first() != Some(&guard) || test.last() != Some(&"0") {
+        return false;
+    }
+    let end = format!("{}:", label.trim().trim_end_matches(';'));
+    let Some(length) = lines[branch + 1..].iter().take(NEAR).position(|line| *line == end) else { return false };
+    let inside: Vec<&&str> =
+        lines[branch + 1..branch + 1 + length].iter().filter(|line| !line.starts_with(".loc")).collect();
+    let is_harmless = |line: &&&str| {
+        let opcode = line.split([' ', '\t']).next().unwrap_or_default();
+        let plain = ["mov", "shl", "shr", "add", "mul", "mad", "cvt", "cvta", "div", "fma", "sub", "and"];
+        plain.contains(&opcode.split('.').next().unwrap_or_default())
+            || opcode.starts_with("st.shared")
+            || opcode.starts_with("st.global")
+            || opcode.starts_with("ld.shared")
+    };
+    let stores = inside.iter().filter(|line| line.starts_with("st.")).count();
+    let before = &lines[branch.saturating_sub(NEAR)..branch];
+    let met = before.iter().any(|line| line.starts_with("shfl.sync.bfly") || line.starts_with("bar.sync"));
+    stores == 1 && met && inside.iter().all(is_harmless)
+}
+
+/// Bounds that are multiples of 128 elements, or one more for `<`: the kernels that compare with them count packs of
+/// four.
+fn is_bound_between_packs(line: &str) -> bool {
+    let bound = operands(line).last().and_then(|bound| bound.parse::<u32>().ok()).unwrap_or(0);
+    let multiple = |bound: u32| bound >= 128 && bound.is_multiple_of(128);
+    (line.starts_with("setp.lt.s32") && multiple(bound.saturating_sub(1)))
+        || (line.starts_with("setp.gt.s32") && multiple(bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(text: &str, line: usize, slip: &'static str) -> Option<&'static str> {
+        argument(text, &Mutation { slip, line, after: String::new() })
+    }
+
+    #[test]
+    fn a_butterfly_is_told_from_other_shuffles() {
+        let text = "mov.u32 %r1, 8;\nshfl.sync.bfly.b32 %r2|%p1, %r3, %r1, 31, -1;\nmov.u32 %r4, 8;\nshfl.sync.down.b32 %r2|%p1, %r3, %r4, 31, -1;";
+        assert_eq!(why(text, 0, "constant off by one"), Some(SPANS));
+        assert_eq!(why(text, 2, "constant off by one"), None);
+        assert_eq!(why(&text.replace("8;", "1;"), 0, "constant off by one"), None);
+    }
+
+    #[test]
+    fn only_a_single_store_may_stand_behind_the_branch() {
+        let text = "bar.sync 0;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L;\nst.shared.f32 [%rd1], %f1;\n$L:";
+        assert_eq!(why(text, 2, "branch dropped"), Some(SAME_STORE));
+        assert_eq!(why(text, 1, "comparison off by one"), Some(SAME_STORE));
+        assert_eq!(why(&text.replace("st.shared", "atom.add"), 2, "branch dropped"), None);
+        assert_eq!(why(&text.replace("bar.sync 0;", "ret;"), 2, "branch dropped"), None);
+    }
+
+    #[test]
+    fn bounds_between_packs_are_those_of_128_elements() {
+        assert_eq!(why("setp.lt.s32 %p1, %r1, 641;", 0, "comparison off by one"), Some(PACKS));
+        assert_eq!(why("setp.lt.s32 %p1, %r1, 640;", 0, "comparison off by one"), None);
+    }
+}
