@@ -49,24 +49,21 @@ def compiled():
 
 def liger():
     """What Liger has, by its autograd functions, with the settings that its modules use for Llama."""
-    from liger_kernel.ops import layer_norm, rms_norm, softmax, swiglu
+    from liger_kernel import ops
+
+    def swiglu(shape, gate, up):
+        # Its kernel takes rows of at most 65,536 elements; elementwise work may be cut anywhere.
+        width = 1024 if gate.numel() % 1024 == 0 else gate.numel()
+        return ops.LigerSiLUMulFunction.apply(gate.view(-1, width), up.view(-1, width)).view(gate.shape)
 
     operators = {
-        "layernorm": lambda shape, x, weight, bias: layer_norm.LigerLayerNormFunction.apply(
-            x, weight, bias, shape["eps"]
-        ),
-        "rmsnorm": lambda shape, x, weight: rms_norm.LigerRMSNormFunction.apply(
-            x, weight, shape["eps"], 0.0, "llama", False
-        ),
-        "softmax": lambda shape, x: softmax.LigerSoftmaxFunction.apply(x),
-        "swiglu": lambda shape, gate, up: swiglu.LigerSiLUMulFunction.apply(gate, up),
+        "layernorm": lambda shape, *inputs: ops.LigerLayerNormFunction.apply(*inputs, shape["eps"]),
+        "rmsnorm": lambda shape, *inputs: ops.LigerRMSNormFunction.apply(*inputs, shape["eps"], 0.0, "llama", False),
+        "softmax": lambda shape, x: ops.LigerSoftmaxFunction.apply(x),
+        "swiglu": swiglu,
     }
-    try:
-        from liger_kernel.ops import fused_add_rms_norm as fused
-
-        operators["add_rmsnorm"] = lambda shape, x, residual, weight: fused.LigerFusedAddRMSNormFunction.apply(
-            x, residual, weight, shape["eps"], 0.0, "llama", False
+    if hasattr(ops, "LigerFusedAddRMSNormFunction"):
+        operators["add_rmsnorm"] = lambda shape, *inputs: ops.LigerFusedAddRMSNormFunction.apply(
+            *inputs, shape["eps"], 0.0, "llama", False
         )
-    except ImportError:
-        pass
     return operators
