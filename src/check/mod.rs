@@ -3,6 +3,7 @@
 mod beside;
 pub mod bias;
 pub mod boundary;
+pub mod builds;
 pub mod case;
 pub mod compare;
 pub mod correctness;

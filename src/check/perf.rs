@@ -66,7 +66,8 @@ impl PerfSettings {
         settings
     }
 
-    fn plan(&self) -> TimingPlan {
+    /// How a contestant is armed.
+    pub fn plan(&self) -> TimingPlan {
         TimingPlan { heat: self.heat, batch_us: self.batch_us, instances: self.instances, planted_us: 0.0 }
     }
 }
@@ -155,7 +156,8 @@ fn fma_flops(cost: Cost, dtype: DType) -> usize {
     if dtype == DType::F32 { cost.flops } else { cost.flops.div_ceil(16) }
 }
 
-fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
+/// Why a shape is not timed on a device that is given so much.
+pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
     let bytes = footprint_bytes(subject.operator, point, subject.dtype);
     let flops = subject.operator.cost(point, subject.dtype).flops;
     if bytes > most_bytes {

@@ -136,14 +136,13 @@ fn peer_row(peer: &PeerTiming) -> String {
     if peer.samples == 0 {
         return format!("{name:<32}{doubt}\n");
     }
-    let half_width = |interval: Option<[f64; 2]>| interval.map_or(f64::NAN, |[low, high]| (high - low) / (high + low));
+    let share = |[low, high]: [f64; 2]| (high - low) / (high + low);
+    let width = peer.interval_us.map_or_else(|| "-".into(), |ends| format!("{:.2}", share(ends) * 100.0));
+    let doubt_of_ratio =
+        peer.ratio_interval.map_or_else(String::new, |ends| format!(" ± {:.3}", share(ends) * peer.ratio));
     format!(
-        "{name:<32} {:<28} {:>11.3} {:>7.2}   candidate / peer {:.3} ± {:.3}{doubt}\n",
-        "",
-        peer.median_us,
-        half_width(peer.interval_us) * 100.0,
-        peer.ratio,
-        half_width(peer.ratio_interval) * peer.ratio,
+        "{name:<32} {:<28} {:>11.3} {width:>7}   candidate / peer {:.3}{doubt_of_ratio}{doubt}\n",
+        "", peer.median_us, peer.ratio,
     )
 }
 

@@ -7,6 +7,7 @@
 //! | 2 | usage or input error |
 //! | 3 | something required is missing |
 
+mod ab;
 mod bench;
 mod check;
 mod doctor;
@@ -49,6 +50,8 @@ enum Sub {
     Check(Box<check::Check>),
     /// Time candidates of the catalogue, without judging them against a baseline
     Bench(bench::Bench),
+    /// Compare two builds of a gate on one device: one verdict a case, exit code 1 if something is slower
+    Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
     /// Join summaries of several runs or machines into one
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
         Sub::Doctor(doctor) => doctor.run(),
         Sub::List(list) => list.run(),
         Sub::Bench(bench) => bench.run(),
+        Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),

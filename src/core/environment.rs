@@ -12,7 +12,7 @@ pub const SEED: &str = "KERNELGATE_SEED";
 pub const BUDGET: &str = "KERNELGATE_BUDGET";
 /// Seconds that all trials together may take.
 pub const RUN_BUDGET: &str = "KERNELGATE_RUN_BUDGET";
-/// A slowdown to add to every timed launch, as a share of its time.
+/// A slowdown to add to timed launches, as a share of their time: of all, or of trials of some name.
 pub const PLANT: &str = "KERNELGATE_PLANT";
 /// Processes with one run id share one summary.
 pub const RUN_ID: &str = "KERNELGATE_RUN_ID";
@@ -35,7 +35,10 @@ pub const TABLE: &[(&str, &str)] = &[
     (SEED, "seed of the run (--seed)"),
     (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
     (RUN_BUDGET, "seconds that all trials together may take; without a GPU 45, 0 for no limit (--run-budget)"),
-    (PLANT, "0.05 adds 5 % to every timed launch, to see the gate find it (--plant)"),
+    (
+        PLANT,
+        "0.05 adds 5 % to every timed launch, softmax=0.05 to those of such trials, to see the gate find it (--plant)",
+    ),
     (RUN_ID, "processes with one run id share one summary; NEXTEST_RUN_ID counts as one"),
     (ROOT, "the project's folder on a machine other than that of the build"),
     (IN_PROCESS, "1: run trials in this process instead of worker processes (--in-process)"),

@@ -1,5 +1,6 @@
 //! The arguments of a gate: libtest's, as libtest-mimic has them, and our own.
 
+use super::plant::Plant;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::environment;
@@ -114,9 +115,10 @@ pub struct Options {
     /// What must be there; its lack is then a failure, not a skip
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,
-    /// Add a slowdown to every timed launch, as a share of its time, to see the gate find it: 0.05
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, help_heading = "Kernelgate")]
-    pub plant: Option<f64>,
+    /// Add a slowdown to every timed launch, as a share of its time, or only in trials of a name, to see the gate find it:
+    /// 0.05, softmax::cuda_v5=0.05
+    #[arg(long, value_name = "[FILTER=]SHARE", help_heading = "Kernelgate")]
+    pub plant: Option<Plant>,
     /// Compile the kernels for these architectures into the cache and run nothing: sm_80,sm_90a
     #[arg(long, value_name = "ARCH,…", value_delimiter = ',', help_heading = "Kernelgate")]
     pub compile: Vec<String>,
@@ -124,6 +126,10 @@ pub struct Options {
     /// these files simulates the kernels without a compiler
     #[arg(long, help_heading = "Kernelgate")]
     pub ptx: bool,
+    /// Offer the timed candidates over the measurement protocol on the standard streams, and run nothing else: for
+    /// `kernelgate ab`
+    #[arg(long, conflicts_with_all = ["list", "compile", "ptx"], help_heading = "Kernelgate")]
+    pub serve: bool,
     /// Run trials in this process: for debuggers and profilers. A crash then ends the run
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,
@@ -218,11 +224,6 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| format!("`{text}` is no number of seconds; use 20 or 0.5"))
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=10.0).contains(share));
-    share.ok_or_else(|| format!("`{text}` is no share of a launch; 0.05 stands for 5 %"))
-}
-
 impl Options {
     /// Fills what no flag gave from the `KERNELGATE_*` variables.
     ///
@@ -245,7 +246,7 @@ impl Options {
         read(&mut self.seed, named(environment::SEED), parse_seed)?;
         read(&mut self.budget, named(environment::BUDGET), parse_seconds)?;
         read(&mut self.run_budget, named(environment::RUN_BUDGET), parse_seconds)?;
-        read(&mut self.plant, named(environment::PLANT), parse_share)?;
+        read(&mut self.plant, named(environment::PLANT), str::parse)?;
         let mut required = if self.require.is_empty() { None } else { Some(self.require) };
         read(&mut required, named(environment::REQUIRE), |list| list.split(',').map(str::parse).collect())?;
         self.require = required.unwrap_or_default();

@@ -108,11 +108,11 @@ impl Engine {
                 Ok(settings) => property::run(&context, &subject, &settings),
                 Err(why) => Outcome::fail(why),
             },
-            (_, Check::Perf) => self.check_perf(&context, &subject),
+            (_, Check::Perf) => self.check_perf(trial, &context, &subject),
         }
     }
 
-    fn check_perf(&self, context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
+    fn check_perf(&self, trial: &Trial, context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
         let only = self.options.shape.as_ref().map(|shape| parse(subject.operator.axes(), shape)).transpose();
         let only = match only {
             Ok(only) => only,
@@ -123,7 +123,7 @@ impl Engine {
         if context.device.kind() == DeviceKind::Sim {
             return baseline::count_gate(context, subject, only.as_ref(), &baselines);
         }
-        let planted = self.options.plant.unwrap_or_default();
+        let planted = self.options.plant.as_ref().map_or(0.0, |plant| plant.share_of(&trial.name));
         let settings = PerfSettings { only, planted, ..PerfSettings::of(context.device.kind()) };
         baseline::gate(context, subject, &settings, &baselines)
     }

@@ -16,8 +16,10 @@ pub mod executor;
 pub mod gate;
 pub mod lane;
 mod ledger;
+pub mod plant;
 pub mod project;
 pub mod run;
+mod serve;
 pub mod trial;
 pub mod worker;
 

@@ -8,6 +8,7 @@ use super::engine::{Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::lane::Lanes;
 use super::project::{Project, shared_run_id};
+use super::serve;
 use super::trial::{Trial, trials};
 use super::worker;
 use crate::check::outcome::Verdict;
@@ -54,6 +55,10 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
     if let Err(why) = check_shape(&selected, &suites, &options) {
         return Conclusion::Usage(why);
+    }
+    if options.serve {
+        let served = serve::run(&project, &suites, &selected, &options);
+        return served.map_or_else(|e| Conclusion::Broken(e.to_string()), |()| Conclusion::Good);
     }
     let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
     let conclusion = session.conduct(selected, rest.len());

@@ -177,6 +177,9 @@ pub enum Answer {
     Failed {
         /// How.
         reason: String,
+        /// Whether the peer ends with this answer: what it needs is broken in this process.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends: bool,
     },
 }
 

@@ -44,6 +44,8 @@ pub enum Misconduct {
         /// The version that it named.
         theirs: u32,
     },
+    /// It failed, and said that it ends with that.
+    Ended(String),
     /// It answered something that cannot be.
     Impossible(String),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Misconduct {
                 "speaks version {theirs} of the protocol, this kernelgate version {}: update the older one",
                 super::message::VERSION
             ),
+            Misconduct::Ended(why) => write!(f, "failed and ended: {why}"),
             Misconduct::Impossible(what) => write!(f, "lied: {what}"),
         }
     }

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 /// How often a peer is started in one run: a crash costs the case that it happened in, a peer that always crashes does
 /// not cost the whole run its time.
-const MOST_STARTS: u64 = 4;
+const MOST_STARTS: u64 = 8;
 
 /// A peer, whether or not it came.
 pub struct Peer {

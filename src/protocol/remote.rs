@@ -167,7 +167,8 @@ impl<'p> RemoteCase<'p> {
     fn ask(&self, request: Request) -> Result<Answer, Fault> {
         match self.peer.ask(self.life, request)? {
             Answer::Unsupported { reason } => Err(Fault::Unsupported(reason)),
-            Answer::Failed { reason } => Err(Fault::Peer(format!("failed: {reason}"))),
+            Answer::Failed { reason, ends: true } => Err(self.peer.end(Misconduct::Ended(reason))),
+            Answer::Failed { reason, ends: false } => Err(Fault::Peer(format!("failed: {reason}"))),
             answer => Ok(answer),
         }
     }

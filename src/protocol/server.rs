@@ -17,8 +17,40 @@ pub trait Host {
     /// Prepares and verifies a case; `inputs` are those that came with it.
     ///
     /// # Errors
-    /// [`Fault::Unsupported`] for a case that it does not have, any other fault for one that went wrong.
-    fn prepare(&self, request: &CaseRequest, inputs: Option<Vec<Tensor>>) -> Result<Served<'_>, Fault>;
+    /// Why not.
+    fn prepare(&self, request: &CaseRequest, inputs: Option<Vec<Tensor>>) -> Result<Served<'_>, Refusal>;
+
+    /// Whether this process is of no more use: its device is lost.
+    fn is_spent(&self) -> bool {
+        false
+    }
+}
+
+/// Why a request is not met.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// There is no such case here: a skip.
+    Unsupported(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unsupported(why) => Refusal::Unsupported(why),
+            fault => Refusal::Failed(fault.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unsupported(reason) => Answer::Unsupported { reason },
+            Refusal::Failed(reason) => Answer::Failed { reason, ends: false },
+        }
+    }
 }
 
 /// A prepared case.
@@ -35,6 +67,27 @@ struct OpenCase<'h> {
     outputs: Vec<TensorFile>,
 }
 
+/// Where answers go: the standard output, which what candidates print no longer reaches.
+///
+/// # Errors
+/// If the streams cannot be exchanged.
+#[cfg(unix)]
+pub fn answers() -> io::Result<impl Write> {
+    use std::os::fd::AsFd;
+    let own = io::stdout().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    Ok(std::fs::File::from(own))
+}
+
+/// Where answers go: the standard output.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn answers() -> io::Result<impl Write> {
+    Ok(io::stdout())
+}
+
 /// Says hello and answers until it is told to end or nobody asks any more.
 ///
 /// # Errors
@@ -48,17 +101,18 @@ pub fn serve(host: &dyn Host, requests: impl BufRead, mut answers: impl Write) -
             Ok(asked) => asked,
             Err(e) => {
                 let reason = format!("this is no request: {e}");
-                say(&mut answers, &Answered { id: 0, case: None, answer: Answer::Failed { reason } })?;
+                say(&mut answers, &Answered { id: 0, case: None, answer: Answer::Failed { reason, ends: false } })?;
                 continue;
             }
         };
-        let (id, case, ends) = (asked.id, asked.request.case(), asked.request == Request::Goodbye);
-        let answer = answer(host, &mut cases, asked.request).unwrap_or_else(|fault| match fault {
-            Fault::Unsupported(reason) => Answer::Unsupported { reason },
-            fault => Answer::Failed { reason: fault.to_string() },
-        });
+        let (id, case) = (asked.id, asked.request.case());
+        let mut answer = answer(host, &mut cases, asked.request).unwrap_or_else(Answer::from);
+        if let Answer::Failed { ends, .. } = &mut answer {
+            *ends = host.is_spent();
+        }
+        let is_last = matches!(answer, Answer::Goodbye | Answer::Failed { ends: true, .. });
         say(&mut answers, &Answered { id, case, answer })?;
-        if ends {
+        if is_last {
             break;
         }
     }
@@ -72,7 +126,7 @@ fn say(answers: &mut impl Write, answered: &Answered) -> io::Result<()> {
     answers.flush()
 }
 
-fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, request: Request) -> Result<Answer, Fault> {
+fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, request: Request) -> Result<Answer, Refusal> {
     match request {
         Request::Goodbye => return Ok(Answer::Goodbye),
         Request::Release { case } => {
@@ -80,7 +134,7 @@ fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, reques
             return Ok(Answer::Released);
         }
         Request::Case(request) => {
-            let unreadable = |e: io::Error| Fault::Launch(format!("an input cannot be read: {e}"));
+            let unreadable = |e: io::Error| Refusal::Failed(format!("an input cannot be read: {e}"));
             let inputs = request.inputs.as_ref().map(|files| files.iter().map(folder::read).collect());
             let served = host.prepare(&request, inputs.transpose().map_err(unreadable)?)?;
             let (contestant, planted) = (Contestant::unarmed(served.problem), served.planted);
@@ -90,7 +144,7 @@ fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, reques
         _ => {}
     }
     let number = request.case().unwrap_or_default();
-    let open = cases.get_mut(&number).ok_or_else(|| Fault::Launch(format!("there is no case {number}")))?;
+    let open = cases.get_mut(&number).ok_or_else(|| Refusal::Failed(format!("there is no case {number}")))?;
     match request {
         Request::Run { .. } => open.write().map(|()| Answer::Written),
         Request::Arm { heat, batch_us, instances, .. } => {
@@ -107,20 +161,101 @@ fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, reques
         Request::Replay { .. } if open.contestant.problem().timed_outputs_agree()? => {
             open.write().map(|()| Answer::Written)
         }
-        _ => {
-            Err(Fault::Launch("the outputs changed while being timed, so that not the verified work was timed".into()))
-        }
+        _ => Err(Refusal::Failed("the outputs changed while being timed: not the verified work was timed".into())),
     }
 }
 
 impl OpenCase<'_> {
     /// Runs once more and writes the outputs, where somebody reads them.
-    fn write(&mut self) -> Result<(), Fault> {
+    fn write(&mut self) -> Result<(), Refusal> {
         if self.outputs.is_empty() {
             return Ok(());
         }
         let outputs = self.contestant.problem().run(Poison::Nan)?;
-        let unwritable = |e: io::Error| Fault::Launch(format!("an output cannot be written: {e}"));
+        let unwritable = |e: io::Error| Refusal::Failed(format!("an output cannot be written: {e}"));
         self.outputs.iter().zip(&outputs).try_for_each(|(file, output)| folder::write(file, output)).map_err(unwritable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::dtype::DType;
+    use crate::measure::simulated::{Journal, Noise, SimulatedProblem};
+    use crate::protocol::message::VERSION;
+
+    /// Has one case; `broken` fails and takes the device with it.
+    struct OneCase;
+
+    impl Host for OneCase {
+        fn hello(&self) -> Hello {
+            Hello { protocol: VERSION, name: "one".into(), about: String::new(), devices: vec![], offers: vec![] }
+        }
+
+        fn prepare(&self, request: &CaseRequest, _: Option<Vec<Tensor>>) -> Result<Served<'_>, Refusal> {
+            match request.operator.as_str() {
+                "known" => {
+                    let problem = SimulatedProblem::new(0, 10.0, Noise::default(), Journal::default());
+                    Ok(Served { problem: Box::new(problem), planted: 0.0 })
+                }
+                "broken" => Err(Refusal::Failed("the device crashed".into())),
+                other => Err(Refusal::Unsupported(format!("no {other}"))),
+            }
+        }
+
+        fn is_spent(&self) -> bool {
+            true
+        }
+    }
+
+    fn case(operator: &str) -> Request {
+        Request::Case(CaseRequest {
+            case: 1,
+            operator: operator.into(),
+            candidate: "c".into(),
+            dtype: DType::F32,
+            shape: "n=1".into(),
+            seed: 1,
+            inputs: None,
+            outputs: vec![],
+        })
+    }
+
+    fn converse(requests: Vec<Request>) -> Vec<Answer> {
+        let asked = requests.into_iter().zip(1..).map(|(request, id)| Asked { id, request });
+        let lines: Vec<String> = asked.map(|asked| serde_json::to_string(&asked).unwrap()).collect();
+        let mut said = Vec::new();
+        serve(&OneCase, lines.join("\n").as_bytes(), &mut said).unwrap();
+        let answered = said.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let answered: Vec<Answered> = answered.map(|line| serde_json::from_slice(line).unwrap()).collect();
+        assert!(answered.iter().enumerate().all(|(id, answered)| answered.id == id as u64), "{answered:?}");
+        answered.into_iter().skip(1).map(|answered| answered.answer).collect()
+    }
+
+    #[test]
+    fn a_case_from_its_beginning_to_its_end() {
+        let heat = crate::device::Heat::Cold;
+        let arm = Request::Arm { case: 1, heat, batch_us: 100.0, instances: 4 };
+        let answers = converse(vec![
+            case("known"),
+            arm,
+            Request::Sample { case: 1, instance: 3 },
+            Request::Replay { case: 1, instance: 0 },
+            Request::Release { case: 1 },
+            case("unknown"),
+            Request::Goodbye,
+            case("known"),
+        ]);
+        let names: Vec<_> = answers.iter().map(Answer::name).collect();
+        assert_eq!(names, ["ready", "armed", "sampled", "written", "released", "unsupported", "goodbye"]);
+        assert!(matches!(answers[2], Answer::Sampled { launch_us: Some(us), .. } if (9.0..11.0).contains(&us)));
+    }
+
+    #[test]
+    fn a_lost_device_ends_the_process() {
+        let answers = converse(vec![case("broken"), case("known")]);
+        assert_eq!(answers, [Answer::Failed { reason: "the device crashed".into(), ends: true }]);
+        let unknown = converse(vec![Request::Run { case: 7 }]);
+        assert!(matches!(&unknown[0], Answer::Failed { reason, .. } if reason.contains("no case 7")));
     }
 }

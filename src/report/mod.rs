@@ -1,5 +1,6 @@
 //! The summary of a run and what is made from it. Every other output comes from the summary alone.
 
+pub mod builds;
 pub mod ceiling;
 pub mod clock;
 pub mod csv;

@@ -4,6 +4,7 @@
 
 use super::ceiling::{self, Ceiling};
 use super::record::Record;
+use crate::check::builds::BuildComparison;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
@@ -32,6 +33,9 @@ pub struct Summary {
     /// How far one kernel is from itself when measured again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub noise: Vec<NoiseEntry>,
+    /// Two builds against each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<BuildComparison>,
     /// How many trials ended with each verdict; every verdict is there.
     pub counts: BTreeMap<Verdict, usize>,
     /// One entry a trial, ordered by operator, candidate, dtype and check.
@@ -101,6 +105,7 @@ impl Summary {
             devices: Vec::new(),
             ceilings: Vec::new(),
             noise: Vec::new(),
+            builds: Vec::new(),
             counts: BTreeMap::new(),
             records: Vec::new(),
         };
@@ -140,6 +145,10 @@ impl Summary {
         self.ceilings.extend(other.ceilings);
         self.noise.retain(|old| !other.noise.iter().any(|new| new.identity() == old.identity()));
         self.noise.extend(other.noise);
+        let same =
+            |a: &BuildComparison, b: &BuildComparison| (&a.device, &a.case, a.turn) == (&b.device, &b.case, b.turn);
+        self.builds.retain(|old| !other.builds.iter().any(|new| same(new, old)));
+        self.builds.extend(other.builds);
         self.add(other.records);
     }
 

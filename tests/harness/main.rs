@@ -6,6 +6,8 @@ mod schema;
 mod support;
 
 #[cfg(feature = "cli")]
+mod ab;
+#[cfg(feature = "cli")]
 mod command;
 #[cfg(feature = "cli")]
 mod peers;

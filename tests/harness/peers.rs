@@ -135,3 +135,14 @@ fn children_of_a_killed_peer_go_with_it() {
     // Whoever adopted it may not have buried it yet.
     assert!(state.is_empty() || state.contains(") Z "), "{state}");
 }
+
+/// The gate itself as a peer: it takes the inputs from their files and writes its outputs.
+#[test]
+fn a_gate_that_serves_is_a_peer() {
+    let command = format!("'{}' check --serve silu::tiled --device cpu", env!("CARGO_BIN_EXE_kernelgate"));
+    let (ran, summary) = bench(&[command], "60");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let peer = &peers(&summary)[0];
+    assert_eq!((&peer["name"], &peer["verdict"]), (&"tiled".into(), &"pass".into()), "{peer}");
+    assert!((0.1..10.0).contains(&peer["ratio"].as_f64().unwrap()), "{peer}");
+}

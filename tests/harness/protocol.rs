@@ -66,7 +66,7 @@ fn answers() -> Vec<Answer> {
         Answer::Released,
         Answer::Goodbye,
         Answer::Unsupported { reason: "no".into() },
-        Answer::Failed { reason: "no".into() },
+        Answer::Failed { reason: "no".into(), ends: true },
     ]
 }
 

@@ -88,7 +88,8 @@ pub fn bare(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-fn gate() -> &'static Path {
+/// The gate of `tests/misbehaving.rs`.
+pub fn gate() -> &'static Path {
     static GATE: OnceLock<PathBuf> = OnceLock::new();
     GATE.get_or_init(|| build(&root().join("Cargo.toml"), "misbehaving"))
 }

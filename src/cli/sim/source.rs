@@ -28,8 +28,14 @@ fn compile(file: &Path, text: String, arch: &str, dtype: DType, options: &[Strin
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut all = vec![format!("--include-path={}", folder.display())];
     all.extend(options.iter().cloned());
-    let program =
-        Program { text, language: Language::Cuda, file: file.display().to_string(), headers: Vec::new(), options: all, needs: None };
+    let program = Program {
+        text,
+        language: Language::Cuda,
+        file: file.display().to_string(),
+        headers: Vec::new(),
+        options: all,
+        needs: None,
+    };
     // Not through the cache: what the source includes may have changed.
     let target = Target::Ptx(arch.replacen("sm_", "compute_", 1));
     match compile_afresh(&program, dtype, &target, &[]) {
