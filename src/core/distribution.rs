@@ -140,9 +140,9 @@ fn sign(rng: &mut Rng) -> f64 {
 }
 
 /// `n` normal values of the given mean and deviation, rounded to `dtype`: weights and biases.
-pub fn parameters(rng: &mut Rng, n: usize, mean: f64, dtype: DType) -> Vec<f64> {
+pub fn normal(rng: &mut Rng, n: usize, mean: f64, deviation: f64, dtype: DType) -> Vec<f64> {
     let mut normal = Normal::default();
-    (0..n).map(|_| dtype.round(mean + 0.5 * normal.draw(rng))).collect()
+    (0..n).map(|_| dtype.round(mean + deviation * normal.draw(rng))).collect()
 }
 
 /// Box-Muller, which yields two values at a time.

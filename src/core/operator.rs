@@ -30,6 +30,8 @@ pub trait Operator: Send + Sync {
     fn output_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
     /// The number of rows that index input `i` may name.
     fn index_bound(&self, i: usize, point: &[usize]) -> usize;
+    /// The number of products in the sums that weight `i` is for.
+    fn fan_in(&self, i: usize, point: &[usize]) -> usize;
     /// Computes the outputs in f64; each output has its full length and holds zeros.
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
     /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
@@ -74,12 +76,21 @@ pub fn draw_inputs(
                     let width = dims.last().copied().unwrap_or(1).max(1);
                     distribution.draw(&mut rng, n / width, width, dtype, operator.range())
                 }
-                Role::Parameter { mean } => distribution::parameters(&mut rng, n, mean, dtype),
+                Role::Parameter { mean } => distribution::normal(&mut rng, n, mean, PARAMETER_DEVIATION, dtype),
+                Role::Weight => distribution::normal(&mut rng, n, 0.0, weight_deviation(operator, i, point), dtype),
                 Role::Index => distribution.draw_indices(&mut rng, n, operator.index_bound(i, point)),
             };
             Tensor::from_f64(dtype, &dims, &values)
         })
         .collect()
+}
+
+/// The deviation of weights and biases that are no factors of a sum.
+pub const PARAMETER_DEVIATION: f64 = 0.5;
+
+/// The deviation of weight `i`, with which sums do not grow with their length.
+pub fn weight_deviation(operator: &dyn Operator, i: usize, point: &[usize]) -> f64 {
+    1.0 / (operator.fan_in(i, point).max(1) as f64).sqrt()
 }
 
 fn fresh_identity() -> u64 {
@@ -88,7 +99,7 @@ fn fresh_identity() -> u64 {
 }
 
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
-type BoundFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
+type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
 type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
 type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
@@ -97,7 +108,8 @@ type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
 struct Tensors {
     port: Port,
     dims: DimsFn,
-    bound: BoundFn,
+    /// Rows that an index may name, or products that a weight is for.
+    number: NumberFn,
 }
 
 /// Builds an operator over shapes `S`.
@@ -162,7 +174,7 @@ impl<S: Shape> Op<S> {
     }
 
     fn tensors<D: Into<Vec<usize>>>(port: Port, dims: impl Fn(&S) -> D + Send + Sync + 'static) -> Tensors {
-        Tensors { port, dims: Arc::new(move |point| dims(&S::from_point(point)).into()), bound: Arc::new(|_| 0) }
+        Tensors { port, dims: Arc::new(move |point| dims(&S::from_point(point)).into()), number: Arc::new(|_| 0) }
     }
 
     fn with_input(mut self, tensors: Tensors) -> Self {
@@ -190,6 +202,18 @@ impl<S: Shape> Op<S> {
         self.with_input(Self::tensors(Port { name, role: Role::Parameter { mean }, dtype: None }, dims))
     }
 
+    /// Weights of a sum of `fan_in` products: normal around 0, scaled so that sums do not grow with their length.
+    pub fn weight<D: Into<Vec<usize>>>(
+        self,
+        name: &'static str,
+        fan_in: impl Fn(&S) -> usize + Send + Sync + 'static,
+        dims: impl Fn(&S) -> D + Send + Sync + 'static,
+    ) -> Self {
+        let mut tensors = Self::tensors(Port { name, role: Role::Weight, dtype: None }, dims);
+        tensors.number = Arc::new(move |point| fan_in(&S::from_point(point)));
+        self.with_input(tensors)
+    }
+
     /// An input of `i32` indices in `0..bound`.
     pub fn index<D: Into<Vec<usize>>>(
         self,
@@ -198,7 +222,7 @@ impl<S: Shape> Op<S> {
         bound: impl Fn(&S) -> usize + Send + Sync + 'static,
     ) -> Self {
         let mut tensors = Self::tensors(Port { name, role: Role::Index, dtype: None }, dims);
-        tensors.bound = Arc::new(move |point| bound(&S::from_point(point)));
+        tensors.number = Arc::new(move |point| bound(&S::from_point(point)));
         self.with_input(tensors)
     }
 
@@ -362,7 +386,10 @@ impl<S: Shape> Operator for Op<S> {
         (self.outputs[i].dims)(point)
     }
     fn index_bound(&self, i: usize, point: &[usize]) -> usize {
-        (self.inputs[i].bound)(point)
+        (self.inputs[i].number)(point)
+    }
+    fn fan_in(&self, i: usize, point: &[usize]) -> usize {
+        (self.inputs[i].number)(point)
     }
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         (self.reference)(point, inputs, outputs);

@@ -12,6 +12,8 @@ pub enum Role {
         /// Centre of the values.
         mean: f64,
     },
+    /// Weights of sums: normal around 0, scaled so that a sum of products with values around 1 is around 1.
+    Weight,
     /// Indices in `0..bound`; the bound is evaluated a case.
     Index,
 }

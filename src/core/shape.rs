@@ -17,6 +17,8 @@ pub enum Attribute {
     Int(i64),
     /// A number such as `eps`; `f32` attributes are exact in it.
     Float(f64),
+    /// One of several words, such as the name of a `layout`.
+    Word(&'static str),
 }
 
 impl std::fmt::Display for Attribute {
@@ -26,6 +28,7 @@ impl std::fmt::Display for Attribute {
             Attribute::Int(v) => write!(f, "{v}"),
             // Shown as the f32 that it came from: 1e-5, not 9.999999747378752e-6.
             Attribute::Float(v) => write!(f, "{:?}", *v as f32),
+            Attribute::Word(v) => f.write_str(v),
         }
     }
 }
@@ -46,6 +49,7 @@ attribute_from! {
     i32 => |v| Attribute::Int(i64::from(v)),
     i64 => Attribute::Int,
     f32 => |v| Attribute::Float(f64::from(v)),
+    &'static str => Attribute::Word,
 }
 
 /// One named axis of a shape.
@@ -149,7 +153,8 @@ fn parse_coordinate(axis: &Axis, value: &str) -> Result<usize, String> {
     }
 }
 
-/// Declares shapes: fields are extents (`n: 1..=1024`) or attributes (`eps: f32 = [1e-5, 1e-3]`, default first).
+/// Declares shapes: fields are extents (`n: 1..=1024`) or attributes (`eps: f32 = [1e-5, 1e-3]`, default first). The type
+/// of an attribute may be one of your own that becomes an [`Attribute`](crate::core::shape::Attribute), a word say.
 ///
 /// ```
 /// use kernelgate::prelude::*;
@@ -224,6 +229,29 @@ macro_rules! shape {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Order {
+        Rows,
+        Columns,
+    }
+
+    impl From<Order> for Attribute {
+        fn from(order: Order) -> Self {
+            Attribute::Word(if order == Order::Rows { "rows" } else { "columns" })
+        }
+    }
+
+    crate::shape! { struct Ordered { n: 1..=9, order: Order = [Order::Rows, Order::Columns] } }
+
+    #[test]
+    fn an_attribute_may_be_a_word() {
+        let shape = Ordered { n: 3, order: Order::Columns };
+        let text = describe(&Ordered::axes(), &shape.to_point());
+        assert_eq!(text, "n=3,order=columns");
+        assert_eq!(Ordered::from_point(&parse(&Ordered::axes(), &text).unwrap()), shape);
+        assert_eq!(parse(&Ordered::axes(), "n=3,order=x").unwrap_err(), "`order=x`: expected one of rows, columns");
+    }
 
     crate::shape! { struct Demo { rows: 0..=100, cols: 1..=1 << 10, eps: f32 = [1e-5, 1e-3], causal: bool = [false, true] } }
 

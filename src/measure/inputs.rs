@@ -2,7 +2,7 @@
 
 use crate::core::distribution::{self, Distribution};
 use crate::core::dtype::DType;
-use crate::core::operator::Operator;
+use crate::core::operator::{Operator, PARAMETER_DEVIATION, weight_deviation};
 use crate::core::port::Role;
 use crate::core::seed::{derive, rng};
 use crate::core::tensor::Tensor;
@@ -23,7 +23,8 @@ pub fn draw(operator: &dyn Operator, point: &[usize], dtype: DType, seed: u64) -
             let drawn = n.min(DRAWN);
             let values = match port.role {
                 Role::Data => Distribution::Normal.draw(&mut rng, 1, drawn, dtype, operator.range()),
-                Role::Parameter { mean } => distribution::parameters(&mut rng, drawn, mean, dtype),
+                Role::Parameter { mean } => distribution::normal(&mut rng, drawn, mean, PARAMETER_DEVIATION, dtype),
+                Role::Weight => distribution::normal(&mut rng, drawn, 0.0, weight_deviation(operator, i, point), dtype),
                 // All of them: repeated indices would be served from the cache.
                 Role::Index => Distribution::Normal.draw_indices(&mut rng, n, operator.index_bound(i, point)),
             };

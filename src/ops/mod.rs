@@ -65,6 +65,9 @@ catalogue![
     row_mean,
     rope,
     gemm,
+    attention,
+    conv2d,
+    lstm,
     embedding
 ];
 

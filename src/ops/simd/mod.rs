@@ -14,21 +14,25 @@
 //! | `avx512`, `avx2`, `portable` | its implementations; `x86` is what the first two share |
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
-//! | `run`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm` | the operators |
+//! | `run`, `convert`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `attention`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod conv2d;
+mod convert;
 mod elementwise;
 mod embedding;
 mod fused;
 mod gemm;
 mod lane;
 mod level;
+mod lstm;
 mod math;
 mod norm;
 mod portable;
@@ -44,10 +48,13 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use attention::{AttentionExtents, attention};
+pub use conv2d::{ConvolutionExtents, conv2d};
 pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
 pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
 pub use lane::Lane;
+pub use lstm::{LayerExtents, lstm_layer};
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};
 pub use softmax::softmax;

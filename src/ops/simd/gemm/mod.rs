@@ -14,9 +14,9 @@ use std::slice;
 
 use rayon::prelude::*;
 
+use super::convert::convert;
 use super::lane::Lane;
 use super::level::{Kernel, Level};
-use super::run::{Ahead, Stores, map};
 use super::scratch::with_scratch;
 use super::vector::{MAX_LANES, Simd};
 use pack::Panels;
@@ -61,7 +61,7 @@ fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: 
         blocks(level, (m, n, k), a, b, c);
     } else {
         with_scratch(a.len(), |wide| {
-            level.run(Convert { from: a, to: wide });
+            convert(level, a, wide);
             blocks(level, (m, n, k), wide, b, c);
         });
     }
@@ -134,7 +134,7 @@ fn blocks<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[f32], b:
                     let from = &sums[..block.cols.len()];
                     // SAFETY: a row of this task's block, which nobody else reaches.
                     let to = unsafe { slice::from_raw_parts_mut(corner.add(i * n), from.len()) };
-                    level.run(Convert { from, to });
+                    convert(level, from, to);
                 }
             }),
         }
@@ -187,29 +187,6 @@ impl<T: Lane> Kernel for Multiply<'_, T> {
                 }
             }
         }
-    }
-}
-
-/// Element type to element type.
-struct Convert<'a, X, Y> {
-    from: &'a [X],
-    to: &'a mut [Y],
-}
-
-impl<X: Lane, Y: Lane> Kernel for Convert<'_, X, Y> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        map(
-            simd,
-            Stores::Cached,
-            Ahead::NOTHING,
-            self.from,
-            self.to,
-            #[inline(always)]
-            |x| x,
-        );
     }
 }
 

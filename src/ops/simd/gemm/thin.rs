@@ -4,11 +4,12 @@ use std::slice;
 
 use rayon::prelude::*;
 
+use super::super::convert::convert;
 use super::super::lane::{Lane, load_ragged};
 use super::super::level::{Kernel, Level};
 use super::super::scratch::with_scratch;
 use super::super::vector::{MAX_LANES, Simd};
-use super::{Convert, SERIAL_BELOW, Target};
+use super::{SERIAL_BELOW, Target};
 
 /// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.
 const SUMS: usize = 8 << 10;
@@ -28,13 +29,13 @@ pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a
         with_scratch(m * (width + k), |scratch| {
             let (sums, wide) = scratch.split_at_mut(m * width);
             sums.fill(0.0);
-            level.run(Convert { from: a, to: wide });
+            convert(level, a, wide);
             level.run(Columns { extents: (n, k), a: wide, b: &b[first..], cols, sums, stride: width });
             for (i, sums) in sums.chunks_exact(width).enumerate() {
                 let from = &sums[..cols];
                 // SAFETY: a row of this task's columns, which nobody else reaches.
                 let to = unsafe { slice::from_raw_parts_mut(target.0.add(i * n + first), cols) };
-                level.run(Convert { from, to });
+                convert(level, from, to);
             }
         });
     };
