@@ -13,7 +13,7 @@
 
 // The online softmax: sums taken against the largest score so far, corrected when a larger one comes.
 struct Running {
-    float max = -INFINITY;
+    float max = Maximum::identity();
     float total = 0.0f;
     // Takes in a largest score and returns what the sums so far have to be multiplied with.
     __device__ __forceinline__ float raise(float score) {
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_v1(PARAMETE
     float out = 0.0f;
     for (int first = 0; first < seen; first += TREE_THREADS) {
         __syncthreads();  // the query is there, and the weights of the stretch before are used up
-        float score = -INFINITY;
+        float score = Maximum::identity();
         if (first + thread < seen) {
             FourSums sums;
 #pragma unroll 4

@@ -32,9 +32,9 @@ pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
     extents
 }
 
-/// The point from which one axis at a time is varied.
-pub fn base(axes: &[Axis]) -> Point {
-    filled(axes, &BASE)
+/// The point from which one axis at a time is varied: the operator's own, or telling extents.
+pub fn base(operator: &dyn Operator) -> Point {
+    operator.base().cloned().unwrap_or_else(|| filled(operator.axes(), &BASE))
 }
 
 /// Extents in the order of the axes, attributes at their default.
@@ -48,13 +48,15 @@ fn filled(axes: &[Axis], extents: &[usize]) -> Point {
         .collect()
 }
 
-/// The points at which one axis goes past 16 bits.
-fn past_16_bits(axes: &[Axis]) -> impl Iterator<Item = Point> {
+/// The points at which one axis goes past 16 bits, the others no larger than at `base`.
+fn past_16_bits(axes: &[Axis], base: &[usize]) -> impl Iterator<Item = Point> {
     let long = axes.iter().enumerate().filter(|(_, axis)| axis.is_extent());
     long.flat_map(|(i, axis)| {
         let (min, max) = axis.bounds();
         let others: Vec<Axis> = [&axes[..i], &axes[i + 1..]].concat();
-        let narrow = filled(&others, &NARROW);
+        let base = base[..i].iter().chain(&base[i + 1..]);
+        let narrow: Point =
+            filled(&others, &NARROW).into_iter().zip(base).map(|(narrow, &base)| narrow.min(base)).collect();
         PAST_16_BITS.into_iter().filter(move |extent| (min..=max).contains(extent)).map(move |extent| {
             let mut point = narrow.clone();
             point.insert(i, extent);
@@ -68,7 +70,7 @@ fn past_16_bits(axes: &[Axis]) -> impl Iterator<Item = Point> {
 pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng: &mut Rng) -> Vec<Point> {
     let axes = operator.axes();
     let choices: Vec<Vec<usize>> = axes.iter().map(|axis| extents(axis, traits)).collect();
-    let base = base(axes);
+    let base = base(operator);
     let mut points = vec![base.clone()];
     for (i, extents) in choices.iter().enumerate() {
         for &extent in extents {
@@ -80,7 +82,7 @@ pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng
     for _ in 0..combinations {
         points.push(choices.iter().map(|extents| extents[below(rng, extents.len())]).collect());
     }
-    points.extend(past_16_bits(axes));
+    points.extend(past_16_bits(axes, &base));
     points.sort_by_key(|point| (elements(operator, point), point.clone()));
     points.dedup();
     points
@@ -119,10 +121,20 @@ mod tests {
 
     #[test]
     fn every_long_axis_goes_past_16_bits() {
-        let points: Vec<Point> = past_16_bits(&Long::axes()).collect();
+        let points: Vec<Point> = past_16_bits(&Long::axes(), &[5, 37, 0]).collect();
         let (rows, cols) = ([65_535, 65_536, 65_537], [65_535, 65_536]);
         let expected = rows.map(|rows| vec![rows, 2, 0]).into_iter().chain(cols.map(|cols| vec![2, cols, 0]));
         assert_eq!(points, expected.collect::<Vec<_>>());
-        assert_eq!(past_16_bits(&Rows::axes()).count(), 0);
+        assert_eq!(past_16_bits(&Rows::axes(), &[5, 37, 0]).count(), 0);
+        let below: Vec<Point> = past_16_bits(&Long::axes(), &[1, 1, 0]).collect();
+        assert!(below.iter().all(|point| point[..2].contains(&1)), "{below:?}");
+    }
+
+    #[test]
+    fn an_operator_may_say_where_its_axes_are_varied_from() {
+        let op = Op::<Rows>::new("r").input("x", |s| [s.rows, s.cols]).output("y", |s| [s.rows, s.cols]);
+        let op = op.varied_around(Rows { rows: 9, cols: 4, eps: 1e-3 });
+        let points = points(&op, &Traits::default(), 0, &mut rng(1));
+        assert!(points.contains(&vec![9, 4, 1]) && points.contains(&vec![9, 1025, 1]), "{points:?}");
     }
 }

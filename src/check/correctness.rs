@@ -91,7 +91,7 @@ fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> 
         shapes.split_off(shapes.partition_point(|point| elements(operator, point) <= elements(operator, &middle)));
     let of_shape = |point: &Point| Case::new(point.clone(), first, seed(first.name(), point));
     let mut cases: Vec<Case> = shapes.iter().map(of_shape).collect();
-    for point in [base(operator.axes()), middle.clone()] {
+    for point in [base(operator), middle.clone()] {
         for &distribution in operator.distributions() {
             cases.push(Case::new(point.clone(), distribution, seed(distribution.name(), &point)));
         }
@@ -120,7 +120,7 @@ fn middle(context: &Context<'_>, subject: &Subject<'_>, shapes: &[Point]) -> Poi
     let broad: Vec<&Point> = broad.collect();
     let candidates = if broad.is_empty() { &real } else { &broad };
     let found = candidates.get(candidates.len() / 4).copied().or_else(|| shapes.last());
-    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or_else(|| base(axes))
+    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or_else(|| base(subject.operator))
 }
 
 fn check_all(
@@ -146,7 +146,7 @@ fn check_all(
     }
     outcome.notes.extend(pace.note(subject, plan.cases.len()));
     for relation in subject.operator.relations() {
-        for point in [&base(subject.operator.axes()), &plan.middle] {
+        for point in [&base(subject.operator), &plan.middle] {
             outcome.cases += 1;
             hold(context, subject, relation, point)?;
         }

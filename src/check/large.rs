@@ -40,7 +40,7 @@ pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
 fn point(subject: &Subject<'_>) -> Option<Point> {
     let operator = subject.operator;
     let axis = operator.separable()?;
-    let mut point = boundary::base(operator.axes());
+    let mut point = boundary::base(operator);
     for (i, other) in operator.axes().iter().enumerate().filter(|(i, other)| *i != axis && other.is_extent()) {
         let (min, max) = other.bounds();
         point[i] = WIDTH.clamp(min, max);

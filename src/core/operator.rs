@@ -44,6 +44,8 @@ pub trait Operator: Send + Sync {
     fn tolerance(&self) -> Option<&Override>;
     /// The largest input magnitude for which the formula is defined in f32 arithmetic.
     fn range(&self) -> f64;
+    /// The shape from which one axis at a time is varied, if it is not the usual one.
+    fn base(&self) -> Option<&Point>;
     /// Realistic shapes to check.
     fn shapes(&self) -> &[Point];
     /// Shapes to time.
@@ -139,6 +141,7 @@ pub struct Op<S> {
     cost: CostFn,
     tolerance: Option<Override>,
     range: f64,
+    base: Option<Point>,
     shapes: Vec<Point>,
     perf_shapes: Vec<Point>,
     distributions: Vec<Distribution>,
@@ -164,6 +167,7 @@ impl<S: Shape> Op<S> {
             cost: Arc::new(|_, _| Cost::default()),
             tolerance: None,
             range: f64::INFINITY,
+            base: None,
             shapes: Vec::new(),
             perf_shapes: Vec::new(),
             distributions: Distribution::ALL.to_vec(),
@@ -283,6 +287,13 @@ impl<S: Shape> Op<S> {
     /// Replaces the derived tolerance for every candidate; the reason is part of every report.
     pub fn tolerance(mut self, tolerance: Override) -> Self {
         self.tolerance = Some(tolerance);
+        self
+    }
+
+    /// The shape from which one axis at a time is varied. Say it where axes depend on each other, or where there are so many
+    /// that the usual extents make large tensors.
+    pub fn varied_around(mut self, shape: S) -> Self {
+        self.base = Some(shape.to_point());
         self
     }
 
@@ -410,6 +421,9 @@ impl<S: Shape> Operator for Op<S> {
     }
     fn range(&self) -> f64 {
         self.range
+    }
+    fn base(&self) -> Option<&Point> {
+        self.base.as_ref()
     }
     fn shapes(&self) -> &[Point] {
         &self.shapes

@@ -93,7 +93,7 @@ fn operator() -> Op<Heads> {
         .distributions(DEFINED)
         .cost(cost)
         .separable("batch")
-        .exact_relation(
+        .relation(
             "doubled values double the output",
             |_, inputs, _| double(&mut inputs[2]),
             |_, _, outputs, _| double(&mut outputs[0]),
@@ -104,6 +104,7 @@ fn operator() -> Op<Heads> {
             |s, inputs, _| change_last_key(s, inputs),
             expect_last_query,
         )
+        .varied_around(Heads { batch: 2, heads: 3, group: 2, queries: 5, keys: 9, dim: 11, causal: true })
         .shapes(cases())
         .perf([
             Heads { batch: 2, heads: 16, group: 1, queries: 512, keys: 512, dim: 64, causal: true },

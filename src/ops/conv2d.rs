@@ -153,6 +153,7 @@ fn operator() -> Op<Convolution> {
             |_, _, outputs, _| double(&mut outputs[0]),
         )
         .relation("the order of channels is free", permute_channels, |_, _, _, _| {})
+        .varied_around(Convolution { batch: 2, channels: 5, height: 9, width: 7, filters: 4, wide: 2, ..square(3) })
         .shapes(cases())
         .perf([
             Convolution { batch: 32, channels: 64, height: 56, width: 56, filters: 128, padding: 1, ..square(3) },

@@ -1,7 +1,7 @@
 //! A recurrent layer by matrix products: the inputs of all steps at once, then a product a step with the state.
 
 use super::convert::convert;
-use super::elementwise::tanh;
+use super::elementwise::{exp, tanh};
 use super::gemm::gemm;
 use super::lane::Lane;
 use super::level::Level;
@@ -53,10 +53,15 @@ pub fn lstm_layer<T: Lane>(
         for (gates, of_state) in gates.chunks_exact_mut(rows).zip(of_state.chunks_exact(rows)) {
             let terms = of_state.iter().zip(&of_bias);
             for (row, (gate, (state, bias))) in gates.iter_mut().zip(terms).enumerate() {
-                *gate = (*gate + state + bias) * if row / s.hidden == CANDIDATE { 1.0 } else { 0.5 };
+                let sum = *gate + state + bias;
+                *gate = if row / s.hidden == CANDIDATE { sum } else { -sum };
             }
         }
-        tanh(gates, &mut activated);
+        for (gates, activated) in gates.chunks_exact(rows).zip(activated.chunks_exact_mut(rows)) {
+            let tangents = CANDIDATE * s.hidden..(CANDIDATE + 1) * s.hidden;
+            exp(gates, activated);
+            tanh(&gates[tangents.clone()], &mut activated[tangents]);
+        }
         for (gates, c) in activated.chunks_exact(rows).zip(c.chunks_exact_mut(s.hidden)) {
             for (unit, c) in c.iter_mut().enumerate() {
                 let [i, f] = [0, 1].map(|gate| sigmoid(gates[gate * s.hidden + unit]));
@@ -74,9 +79,9 @@ pub fn lstm_layer<T: Lane>(
 /// The gate g, the only one that is a tanh.
 const CANDIDATE: usize = 2;
 
-/// σ(p) from tanh(p / 2).
-fn sigmoid(tanh_of_half: f32) -> f32 {
-    0.5 * tanh_of_half + 0.5
+/// σ(p) from the exponential of -p.
+fn sigmoid(exponential: f32) -> f32 {
+    1.0 / (1.0 + exponential)
 }
 
 /// The matrix in f32, rows as columns.
