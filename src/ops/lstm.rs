@@ -56,7 +56,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .candidate("cuda_v1", cuda_v1())
+        .ladder(1, |_| cuda_v1())
         .into()
 }
 
