@@ -86,7 +86,8 @@ class CudaCase:
         self.footprint_bytes = sum(tensor.size_bytes for tensor in case.inputs + case.outputs)
         self.stream = torch.cuda.Stream()
         self.before, self.start, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-        self.recorded = []
+        # Graphs know their inputs by address alone: the buffers must live as long.
+        self.placements, self.recorded = [], []
         # Compilers and autotuners run now, not while a graph is recorded.
         with torch.cuda.stream(self.stream):
             for _ in range(3):
@@ -100,13 +101,14 @@ class CudaCase:
         store(self.files, outputs)
 
     def arm(self, heat, batch_us, instances):
-        self.recorded = []
+        self.recorded, self.placements = [], []
         # What released cases held goes back to the device, where the other contestants need it.
         gc.collect()
         torch.cuda.empty_cache()
         sets = self._sets(heat)
         room = torch.cuda.mem_get_info()[0] // 8 // (sets * max(self.footprint_bytes, 1))
-        placements = [self._placement(sets) for _ in range(max(1, min(PLACEMENTS, instances, room)))]
+        self.placements = [self._placement(sets) for _ in range(max(1, min(PLACEMENTS, instances, room)))]
+        placements = self.placements
         # Should these buffers need other code than those of the case, it is made now.
         with torch.cuda.stream(self.stream):
             self.function(*placements[0][0][-1])
