@@ -3,13 +3,14 @@
 use super::selection::{Selection, describe_device};
 use super::{Failure, print, project};
 use crate::check::Context;
-use crate::check::outcome::{Check, Outcome, PeerTiming, Timing, Verdict};
+use crate::check::outcome::{Check, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
+use crate::report::summary::Summary;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -51,9 +52,9 @@ impl Bench {
             Ok(())
         };
         let peers = self.start_peers()?;
-        let mut records = Vec::new();
+        let mut summary = Summary::new(project().describe_run(self.selection.seed));
         let mut device_said = None;
-        let mut summary = self.selection.each(|trial, subject, device, point| {
+        self.selection.each(|trial, subject, device, point| {
             if device_said.replace(device.kind()) != Some(device.kind()) {
                 say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
             }
@@ -70,7 +71,7 @@ impl Bench {
             if outcome.timings.is_empty() || outcome.verdict.is_failure() {
                 say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
             }
-            records.push(Record {
+            let record = Record {
                 trial: trial.name.clone(),
                 operator: subject.operator.name().into(),
                 candidate: subject.candidate.name.clone(),
@@ -81,20 +82,18 @@ impl Bench {
                 duration_s: start.elapsed().as_secs_f64(),
                 repeat: project().repeat_command(&trial.name, ""),
                 outcome,
-            });
-            Ok(())
+            };
+            summary.add_device(device.fingerprint());
+            summary.add(vec![record]);
+            // After each candidate: what was measured outlives whatever ends this process.
+            self.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)
         })?;
         let absent: Vec<String> = peers
             .iter()
             .filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())))
             .collect();
         peers.into_iter().for_each(Peer::close);
-        let failed = |outcome: &Outcome| outcome.verdict.is_failure();
-        let any_failed = records.iter().any(|record| failed(&record.outcome));
-        summary.add(records);
-        if let Some(out) = &self.out {
-            summary.write(out).map_err(Failure::Input)?;
-        }
+        let any_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
         if self.json {
             print(&summary.to_json())?;
         }
