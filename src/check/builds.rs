@@ -194,8 +194,7 @@ impl<'p> Duel<'p> {
         }
     }
 
-    /// Compares once, with batches and buffers of its own. A change must show in two sessions: what one got by chance the
-    /// other does not repeat.
+    /// Compares once, with batches and buffers of its own, and once more if that shows a change.
     pub fn compare(&self, settings: &PerfSettings, table: &NoiseTable, turn: usize) -> BuildComparison {
         let result = |sessions: usize, of: Result<Session, Fell>| match of {
             Ok(session) => BuildComparison {
@@ -213,18 +212,7 @@ impl<'p> Duel<'p> {
             Err(fell) => BuildComparison { sessions, turn, ..self.none(fell.verdict(), fell.reason()) },
         };
         let session = |number: u64| self.session(settings, table, self.seed.wrapping_add(2 * turn as u64 + number));
-        let first = result(1, session(0));
-        if !matches!(first.verdict, Verdict::Slower | Verdict::Faster) {
-            return first;
-        }
-        let second = result(2, session(1));
-        let settled = matches!(second.verdict, Verdict::Same | Verdict::Slower | Verdict::Faster);
-        if second.verdict == first.verdict || !settled {
-            return second;
-        }
-        let ratio = |comparison: &BuildComparison| comparison.ratio.unwrap_or(f64::NAN);
-        let reason = format!("two sessions disagree: head / base {:.4}, then {:.4}", ratio(&first), ratio(&second));
-        BuildComparison { verdict: Verdict::Unclear, reason, ..second }
+        confirmed(result(1, session(0)), || result(2, session(1)))
     }
 
     fn none(&self, verdict: Verdict, reason: String) -> BuildComparison {
@@ -254,6 +242,22 @@ impl<'p> Duel<'p> {
             threshold,
         })
     }
+}
+
+/// A change must show in two sessions, each with buffers and batches of its own: what one got by chance the other does
+/// not repeat.
+fn confirmed(first: BuildComparison, second: impl FnOnce() -> BuildComparison) -> BuildComparison {
+    if !matches!(first.verdict, Verdict::Slower | Verdict::Faster) {
+        return first;
+    }
+    let second = second();
+    let is_settled = matches!(second.verdict, Verdict::Same | Verdict::Slower | Verdict::Faster);
+    if second.verdict == first.verdict || !is_settled {
+        return second;
+    }
+    let ratio = |comparison: &BuildComparison| comparison.ratio.unwrap_or(f64::NAN);
+    let reason = format!("two sessions disagree: head / base {:.4}, then {:.4}", ratio(&first), ratio(&second));
+    BuildComparison { verdict: Verdict::Unclear, reason, ..second }
 }
 
 /// The relative change that counts. On a GPU an interval over sixteen instances in eight placements knows the noise of
@@ -312,6 +316,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::protocol::message::VERSION;
+    use rstest::rstest;
 
     fn hello(offers: &[(&str, &[DType], &[&str])]) -> Hello {
         let offer = |&(candidate, dtypes, shapes): &(&str, &[DType], &[&str])| Offer {
@@ -353,13 +358,27 @@ mod tests {
         assert_eq!(all(&[], None).len(), 7);
     }
 
+    fn comparison(verdict: Verdict) -> BuildComparison {
+        let case = BuildCase { operator: "f".into(), candidate: "c".into(), dtype: DType::F32, shape: "n=1".into() };
+        BuildComparison::none(case, "cpu".into(), verdict, String::new())
+    }
+
+    #[rstest]
+    #[case::plain(Verdict::Same, None, Verdict::Same)]
+    #[case::nothing_to_confirm(Verdict::Unclear, None, Verdict::Unclear)]
+    #[case::slower_twice(Verdict::Slower, Some(Verdict::Slower), Verdict::Slower)]
+    #[case::faster_twice(Verdict::Faster, Some(Verdict::Faster), Verdict::Faster)]
+    #[case::by_chance(Verdict::Slower, Some(Verdict::Same), Verdict::Unclear)]
+    #[case::opposite(Verdict::Slower, Some(Verdict::Faster), Verdict::Unclear)]
+    #[case::then_unclear(Verdict::Slower, Some(Verdict::Unclear), Verdict::Unclear)]
+    #[case::then_dead(Verdict::Slower, Some(Verdict::Fail), Verdict::Fail)]
+    fn a_change_must_show_twice(#[case] first: Verdict, #[case] second: Option<Verdict>, #[case] expected: Verdict) {
+        let second = || comparison(second.expect("no second session is needed"));
+        assert_eq!(confirmed(comparison(first), second).verdict, expected);
+    }
+
     #[test]
     fn a_tally_counts_what_was_compared() {
-        let comparison = |verdict| {
-            let case =
-                BuildCase { operator: "f".into(), candidate: "c".into(), dtype: DType::F32, shape: "n=1".into() };
-            BuildComparison::none(case, "cpu".into(), verdict, String::new())
-        };
         let all = [Verdict::Same, Verdict::Slower, Verdict::Unclear, Verdict::Skip, Verdict::Fail].map(comparison);
         assert_eq!(Tally::of(&all), Tally { compared: 3, slower: 1, faster: 0, unclear: 1 });
     }

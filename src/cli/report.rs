@@ -1,7 +1,7 @@
 //! `kernelgate report`: summaries as a table.
 
 use super::{Failure, merge::read_all, print};
-use crate::report::{csv, peers};
+use crate::report::{builds, csv, peers};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -15,6 +15,9 @@ struct Form {
     /// Markdown: candidates beside the peers that they were timed with
     #[arg(long)]
     peers: bool,
+    /// Markdown: two builds against each other, a row a case
+    #[arg(long)]
+    builds: bool,
 }
 
 /// Arguments of `report`.
@@ -36,6 +39,7 @@ impl Report {
         let summary = read_all(&self.paths)?;
         let table = match self.form {
             Form { csv: true, .. } => csv::table(&summary).map_err(Failure::Input)?,
+            Form { builds: true, .. } => builds::by_case(&summary.builds),
             Form { .. } => peers::table(&summary),
         };
         match &self.out {

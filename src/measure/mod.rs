@@ -14,7 +14,7 @@ pub mod threshold;
 pub mod yardstick;
 
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
 
 pub use change::{Change, Comparison, Estimate, paired};
 pub use session::{Contestant, Measurement, SessionSettings};

@@ -210,6 +210,8 @@ fn warm_up(contestants: &mut [Contestant<'_>], turns: &[(usize, usize)], time: D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::tensor::Tensor;
+    use crate::device::Poison;
     use crate::measure::change::{Change, paired};
     use crate::measure::simulated::{Journal, Noise, SimulatedProblem};
 
@@ -265,6 +267,47 @@ mod tests {
         assert_eq!(measurement.ending, Ending::Precise);
         assert!(measurement.rounds <= 6, "{} rounds", measurement.rounds);
         assert!(measurement.summary(0).interval_us.relative_half_width() <= 0.005);
+    }
+
+    #[test]
+    fn a_guest_that_fails_leaves_and_the_others_go_on() {
+        /// Fails at its third sample.
+        struct Leaving(SimulatedProblem, usize);
+
+        impl Problem for Leaving {
+            fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
+                self.0.run(poison)
+            }
+            fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
+                self.0.agrees_under(poison)
+            }
+            fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
+                self.0.repeat(times)
+            }
+            fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
+                self.0.arm(plan)
+            }
+            fn sample(&mut self, instance: usize) -> Result<Sample, Fault> {
+                self.1 += 1;
+                if self.1 < 3 { self.0.sample(instance) } else { Err(Fault::Peer("died".into())) }
+            }
+            fn timed_outputs_agree(&mut self) -> Result<bool, Fault> {
+                Ok(true)
+            }
+        }
+
+        let journal = Journal::default();
+        let leaving = || {
+            let problem = SimulatedProblem::new(1, 10.0, Noise::default(), journal.clone());
+            Contestant::arm(Box::new(Leaving(problem, 0)), &PLAN).unwrap()
+        };
+        let stays = || contestant(0, 10.0, Noise::default(), &journal, &PLAN);
+        let mut contestants = [stays(), leaving().as_guest()];
+        let measurement = measure(&mut contestants, &settings(20), 1).unwrap();
+        assert_eq!(contestants[1].left(), Some(&Fault::Peer("died".into())));
+        assert!(contestants[0].left().is_none() && measurement.summary(0).samples >= 12);
+        // Whoever is no guest ends the session.
+        assert!(measure(&mut [stays(), leaving()], &settings(20), 1).is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Two builds against each other, as a Markdown table: what changed first, then how many did not.
 
-use crate::check::builds::{BuildComparison, Tally};
+use crate::check::builds::{BuildCase, BuildComparison, Tally};
 use crate::check::outcome::Verdict;
+use crate::core::stats::{median, sorted};
 use std::fmt::Write as _;
 
 /// The order in which verdicts are shown; `same` is only counted.
@@ -38,6 +39,35 @@ pub fn table(comparisons: &[BuildComparison], all: bool) -> String {
     text
 }
 
+/// A row a case, where cases were compared many times: how often each verdict was given, and how far the ratios reach.
+pub fn by_case(comparisons: &[BuildComparison]) -> String {
+    let mut cases: Vec<(&BuildCase, Vec<&BuildComparison>)> = Vec::new();
+    for comparison in comparisons {
+        match cases.iter_mut().find(|(case, _)| **case == comparison.case) {
+            Some((_, of_case)) => of_case.push(comparison),
+            None => cases.push((&comparison.case, vec![comparison])),
+        }
+    }
+    let mut text = format!("{}\n\n", headline(comparisons));
+    text.push_str("| case | shape | base µs | compared | slower | faster | unclear | head / base |\n");
+    text.push_str("|---|---|---:|---:|---:|---:|---:|---:|\n");
+    for (case, of_case) in cases {
+        let Tally { compared, slower, faster, unclear } = Tally::of(of_case.iter().copied());
+        let ratios = sorted(&of_case.iter().filter_map(|comparison| comparison.ratio).collect::<Vec<_>>());
+        let reach = match (ratios.first(), ratios.last()) {
+            (Some(low), Some(high)) => format!("{low:.4} to {high:.4}"),
+            _ => "-".into(),
+        };
+        let base_us = median(&of_case.iter().filter_map(|comparison| comparison.base_us).collect::<Vec<_>>());
+        let (name, shape) = (case.name(), &case.shape);
+        let _ = writeln!(
+            text,
+            "| {name} | {shape} | {base_us:.2} | {compared} | {slower} | {faster} | {unclear} | {reach} |"
+        );
+    }
+    text
+}
+
 /// How many comparisons there were, and what came of them.
 fn headline(comparisons: &[BuildComparison]) -> String {
     let Tally { compared, slower, faster, unclear } = Tally::of(comparisons);
@@ -57,7 +87,6 @@ fn headline(comparisons: &[BuildComparison]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::builds::BuildCase;
     use crate::core::dtype::DType;
 
     #[test]
@@ -86,5 +115,7 @@ mod tests {
 "
         );
         assert_eq!(table(&all, true).lines().count(), 7);
+        let row = by_case(&all).lines().last().unwrap().to_owned();
+        assert_eq!(row, "| gelu::fast::f32 | n=4 | 4.00 | 2 | 1 | 0 | 0 | 1.0250 to 1.0250 |");
     }
 }
