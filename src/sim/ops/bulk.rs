@@ -399,6 +399,12 @@ fn fetch(ctx: &mut Context<'_>, flight: &Flight, units: &[Unit]) -> Payload<4> {
         let pattern = Pattern::new(std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address)), all, 16);
         data =
             if flight.far_is_shared { shared::read(ctx, &pattern, false) } else { global::read(ctx, &pattern, false) };
+        // A read may leave anything in lanes that it was not asked for, and outside the tensor there are zeros.
+        for (lane, word) in data.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
+            if all >> lane & 1 == 0 {
+                *word = 0;
+            }
+        }
     }
     for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| all >> lane & 1 == 0) {
         for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
