@@ -307,15 +307,25 @@ pub struct Enqueue {
 }
 
 type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
+type PrepareFn = Arc<dyn Fn(&[usize], DType) -> Result<(), String> + Send + Sync>;
 
 /// Host code that enqueues GPU work, with its scratch space.
 #[derive(Clone)]
 pub struct EnqueueBody {
     function: EnqueueFn,
+    prepare: PrepareFn,
     workspace_bytes: BytesFn,
 }
 
 impl EnqueueBody {
+    /// Does what must be done before the first launch of a case.
+    ///
+    /// # Errors
+    /// Why the case cannot run here.
+    pub fn prepare(&self, point: &[usize], dtype: DType) -> Result<(), String> {
+        (self.prepare)(point, dtype)
+    }
+
     /// Enqueues the work of a case.
     ///
     /// # Errors
@@ -358,8 +368,15 @@ impl<S: Shape> CudaHost<S> {
     /// Host code that enqueues the work of a case on the given stream.
     pub fn new(function: impl Fn(&S, &Enqueue) -> Result<(), String> + Send + Sync + 'static) -> Self {
         let function: EnqueueFn = Arc::new(move |point, call| function(&S::from_point(point), call));
-        let body = EnqueueBody { function, workspace_bytes: Arc::new(|_| 0) };
+        let body = EnqueueBody { function, prepare: Arc::new(|_, _| Ok(())), workspace_bytes: Arc::new(|_| 0) };
         CudaHost { body, traits: Traits::default(), shape: std::marker::PhantomData }
+    }
+
+    /// What must be done before the first launch of a case, and may wait: load a library, choose an algorithm. The
+    /// context is current. An error skips the trial with that reason.
+    pub fn prepare(mut self, prepare: impl Fn(&S, DType) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.body.prepare = Arc::new(move |point, dtype| prepare(&S::from_point(point), dtype));
+        self
     }
 
     /// Asks for a scratch buffer; it holds garbage.

@@ -1,9 +1,10 @@
 //! NVIDIA GPUs, through the driver API loaded at run time.
 //!
-//! `driver`, `nvrtc` and `tensor_map` are the only files with `unsafe`; everything else builds on their safe functions.
+//! `driver`, `nvrtc`, `tensor_map` and `cublaslt` are the only files with `unsafe`; everything else builds on their safe functions.
 
 mod cache;
 mod compile;
+pub mod cublaslt;
 mod device;
 mod driver;
 mod nvrtc;

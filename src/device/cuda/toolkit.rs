@@ -33,10 +33,18 @@ fn candidates() -> Vec<PathBuf> {
     roots
 }
 
+/// A library of a toolkit by its file name.
+pub fn library(name: &str) -> Option<PathBuf> {
+    candidates().iter().flat_map(|root| folders(root)).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn folders(root: &Path) -> [PathBuf; 3] {
+    [root.join("lib"), root.join("lib64"), root.join("targets/x86_64-linux/lib")]
+}
+
 fn look_in(root: &Path) -> Option<Toolkit> {
     let platform = "targets/x86_64-linux";
-    let libraries = [root.join("lib"), root.join("lib64"), root.join(platform).join("lib")];
-    let nvrtc = libraries.iter().find_map(|folder| {
+    let nvrtc = folders(root).iter().find_map(|folder| {
         ["libnvrtc.so.13", "libnvrtc.so.12"].iter().map(|name| folder.join(name)).find(|file| file.is_file())
     })?;
     let includes: Vec<PathBuf> = [root.join("include"), root.join(platform).join("include")]

@@ -59,12 +59,15 @@ impl Work {
                 let steps = steps(device, &program, kernel, image, job)?;
                 Ok(Work::Kernels { steps, _program: program })
             }
-            Body::Enqueue(body) => Ok(Work::Host {
-                body: body.clone(),
-                point: job.point.to_vec(),
-                dtype: job.dtype,
-                inputs: job.inputs.len(),
-            }),
+            Body::Enqueue(body) => {
+                body.prepare(job.point, job.dtype).map_err(Fault::Unsupported)?;
+                Ok(Work::Host {
+                    body: body.clone(),
+                    point: job.point.to_vec(),
+                    dtype: job.dtype,
+                    inputs: job.inputs.len(),
+                })
+            }
             Body::Cpu(_) => Err(Fault::Unsupported("a host function does not run on a GPU".into())),
         }
     }
