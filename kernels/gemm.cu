@@ -3,70 +3,16 @@
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. Base pointers are 16-byte aligned; a row of a
 // starts aligned only when k allows it, a row of b or c only when n does: every version tests that before a wide
 // access. Grids are one-dimensional: grid.y ends at 65535, which ceil(m / 16) can pass.
-#include "kernelgate.cuh"
+#include "gemm.cuh"
+#if !defined(KERNELGATE_F32)
+#include "gemm_mma.cuh"
+#endif
 
 namespace {
 
-// Tile rows that are walked together, column after column, before the next band of tile rows starts: the blocks that
-// run at the same time then share rows of a and columns of b in L2.
-constexpr int BAND_TILES = 8;
-
-struct TileOrigin {
-    int row;
-    int col;
-};
-
-__device__ __forceinline__ int tiles(int extent, int tile) { return (extent - 1) / tile + 1; }
-
 __device__ __forceinline__ TileOrigin tile_origin(int m, int n, int tile_m, int tile_n) {
-    const int tiles_m = tiles(m, tile_m);
-    const int tiles_n = tiles(n, tile_n);
-    const int band = (int)blockIdx.x / (BAND_TILES * tiles_n);
-    const int within = (int)blockIdx.x - band * BAND_TILES * tiles_n;
-    const int band_rows = min(BAND_TILES, tiles_m - band * BAND_TILES);  // the last band may be lower
-    return {(band * BAND_TILES + within % band_rows) * tile_m, within / band_rows * tile_n};
-}
-
-// COUNT neighbouring elements of a row, moved by one access where the row starts allow it.
-template <int COUNT>
-struct alignas(COUNT * sizeof(scalar_t)) Run {
-    scalar_t value[COUNT];
-};
-
-// Elements outside the matrix read as zero. `aligned` promises that cols is a multiple of COUNT, as col always is:
-// a run then lies inside the row as a whole or not at all.
-template <int COUNT>
-__device__ __forceinline__ Run<COUNT> load_run(const scalar_t* __restrict__ matrix, int rows, int cols, int row,
-                                               int col, bool aligned) {
-    Run<COUNT> run;
-    const scalar_t* source = matrix + (long long)row * cols + col;
-    if (aligned && row < rows && col < cols) {
-        run = *reinterpret_cast<const Run<COUNT>*>(source);
-    } else {
-#pragma unroll
-        for (int e = 0; e < COUNT; ++e) {
-            run.value[e] = row < rows && col + e < cols ? source[e] : from_float<scalar_t>(0.0f);
-        }
-    }
-    return run;
-}
-
-template <int COUNT>
-__device__ __forceinline__ void store_run(scalar_t* __restrict__ matrix, int rows, int cols, int row, int col,
-                                          const float (&sums)[COUNT], bool aligned) {
-    if (row >= rows || col >= cols) return;
-    Run<COUNT> run;
-#pragma unroll
-    for (int e = 0; e < COUNT; ++e) run.value[e] = from_float<scalar_t>(sums[e]);
-    scalar_t* target = matrix + (long long)row * cols + col;
-    if (aligned) {
-        *reinterpret_cast<Run<COUNT>*>(target) = run;
-    } else {
-#pragma unroll
-        for (int e = 0; e < COUNT; ++e) {
-            if (col + e < cols) target[e] = run.value[e];
-        }
-    }
+    const TileOrigin tile = tile_of(blockIdx.x, tiles(m, tile_m), tiles(n, tile_n));
+    return {tile.row * tile_m, tile.col * tile_n};
 }
 
 }  // namespace
@@ -263,7 +209,6 @@ constexpr int TILE_K = 32;
 // Three stages of 16 KiB fill the 48 KiB that a block may have without opting in, and two blocks fit every sm_80+.
 constexpr int STAGES = 3;
 constexpr int THREADS = 128;
-constexpr int CHUNK = 8;  // elements of 16 bytes: what one cp.async moves and one row of an ldmatrix holds
 constexpr int CHUNKS_A = TILE_M * TILE_K / (CHUNK * THREADS);
 constexpr int CHUNKS_B = TILE_K * TILE_N / (CHUNK * THREADS);
 constexpr int WARP_M = 64;
@@ -273,62 +218,6 @@ constexpr int WARP_N = 64;
 // puts those into eight different groups of four banks. Rows of a are 64 bytes (two a bank line), rows of b 256.
 __device__ __forceinline__ int element_a(int row, int chunk) { return row * TILE_K + (chunk ^ (row >> 1 & 3)) * CHUNK; }
 __device__ __forceinline__ int element_b(int row, int chunk) { return row * TILE_N + (chunk ^ (row & 7)) * CHUNK; }
-
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-    return (unsigned)__cvta_generic_to_shared(pointer);
-}
-
-// Starts a 16-byte copy of which `bytes` come from the source: 0 reads nothing and fills the target with zeros.
-__device__ __forceinline__ void copy_async(void* target, const void* source, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)),
-                 "l"(__cvta_generic_to_global(source)), "r"(bytes)
-                 : "memory");
-}
-
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most PENDING of this thread's groups are still on their way.
-template <int PENDING>
-__device__ __forceinline__ void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
-__device__ __forceinline__ void load_matrices(unsigned (&part)[4], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&part)[4], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-
-#if defined(KERNELGATE_F16)
-#define KERNELGATE_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define KERNELGATE_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
-__device__ __forceinline__ void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b_low, unsigned b_high) {
-    asm volatile(KERNELGATE_MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
-}
-
-// Moves one chunk into shared memory: asynchronously where the rows are 16-byte aligned, through registers otherwise.
-__device__ __forceinline__ void fetch_chunk(scalar_t* target, const scalar_t* __restrict__ matrix, int rows, int cols,
-                                            int row, int col, bool aligned) {
-    if (aligned) {
-        const bool inside = row < rows && col < cols;
-        copy_async(target, inside ? matrix + (long long)row * cols + col : matrix, inside ? 16 : 0);
-    } else {
-        *reinterpret_cast<Run<CHUNK>*>(target) = load_run<CHUNK>(matrix, rows, cols, row, col, false);
-    }
-}
 
 }  // namespace tensor
 

@@ -1,5 +1,10 @@
 //! Matrix product: C = A B, with A `m`×`k`, B `k`×`n` and C `m`×`n`, all row-major.
 
+mod hopper;
+mod simt;
+#[cfg(feature = "cuda")]
+mod vendor;
+
 use super::family::rows::{double, permute_columns};
 use super::float::Float;
 use super::simd;
@@ -7,7 +12,7 @@ use crate::core::candidate::{Cpu, Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
+use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
 use crate::core::suite::Suite;
@@ -29,12 +34,14 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
+    let suite = Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
-        .ladder(4, cuda)
-        .into()
+        .ladder(9, cuda);
+    #[cfg(feature = "cuda")]
+    let suite = suite.candidate("cublaslt", vendor::cublaslt());
+    suite.into()
 }
 
 fn operator() -> Op<Product> {
@@ -165,24 +172,53 @@ fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn cuda(version: usize) -> Cuda<Product> {
-    let plan = move |s: &Product| launch(version, s).scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32);
-    let kernel = kernel!("gemm.cu", [], format!("gemm_v{version}"), plan);
+    const HALF: [DType; 2] = [DType::F16, DType::BF16];
+    let entry = format!("gemm_v{version}");
+    let plain = move |s: &Product| launch(version, s).scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32);
+    let early = || kernel!("gemm.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh"], entry.clone(), plain);
     match version {
-        1 => kernel.tile("n", 256),
-        2 => kernel.tile("m", 16).tile("n", 16).tile("k", 16),
-        3 => kernel.tile("m", 128).tile("n", 128).tile("k", 8),
-        _ => kernel.tile("m", 128).tile("n", 128).tile("k", 32).dtypes([DType::F16, DType::BF16]),
+        1 => early().tile("n", 256),
+        2 => early().tile("m", 16).tile("n", 16).tile("k", 16),
+        3 => early().tile("m", 128).tile("n", 128).tile("k", 8),
+        4 => early().tile("m", 128).tile("n", 128).tile("k", 32).dtypes(HALF),
+        5 => kernel!("gemm_simt.cu", ["async.cuh", "gemm.cuh"], entry, simt::plan)
+            .workspace(simt::workspace_bytes)
+            .tile("m", 128)
+            .tile("n", 128)
+            .tile("k", 8)
+            .dtypes([DType::F32]),
+        6 => kernel!("gemm_mma.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh"], entry, plain)
+            .tile("m", 128)
+            .tile("n", 256)
+            .tile("k", 32)
+            .dtypes(HALF),
+        _ => hopper(move |s| hopper::plan(version, s))
+            .tile("m", 128)
+            .tile("n", if version == 9 { 64 } else { 256 })
+            .tile("k", 64)
+            .dtypes(HALF),
     }
 }
 
-/// The launch rule of each version, without its scalars.
+/// The kernels for compute capability 9.0a under a launch rule of theirs.
+fn hopper(plan: impl Fn(&Product) -> Plan + Send + Sync + 'static) -> Cuda<Product> {
+    kernel!("gemm_hopper.cu", ["async.cuh", "gemm.cuh", "hopper.cuh"], "gemm_v7", plan)
+        .workspace(hopper::workspace_bytes)
+        .needs("sm_90a")
+}
+
+/// The launch rule of the versions that have one tile, without its scalars.
 fn launch(version: usize, s: &Product) -> Launch {
-    let tiles = |extent: usize| s.m.div_ceil(extent) * s.n.div_ceil(extent);
+    let tiles = |rows: usize, cols: usize| s.m.div_ceil(rows) * s.n.div_ceil(cols);
     match version {
         1 => Launch::blocks((s.m * s.n).div_ceil(256), 256),
-        2 => Launch::blocks(tiles(16), 256),
-        3 => Launch::blocks(tiles(128), 256),
-        _ => Launch::blocks(tiles(128), 128),
+        2 => Launch::blocks(tiles(16, 16), 256),
+        3 => Launch::blocks(tiles(128, 128), 256),
+        4 => Launch::blocks(tiles(128, 128), 128),
+        // Four stages of 32 of k; rows that start off 16 bytes are copied element by element.
+        _ => Launch::blocks(tiles(128, 256), 256)
+            .shared(4 * 32 * (128 + 256) * 2)
+            .entry(if s.k % 8 == 0 && s.n % 8 == 0 { "gemm_v6" } else { "gemm_v6_any" }),
     }
 }
 

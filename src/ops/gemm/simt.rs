@@ -1,0 +1,66 @@
+//! The launch rule of the f32 kernel that splits k where tiles are few.
+
+use super::Product;
+use crate::core::launch::{Launch, Plan};
+
+const TILE: [usize; 2] = [128, 128];
+const THREADS: usize = 128;
+/// Four stages of 8 rows of k: 128 + 4 floats of a, 128 of b.
+const SHARED_BYTES: usize = 4 * 8 * (128 + 4 + 128) * 4;
+/// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
+const AT_ONCE: usize = 264;
+/// Most blocks that share a tile.
+const MOST_PARTS: usize = 64;
+/// A part is not worth its second pass below this k.
+const LEAST_K: usize = 128;
+/// The second pass in units of one k of a wave of tiles (0.18 µs): what it takes to start, and elements read or written
+/// in that time.
+const ADDING_K: usize = 12;
+const ADDED_A_K: usize = 140_000;
+
+fn tiles(s: &Product) -> usize {
+    s.m.div_ceil(TILE[0]) * s.n.div_ceil(TILE[1])
+}
+
+/// How many blocks share a tile: what leaves the least time for the sum of whole waves and the second pass.
+fn parts(s: &Product) -> usize {
+    let cost = |parts: usize| {
+        let waves = (tiles(s) * parts).div_ceil(AT_ONCE);
+        let adding = ADDING_K + s.m * s.n * (1 + parts) / ADDED_A_K;
+        waves * s.k.div_ceil(parts) + if parts > 1 { adding } else { 0 }
+    };
+    let most = (s.k / LEAST_K).clamp(1, MOST_PARTS);
+    (1..=most).min_by_key(|&parts| cost(parts)).unwrap_or(1)
+}
+
+/// Bytes of the sums of the parts.
+pub fn workspace_bytes(s: &Product) -> usize {
+    if parts(s) > 1 { parts(s) * s.m * s.n * 4 } else { 0 }
+}
+
+/// One launch, or one and the sum of its parts.
+pub fn plan(s: &Product) -> Plan {
+    let parts = parts(s);
+    let multiply = Launch::blocks(tiles(s) * parts, THREADS).shared(SHARED_BYTES).without_pointers();
+    let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_v5" } else { "gemm_v5_any" });
+    let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
+    let multiply = multiply.scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32).scalar(parts as i32);
+    let add = Launch::blocks((s.m * s.n).div_ceil(256), 256).entry("gemm_v5_add").without_pointers();
+    let add = add.pointer("workspace").pointer("c").scalar((s.m * s.n) as i64).scalar(parts as i32);
+    Plan(if parts > 1 { vec![multiply, add] } else { vec![multiply] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(4096, 4096, 4096, 1)] // 1024 tiles
+    #[case(1024, 1024, 1024, 4)] // 64 tiles
+    #[case(512, 5632, 2048, 3)] // 176 tiles: two full waves of 264
+    #[case(256, 128, 100, 1)] // nothing to share
+    fn k_is_shared_where_tiles_are_few(#[case] m: usize, #[case] n: usize, #[case] k: usize, #[case] expected: usize) {
+        assert_eq!(parts(&Product { m, n, k }), expected);
+    }
+}
