@@ -80,7 +80,7 @@ pub(crate) struct Access {
     pub strong: bool,
     /// `.acquire` or `.release`: orders other accesses too.
     pub ordering: bool,
-    /// Whether it loads plain words of shared memory at addresses in a row of words.
+    /// Whether it loads plain words of shared memory at addresses in registers.
     pub may_repeat: bool,
 }
 

@@ -21,7 +21,9 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .into_iter()
             .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
             .collect(),
-        ["tokens", "heads", "half"] => vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64]],
+        ["tokens", "heads", "half"] => {
+            vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64], vec![2, 2, 128], vec![2, 1, 256]]
+        }
         // An empty shape launches nothing.
         _ => operator
             .shapes()
@@ -38,8 +40,8 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
 fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
         ["n"] => (1..40).chain([255, 256, 257, 1023, 1024, 1025, 2048, 4095]).map(|n| vec![n]).collect(),
-        ["m", "n", "k"] => (1..34).map(|at| vec![at, 67 - at, 33 + at % 3]).collect(),
-        ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 5]).collect(),
+        ["m", "n", "k"] => (1..34).flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]]).collect(),
+        ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 3 + at]).collect(),
         ["rows", "cols", rest @ ..] => {
             let cols = (1..33).chain((32..1056).step_by(32).flat_map(|at| [at, at + 1]));
             let cols = cols.chain((1024..8193).step_by(512).flat_map(|at| [at, at + 1]));

@@ -167,9 +167,11 @@ fn refusal(text: &str) -> Option<String> {
     let output = Command::new(ptxas).arg(arch).args(["-o", "/dev/null"]).arg(&file).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
     // Without the names of this text: what kind of refusal it is.
-    let kind = said.lines().next().unwrap_or_default().rsplit("error   : ").next().unwrap_or_default();
+    let kind = said.lines().next().unwrap_or_default().rsplit("   : ").next().unwrap_or_default();
     let kind: Vec<&str> = kind.split('\'').step_by(2).collect();
-    (!output.status.success()).then(|| kind.join("…"))
+    let kind = kind.join("…");
+    let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
+    (!output.status.success()).then(|| if kind.is_empty() { "(nothing)".to_owned() } else { kind.to_owned() })
 }
 
 #[test]

@@ -26,6 +26,8 @@ enum Fate {
 }
 
 const SPLIT: &str = "Splits an exponent into two parts, the second of which makes up for the first.";
+const LOW_PART: &str = "The low part of a constant, or the last term of a series: far below the tolerance.";
+const SLOWER_WAY: &str = "Sends every row the way of rows that do not fill their packs, which is right for all.";
 const UNDEFINED: &str = "Differs for an id outside the table only, which the operator does not define.";
 const NAN_MAXIMUM: &str = "The maximum of NaN and a number is the number.";
 const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
@@ -69,8 +71,14 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     ("triton", "constant off by one", ", 508;", ALWAYS_ZERO),
     ("triton", "constant off by one", ", 2048;", ALWAYS_ZERO),
-    ("gelu cuda_v1", "operands swapped", "sub.f32", "Only the size of the difference is used."),
-    ("gelu_tanh", "constant wrong", "0f32A57060", "The low part of a constant: far below the tolerance."),
+    ("gelu cuda", "operands swapped", "sub.f32", "Only the size of the difference is used."),
+    ("layernorm cuda_v5", "operands swapped", "sub.f32", "Only the square of the difference of two means is used."),
+    ("", "constant wrong", "0f32A57060", LOW_PART),
+    ("", "constant wrong", "0fB6A6AA1A", LOW_PART),
+    ("", "constant wrong", "0f349D4480", LOW_PART),
+    ("embedding cuda_v2", "other operation", ", 3;", SLOWER_WAY),
+    ("rmsnorm cuda_v4", "other operation", ", 3;", SLOWER_WAY),
+    ("embedding cuda_v1", "guard dropped", "bra", UNDEFINED),
     ("", "constant wrong", "0f3BBB989D", SPLIT),
     ("gelu_tanh", "addend forgotten", "fma.rn.f32", SPLIT),
     ("softmax", "constant wrong", "0fFF800000", NAN_MAXIMUM),

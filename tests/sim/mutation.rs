@@ -129,7 +129,8 @@ pub fn all(ptx: &str, entry: &str) -> Vec<Mutation> {
         let instruction = Instruction::parse(text)
             .filter(|i| !(i.base() == "add" && i.operands.iter().any(|o| rounding.contains(o))));
         let changes = instruction.map(|instruction| changes(&instruction)).unwrap_or_default();
-        let changes = changes.into_iter().filter(move |(_, after)| after.trim() != text.trim());
+        let changes =
+            changes.into_iter().filter(move |(_, after)| !after.split_whitespace().eq(text.split_whitespace()));
         changes.map(move |(slip, after)| Mutation { slip, line, after }).collect::<Vec<_>>()
     };
     lines.flat_map(of_line).collect()

@@ -3,7 +3,7 @@
 
 use super::shared::wavefronts_of_load;
 use crate::sim::exec::Context;
-use crate::sim::lanes::{LANES, Registers};
+use crate::sim::lanes::{Class, LANES, Registers, Slot};
 use crate::sim::program::Access;
 
 /// Runs of lanes that are copied as one; with more of them each lane goes by itself.
@@ -26,8 +26,9 @@ struct Run {
 /// How the lanes of an instruction lay.
 #[derive(Debug, Clone)]
 struct Arrangement {
-    /// Bytes of each lane from the first one.
+    /// Bytes of each lane from the first one, for addresses in either kind of register.
     relative: [u32; LANES],
+    relative_wide: [u64; LANES],
     /// Bytes from the lowest lane to the first one, and to the end of the highest.
     first: u32,
     span: u32,
@@ -62,6 +63,7 @@ impl Arrangement {
         let (units, ideal) = wavefronts_of_load(address, bytes);
         Some(Arrangement {
             relative: address.map(|at| at.wrapping_sub(address[0])),
+            relative_wide: address.map(|at| u64::from(at).wrapping_sub(u64::from(address[0]))),
             first: address[0] - lowest,
             span,
             runs,
@@ -75,6 +77,15 @@ impl Arrangement {
     fn holds(&self, address: &[u32; LANES]) -> bool {
         let mut differ = 0;
         for (at, relative) in address.iter().zip(&self.relative) {
+            differ |= at.wrapping_sub(address[0]) ^ relative;
+        }
+        differ == 0
+    }
+
+    #[inline(always)]
+    fn holds_wide(&self, address: &[u64; LANES]) -> bool {
+        let mut differ = 0;
+        for (at, relative) in address.iter().zip(&self.relative_wide) {
             differ |= at.wrapping_sub(address[0]) ^ relative;
         }
         differ == 0
@@ -126,21 +137,40 @@ fn runs(address: &[u32; LANES], lowest: u32, bytes: u32) -> ([Run; MAX_RUNS], us
     (runs, count)
 }
 
+/// The addresses in a register, where they fit into 32 bits.
+fn narrow(registers: &Registers, base: Slot) -> Option<[u32; LANES]> {
+    if base.class != Class::Wide {
+        return Some(*registers.word(base.index));
+    }
+    let wide = registers.wide(base.index);
+    wide.iter().all(|address| *address <= u64::from(u32::MAX)).then(|| wide.map(|address| address as u32))
+}
+
 /// Carries out a load of the whole warp if its lanes lie as before and nothing about it needs a closer look.
 #[inline(always)]
 pub(crate) fn load<const W: usize>(ctx: &mut Context<'_>, access: &Access) -> bool {
     let Some(base) = access.address.base else { return false };
-    let address = ctx.warp.registers.word(base.index);
     let bytes = 4 * W as u32;
+    let registers = &ctx.warp.registers;
     let (misses, known) = &mut ctx.log.repeats.by_pc[ctx.pc as usize];
-    let Some(known) = known.as_ref().filter(|known| known.holds(address)) else {
+    let first = match base.class {
+        Class::Wide => registers.wide(base.index)[0],
+        _ => u64::from(registers.word(base.index)[0]),
+    };
+    let as_before = |known: &&Box<Arrangement>| match base.class {
+        Class::Wide => known.holds_wide(registers.wide(base.index)),
+        _ => known.holds(registers.word(base.index)),
+    };
+    let Some(known) = known.as_ref().filter(as_before) else {
         if *misses < MAX_MISSES {
             *misses += 1;
-            *known = Arrangement::of(address, bytes).map(Box::new);
+            *known = narrow(registers, base).and_then(|address| Arrangement::of(&address, bytes)).map(Box::new);
         }
         return false;
     };
-    let lowest = address[0].wrapping_sub(known.first).wrapping_add(access.address.offset as u32);
+    // What wraps around lies outside, or is left to the slower way.
+    let lowest = first.wrapping_sub(u64::from(known.first)).wrapping_add(access.address.offset as u64);
+    let Ok(lowest) = u32::try_from(lowest) else { return false };
     let end = u64::from(lowest) + u64::from(known.span);
     let shared = &ctx.blocks[ctx.me].shared;
     let checks = &ctx.grid.options.checks;
@@ -152,8 +182,8 @@ pub(crate) fn load<const W: usize>(ctx: &mut Context<'_>, access: &Access) -> bo
     }
     let clock = &ctx.warp.race;
     let races = &mut ctx.blocks[ctx.me].races;
-    let offset = access.address.offset as u32;
-    if checks.races && !races.list_read(clock, ctx.pc, address, offset, bytes, u64::from(lowest)..end) {
+    let start = lowest.wrapping_add(known.first);
+    if checks.races && !races.list_read(clock, ctx.pc, &known.relative, start, bytes, u64::from(lowest)..end) {
         return false;
     }
     let start = lowest as usize / 4;

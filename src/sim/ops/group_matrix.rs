@@ -172,6 +172,9 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         Left::Shared(decoder.source(Class::Wide, &operands[1])?)
     };
     let b = decoder.source(Class::Wide, &operands[2])?;
+    if let Operand::Integer(flag @ 2..) = operands[3] {
+        return Err(Error::parse(op.line, format!("`wgmma` takes no {flag} as operand 4, but 0 or 1")));
+    }
     let accumulates = decoder.source(Class::Pred, &operands[3])?;
     let flag = |at: usize| {
         // Scales are 1 or -1, orders 0 or 1.

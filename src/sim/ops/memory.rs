@@ -105,7 +105,7 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         && space == Space::Shared
         && !strong
         && ty.bytes() == 4
-        && operand.base.is_some_and(|base| base.class == Class::Word)
+        && operand.base.is_some()
         && slots.iter().all(is_word);
     let (width, signed) = (ty.bytes(), ty.is_signed());
     let access = Access { space, address: operand, width, signed, slots, strong, ordering, may_repeat };

@@ -14,6 +14,7 @@ mod cluster;
 mod compare;
 mod control;
 mod convert;
+mod convert_narrow;
 pub(crate) mod copy_async;
 mod descriptor;
 pub(crate) mod double_product;

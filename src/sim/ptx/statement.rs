@@ -381,6 +381,9 @@ impl<'c, 'a> BodyParser<'c, 'a> {
         while self.cursor.take_mark('+') || self.cursor.at_mark('-') {
             offset = offset.wrapping_add(self.cursor.signed()?);
         }
+        if base != Base::Absolute && i32::try_from(offset).is_err() {
+            return Err(Error::parse(line, format!("the offset {offset} does not fit into 32 bits")));
+        }
         if self.cursor.take_mark(',') {
             if depth > 0 {
                 return Err(Error::parse(line, "an address with coordinates cannot stand here"));

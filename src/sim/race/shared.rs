@@ -169,14 +169,15 @@ impl BlockRaces {
         }
     }
 
-    /// Remembers a read by a whole warp within `span`; `false` if it has to be looked at precisely.
+    /// Remembers a read by a whole warp within `span`, each lane `relative` to `first`; `false` if it has to be looked at
+    /// precisely.
     #[inline(always)]
     pub fn list_read(
         &mut self,
         clock: &WarpClock,
         pc: u32,
-        address: &[u32; LANES],
-        offset: u32,
+        relative: &[u32; LANES],
+        first: u32,
         bytes: u32,
         span: std::ops::Range<u64>,
     ) -> bool {
@@ -191,7 +192,7 @@ impl BlockRaces {
             segment.read = segment.read.max(clock.own);
         }
         self.listed.push(Listed {
-            offset: address.map(|address| address.wrapping_add(offset)),
+            offset: relative.map(|relative| first.wrapping_add(relative)),
             mask: u32::MAX,
             bytes,
             clock: clock.own,
