@@ -117,3 +117,16 @@ fn what_is_no_build_is_a_usage_error() {
     let nowhere = run(&folder.path().join("nowhere"));
     assert!(nowhere.code == Some(2) && nowhere.stderr.contains("nowhere"), "{}", nowhere.stderr);
 }
+
+#[test]
+fn committed_tables_are_what_the_command_makes_of_their_summaries() {
+    let results = crate::support::root().join("docs/results");
+    for (name, form) in [("h200-ab-itself", "--builds"), ("h200-ab-planted", "--builds")] {
+        let file = |extension: &str| results.join(format!("{name}.{extension}"));
+        let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
+        let ran = Ran::from(command.args(["report", form]).arg(file("json")).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let committed = std::fs::read_to_string(file("md")).unwrap();
+        assert!(ran.stdout == committed, "{name}.md is stale: kernelgate report {form} {name}.json --out {name}.md");
+    }
+}
