@@ -95,14 +95,14 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
     }
     let bytes = |elements: usize| elements.saturating_mul(dtype.size());
     let strides_bytes: Vec<u64> = strides.iter().map(|&stride| bytes(stride) as u64).collect();
-    if map.offset_bytes % 16 != 0 || strides_bytes.iter().any(|bytes| bytes % 16 != 0) {
+    if !map.offset_bytes.is_multiple_of(16) || strides_bytes.iter().any(|bytes| !bytes.is_multiple_of(16)) {
         return Err(format!(
             "strides of {strides_bytes:?} bytes, {} bytes into the buffer; all must be multiples of 16",
             map.offset_bytes
         ));
     }
     let row_bytes = map.tile[rank - 1] * dtype.size();
-    if row_bytes % 16 != 0 || row_bytes > row_limit(map.swizzle) {
+    if !row_bytes.is_multiple_of(16) || row_bytes > row_limit(map.swizzle) {
         return Err(format!(
             "rows of the box have {row_bytes} bytes; a multiple of 16 is needed, and with {:?} no more than {}",
             map.swizzle,

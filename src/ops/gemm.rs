@@ -218,7 +218,7 @@ fn launch(version: usize, s: &Product) -> Launch {
         // Four stages of 32 of k; rows that start off 16 bytes are copied element by element.
         _ => Launch::blocks(tiles(128, 256), 256)
             .shared(4 * 32 * (128 + 256) * 2)
-            .entry(if s.k % 8 == 0 && s.n % 8 == 0 { "gemm_v6" } else { "gemm_v6_any" }),
+            .entry(if s.k.is_multiple_of(8) && s.n.is_multiple_of(8) { "gemm_v6" } else { "gemm_v6_any" }),
     }
 }
 
