@@ -13,6 +13,7 @@
 //   v5  257 .. 512    _warp     grid ceil(rows / 4)        block (32, 4)
 //       .. 1024       _few      grid rows                  block 32 * ceil(cols / 512)
 //       .. 4096       _block    grid rows                  block 32 * ceil(cols / 1024)
+//       .. 8192       _large    grid rows                  block 32 * ceil(cols / 1024)
 //       .. 32768      _wide     grid rows                  block 32 * ceil(cols / 1024)
 //       .. 262144     _cluster  grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
 //                               block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
@@ -53,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(1024) layernorm_v4_cluster(LAYERNOR
 
 // v5: the row is held as packs, plain accesses, sums by matrix products, packs for rows that start anywhere. On an
 // H200, as a fraction of a copy: bf16 .975 at 8192x4096 (v3 .94 in one session with it), .98 at 32768x8192, .85 at
-// 8192x4095 (v3 .65); f32 .97, .92 at 8192x4095.
+// 8192x4095 (v3 .65); f32 .97 at 8192x4096, .98 at 32768x8192, .92 at 8192x4095.
 #if defined(KERNELGATE_F32)
 constexpr int BLOCKS_OF_AN_SM = 4;
 #elif defined(KERNELGATE_BF16) && __CUDA_ARCH__ >= 900
@@ -71,6 +72,7 @@ constexpr int BLOCKS_OF_AN_SM = 5;  // one more would not fit without spills
 HELD(warp, (128), 16, true, LaneTeam(WARP, rows))
 HELD(few, (64), 16, true, BlockTeam())
 HELD(block, (128, BLOCKS_OF_AN_SM), 32, true, BlockTeam())
+HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 4), 32, sizeof(scalar_t) == 4, BlockTeam())
 HELD(wide, (1024), 32, false, BlockTeam())
 #if __CUDA_ARCH__ >= 900
 HELD(cluster, (1024), 32, false, ClusterTeam())

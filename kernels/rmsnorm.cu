@@ -11,7 +11,8 @@
 //                              block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
 //                              sm_90 and later, cols <= 262144
 //   v5  257 .. 512    _warp     grid ceil(rows / 4)        block (32, 4)
-//       .. 8192       _few      grid rows                  block 32 * ceil(cols / 512)
+//       .. 4096       _few      grid rows                  block 32 * ceil(cols / 512)
+//       .. 8192       _large    grid rows                  block 32 * ceil(cols / 1024)
 //       .. 32768      _wide     grid rows                  block 32 * ceil(cols / 1024)
 //       .. 262144     _cluster  grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
 //                               block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
@@ -182,7 +183,7 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
 }
 
 // v5: the row is held as packs, plain accesses, half the values a thread and its weights early, packs for rows that
-// start anywhere. On an H200, as a fraction of a copy: bf16 .99 at 8192x4096 (v3 .955), .98 at 32768x8192,
+// start anywhere. On an H200, as a fraction of a copy: bf16 .99 at 8192x4096 (v3 .955), .99 at 32768x8192,
 // .93 at 8192x4095 (v3 .70); f32 .97 at 8192x4096 (v3 .94), .95 at 8192x4095.
 #define HELD(PATH, BOUNDS, VALUES, SPREAD, EARLY, ...)                                        \
     extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH(PARAMETERS) {       \
@@ -193,6 +194,7 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
     }
 HELD(warp, (128), 16, false, true, LaneTeam(WARP, rows))
 HELD(few, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, BlockTeam())
+HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 3), 32, sizeof(scalar_t) == 4, true, BlockTeam())
 HELD(wide, (1024), 32, false, false, BlockTeam())
 #if __CUDA_ARCH__ >= 900
 HELD(cluster, (1024), 32, false, false, ClusterTeam())

@@ -83,7 +83,7 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     }
 }
 
-const HELD: rows::Held = rows::Held { few_up_to: 8192, block_up_to: 8192 };
+const HELD: rows::Held = rows::Held { few_up_to: 4096, block_up_to: 4096 };
 
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {

@@ -51,8 +51,9 @@ pub struct Held {
 
 /// The launch rule of version 5: rows held as packs.
 fn launch_held(op: &str, held: Held, (rows, cols): Extents) -> Launch {
-    /// Columns of the widest row that one warp holds, and that one block does.
+    /// Columns of the widest row that one warp holds, that a block of 256 threads does, and that one of 1024 does.
     const WARP_HOLDS: usize = 512;
+    const LARGE_HOLDS: usize = 8192;
     const BLOCK_HOLDS: usize = 32_768;
     let odd = if cols.is_multiple_of(FEW) { "" } else { "_odd" };
     let entry = |path: &str| format!("{op}_v5_{path}{odd}");
@@ -64,6 +65,8 @@ fn launch_held(op: &str, held: Held, (rows, cols): Extents) -> Launch {
         Launch::blocks(rows, half).entry(entry("few"))
     } else if cols <= held.block_up_to {
         Launch::blocks(rows, team(cols)).entry(entry("block"))
+    } else if held.block_up_to < LARGE_HOLDS && cols <= LARGE_HOLDS {
+        Launch::blocks(rows, team(cols)).entry(entry("large"))
     } else if cols <= BLOCK_HOLDS {
         Launch::blocks(rows, team(cols)).entry(entry("wide"))
     } else {
@@ -157,7 +160,9 @@ mod tests {
     #[case(5, (9, 1024), "op_v5_few", 9, [64, 1], 1)]
     #[case(5, (9, 1025), "op_v5_block_odd", 9, [64, 1], 1)]
     #[case(5, (9, 4096), "op_v5_block", 9, [128, 1], 1)]
-    #[case(5, (9, 4104), "op_v5_wide", 9, [160, 1], 1)]
+    #[case(5, (9, 4104), "op_v5_large", 9, [160, 1], 1)]
+    #[case(5, (9, 8192), "op_v5_large", 9, [256, 1], 1)]
+    #[case(5, (9, 8193), "op_v5_wide_odd", 9, [288, 1], 1)]
     #[case(5, (9, 32_768), "op_v5_wide", 9, [1024, 1], 1)]
     #[case(5, (9, 32_769), "op_v5_cluster_odd", 18, [544, 1], 2)]
     #[case(5, (9, 262_144), "op_v5_cluster", 72, [1024, 1], 8)]
