@@ -1,5 +1,6 @@
 //! The committed PTX of the catalogue: a file a kernel source and dtype, made from the sources as they are.
 
+use kernelgate::core::candidate::{Body, Language};
 use kernelgate::device::cuda::ptx_afresh;
 use kernelgate::device::fault::Fault;
 use kernelgate::device::sim::{ARCH, Committed, FOLDER};
@@ -23,7 +24,7 @@ fn every_kernel_is_there_as_its_source_is_now() {
 fn the_compiler_would_make_it_again() {
     let suites = catalogue();
     let mut kernels = suites[0].candidates.iter().filter_map(|candidate| match &candidate.body {
-        kernelgate::core::candidate::Body::Cuda(kernel) => Some(kernel),
+        Body::Cuda(kernel) if kernel.program.language == Language::Cuda => Some(kernel),
         _ => None,
     });
     let program = &kernels.next_back().expect("a kernel").program;

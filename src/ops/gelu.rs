@@ -2,6 +2,7 @@
 
 use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, tiles};
+use super::family::triton::built;
 use super::float::Float;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -15,6 +16,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .ladder(5, cuda)
+        .candidate("triton", built!("gelu").over_elements())
         .into()
 }
 

@@ -1,6 +1,7 @@
 //! Layer normalisation: y = (x − mean) / √(variance + ε) · weight + bias, mean and variance of each row.
 
 use super::family::rows::{self, double, negate, permute_columns, shift_rows};
+use super::family::triton::{Built, built};
 use super::float::{Float, sum};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -28,6 +29,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .ladder(5, cuda)
+        .candidate("triton", triton(built!("layernorm")))
         .into()
 }
 
@@ -149,6 +151,11 @@ fn cuda(version: usize) -> Cuda<Normalised> {
             plan
         ),
     )
+}
+
+/// The Triton programs of an operator with the arguments of a layer normalisation.
+pub(super) fn triton(built: Built) -> Cuda<Normalised> {
+    built.over_rows(|s| (s.rows, s.cols), |s| vec![(s.rows as i32).into(), (s.cols as i32).into(), s.eps.into()])
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -1,6 +1,7 @@
 //! Layer normalisation and GELU in one pass: y = gelu(layernorm(x)), with no rounding between.
 
 use super::family::elementwise::cancelled;
+use super::family::triton::built;
 use super::family::{FUNCTION_FLOPS, rows};
 use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
@@ -19,6 +20,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .ladder(6, cuda)
+        .candidate("triton", layernorm::triton(built!("layernorm_gelu")))
         .into()
 }
 

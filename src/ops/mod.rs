@@ -84,7 +84,7 @@ mod relations;
 mod tests {
     use super::*;
     use crate::check::boundary::points;
-    use crate::core::candidate::Body;
+    use crate::core::candidate::{Body, Language, Program};
     use crate::core::dtype::DType;
     use crate::core::seed::rng;
 
@@ -92,9 +92,12 @@ mod tests {
     const MAX_GRID: [usize; 3] = [(1 << 31) - 1, 65_535, 65_535];
     const MAX_THREADS: usize = 1024;
 
-    /// What the compiler made of a file: macros make the names of some entries, which the source does not spell out.
-    fn compiled(file: &str, dtype: DType) -> String {
-        let stem = file.trim_start_matches("kernels/").trim_end_matches(".cu");
+    /// What the compiler made of a program: macros make the names of some entries, which the source does not spell out.
+    fn compiled(program: &Program, dtype: DType) -> String {
+        if program.language == Language::Ptx {
+            return program.text.clone();
+        }
+        let stem = program.file.trim_start_matches("kernels/").trim_end_matches(".cu");
         let path = format!("{}/kernels/ptx/{stem}.{dtype}.ptx", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
@@ -106,7 +109,7 @@ mod tests {
             for candidate in &suite.candidates {
                 let Body::Cuda(kernel) = &candidate.body else { continue };
                 let dtype = candidate.traits.dtypes[0];
-                let compiled = compiled(&kernel.program.file, dtype);
+                let compiled = compiled(&kernel.program, dtype);
                 let boundary = points(&*suite.operator, &candidate.traits, 0, &mut rng(0));
                 let listed = suite.operator.shapes().iter().chain(suite.operator.perf_shapes());
                 let all = boundary.iter().chain(listed);

@@ -2,6 +2,7 @@
 
 use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, launch, map, pointwise, tiles};
+use super::family::triton::built;
 use super::float::Float;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -16,6 +17,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .ladder(5, cuda)
+        .candidate("triton", built!("silu").over_elements())
         .into()
 }
 

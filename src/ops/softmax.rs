@@ -2,6 +2,7 @@
 
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
+use super::family::triton::built;
 use super::float::{Float, sum};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -27,6 +28,11 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .ladder(5, cuda)
+        .candidate(
+            "triton",
+            built!("softmax")
+                .over_rows(|s: &Matrix| (s.rows, s.cols), |s| vec![(s.rows as i32).into(), (s.cols as i32).into()]),
+        )
         .into()
 }
 

@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 pub mod rows;
+pub mod triton;
 
 /// Operations that a call of exp, erf or tanh is counted as: about the polynomial behind it.
 pub const FUNCTION_FLOPS: usize = 10;

@@ -1,0 +1,155 @@
+//! Triton programs that were compiled ahead of time: which entry serves a shape, and how it is launched.
+
+use crate::core::candidate::{Cuda, Declare};
+use crate::core::dtype::DType;
+use crate::core::launch::{Launch, Scalar};
+use crate::core::shape::Shape;
+use crate::ops::family::elementwise::Vector;
+use serde::Deserialize;
+
+/// What `kernels/triton/build.py` writes for an operator: the module, and the record that describes it.
+#[derive(Clone, Copy)]
+pub struct Built {
+    /// The operator.
+    pub op: &'static str,
+    /// PTX with every entry.
+    pub ptx: &'static str,
+    /// The record, JSON.
+    pub record: &'static str,
+}
+
+/// The files of an operator.
+macro_rules! built {
+    ($op:literal) => {
+        $crate::ops::family::triton::Built {
+            op: $op,
+            ptx: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.ptx")),
+            record: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.json")),
+        }
+    };
+}
+pub(crate) use built;
+
+/// The record of a module.
+#[derive(Debug, Deserialize)]
+struct Record {
+    entries: Vec<Entry>,
+}
+
+/// One entry: the extent that it serves, and its launch.
+#[derive(Clone, Debug, Deserialize)]
+struct Entry {
+    name: String,
+    dtype: String,
+    /// The largest extent, and what divides it.
+    up_to: usize,
+    divisor: usize,
+    /// Rows, or elements of a vector, that one program takes.
+    per_program: usize,
+    warps: usize,
+    shared_bytes: usize,
+}
+
+/// Threads of a warp.
+const WARP: usize = 32;
+
+/// The name of an entry without its dtype.
+fn stem_of(entry: &Entry) -> &str {
+    entry.name.trim_end_matches(&entry.dtype)
+}
+
+impl Built {
+    /// The entries of f32, in the order to try them. Those of the other dtypes differ in their names, and some in the
+    /// shared memory: the launch of all asks for what the greediest needs.
+    fn entries(&self) -> Vec<Entry> {
+        let record: Record = serde_json::from_str(self.record).expect("the record of a committed module");
+        let shared = |stem: &str| {
+            let same = record.entries.iter().filter(|entry| stem_of(entry) == stem);
+            same.map(|entry| entry.shared_bytes).max().unwrap_or_default()
+        };
+        let of_f32 = record.entries.iter().filter(|entry| entry.dtype == DType::F32.name());
+        of_f32.map(|entry| Entry { shared_bytes: shared(stem_of(entry)), ..entry.clone() }).collect()
+    }
+
+    /// The candidate. `extent` decides between the entries, `work` is what their programs share out, `scalars` are the
+    /// arguments behind the tensors.
+    fn candidate<S: Shape>(
+        self,
+        extent: impl Fn(&S) -> usize + Send + Sync + 'static,
+        work: impl Fn(&S) -> usize + Send + Sync + 'static,
+        scalars: impl Fn(&S) -> Vec<Scalar> + Send + Sync + 'static,
+    ) -> Cuda<S> {
+        let entries = self.entries();
+        let plan = move |s: &S| {
+            let extent = extent(s);
+            let serves = |entry: &&Entry| extent <= entry.up_to && extent.is_multiple_of(entry.divisor);
+            let entry = entries.iter().find(serves).expect("an entry for the longest extent");
+            let launch = Launch::blocks(work(s).div_ceil(entry.per_program), WARP * entry.warps);
+            let named = launch.shared(entry.shared_bytes).entry(format!("{}{{dtype}}", stem_of(entry)));
+            let scratch = [Scalar::U64(0), Scalar::U64(0)]; // two pointers that Triton adds and these programs don't use
+            scalars(s).into_iter().chain(scratch).fold(named, Launch::scalar)
+        };
+        Cuda::ptx(self.ptx, self.op, plan).file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
+    }
+
+    /// The candidate of an operator over rows: `extents` are rows and columns.
+    pub fn over_rows<S: Shape>(
+        self,
+        extents: fn(&S) -> (usize, usize),
+        scalars: impl Fn(&S) -> Vec<Scalar> + Send + Sync + 'static,
+    ) -> Cuda<S> {
+        let kernel = self.candidate(move |s| extents(s).1, move |s| extents(s).0, scalars);
+        let sizes = [16, 64, 256, 1024, 2048, 4096, 8192, 32_768];
+        sizes.into_iter().fold(kernel.tile("rows", 16), |kernel, columns| kernel.tile("cols", columns))
+    }
+
+    /// The candidate of an activation.
+    pub fn over_elements(self) -> Cuda<Vector> {
+        let kernel = self.candidate(|s: &Vector| s.n, |s| s.n, |s| vec![Scalar::I64(s.n as i64)]);
+        kernel.tile("n", 16).tile("n", 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::recipe::hash;
+    use rstest::rstest;
+    use std::path::Path;
+
+    const HOW_TO_RENEW: &str = "renew it with `python kernels/triton/build.py`, whose first line says what it needs";
+
+    #[rstest]
+    #[case(built!("gelu"))]
+    #[case(built!("silu"))]
+    #[case(built!("softmax"))]
+    #[case(built!("layernorm"))]
+    #[case(built!("layernorm_gelu"))]
+    fn a_module_is_what_its_sources_make(#[case] built: Built) {
+        let record: serde_json::Value = serde_json::from_str(built.record).unwrap();
+        let names = record["sources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/triton");
+        let sources: Vec<Vec<u8>> =
+            names.chain(["build.py"]).map(|name| std::fs::read(folder.join(name)).unwrap()).collect();
+        let parts: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+        assert_eq!(record["source_hash"], hash(&parts), "{} was not made from its sources: {HOW_TO_RENEW}", built.op);
+        assert_eq!(record["ptx_hash"], hash(&[built.ptx.as_bytes()]), "{} was changed: {HOW_TO_RENEW}", built.op);
+        assert_eq!((&record["format"], record["operator"].as_str()), (&serde_json::json!(1), Some(built.op)));
+    }
+
+    #[rstest]
+    #[case(built!("gelu"))]
+    #[case(built!("softmax"))]
+    #[case(built!("layernorm_gelu"))]
+    fn every_dtype_has_the_entries_of_f32(#[case] built: Built) {
+        let record: Record = serde_json::from_str(built.record).unwrap();
+        for entry in &record.entries {
+            let f32 = entry.name.replace(&entry.dtype, "f32");
+            let same = record.entries.iter().find(|other| other.name == f32).unwrap();
+            let launch =
+                |entry: &Entry| (entry.per_program, entry.warps, entry.shared_bytes, entry.up_to, entry.divisor);
+            assert_eq!(launch(entry), launch(same), "{}", entry.name);
+            assert!(built.ptx.contains(&format!(".entry {}(", entry.name)), "{}", entry.name);
+        }
+    }
+}
