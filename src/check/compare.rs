@@ -167,7 +167,7 @@ mod tests {
     #[case::inf_for_small(DType::F16, INF, 60000.0, false)]
     #[case::zero_for_denormal(DType::F16, 0.0, 3e-7, false)]
     fn classes_and_values(#[case] dtype: DType, #[case] got: f64, #[case] value: f64, #[case] accepted: bool) {
-        let judge = Judge { dtype, tolerance: Tolerance { ulps: 1.0, factor: 1.0 }, depth: 1.0 };
+        let judge = Judge { dtype, tolerance: Tolerance::new(1.0, 1.0), depth: 1.0 };
         let expected = Expected { values: vec![value], magnitudes: vec![0.0] };
         let comparison = compare(&Tensor::from_f64(dtype, &[1], &[got]), &expected, &judge);
         assert_eq!(comparison.failing == 0, accepted, "{comparison:?}");

@@ -1,27 +1,30 @@
 //! The derived tolerance: one rounding of the result, and the accumulated rounding of the arithmetic before it.
 //!
-//! `allowed = u · ulp(ref) + c · ε · sqrt(depth) · magnitude`, where ε = 2⁻²⁴ because every candidate is to accumulate
-//! in f32, `depth` is the number of roundings that an element collects, and `magnitude` is the size of the quantities
-//! that were added or cancelled to make it. Both come from the operator.
+//! `allowed = u · ulp(ref) + (c · ε · sqrt(depth) + i · ε_dtype) · magnitude`, where ε = 2⁻²⁴ because every candidate is
+//! to accumulate in f32, `depth` is the number of roundings that an element collects, and `magnitude` is the size of the
+//! quantities that were added or cancelled to make it. Both come from the operator. `i` is 0 unless a candidate says that
+//! it rounds something to the dtype on the way.
 
 use super::dtype::DType;
 
 /// Unit roundoff of an f32 accumulator.
 pub const ACCUMULATOR_EPSILON: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// The two constants of the formula.
+/// The constants of the formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// `u`: roundings of the stored result, in units in the last place of its dtype.
     pub ulps: f64,
     /// `c`: how many f32 roundings an elementary step may cost (a library function counts 2 to 3).
     pub factor: f64,
+    /// `i`: roundings of something between to the dtype, relative to the magnitude.
+    pub intermediate: f64,
 }
 
 impl Default for Tolerance {
-    /// One ulp of the stored result and four roundings a step.
+    /// One ulp of the stored result, four roundings a step, none to the dtype between.
     fn default() -> Self {
-        Tolerance { ulps: 1.0, factor: 4.0 }
+        Tolerance { ulps: 1.0, factor: 4.0, intermediate: 0.0 }
     }
 }
 
@@ -34,7 +37,12 @@ impl Tolerance {
     /// assert_eq!(loose.tolerance.ulps, 2.0);
     /// ```
     pub fn new(ulps: f64, factor: f64) -> Self {
-        Tolerance { ulps, factor }
+        Tolerance { ulps, factor, intermediate: 0.0 }
+    }
+
+    /// The same for a candidate that rounds something between to the dtype: the weights of an attention, say.
+    pub fn intermediate(self, roundings: f64) -> Self {
+        Tolerance { intermediate: roundings, ..self }
     }
 
     /// Gives the reason, which every report then shows.
@@ -44,7 +52,9 @@ impl Tolerance {
 
     /// The largest error allowed where the reference is `reference`.
     pub fn allowed(&self, dtype: DType, reference: f64, depth: f64, magnitude: f64) -> f64 {
-        self.ulps * dtype.ulp(reference) + self.factor * ACCUMULATOR_EPSILON * depth.max(1.0).sqrt() * magnitude.abs()
+        let summed = self.factor * ACCUMULATOR_EPSILON * depth.max(1.0).sqrt();
+        let between = self.intermediate * dtype.ulp(1.0) / 2.0;
+        self.ulps * dtype.ulp(reference) + (summed + between) * magnitude.abs()
     }
 }
 
@@ -60,6 +70,16 @@ pub struct Override {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rounding_between_is_one_of_the_dtype() {
+        let rounding = |dtype: DType| {
+            let between = Tolerance::default().intermediate(1.0).allowed(dtype, 1.0, 1.0, 3.0);
+            between - Tolerance::default().allowed(dtype, 1.0, 1.0, 3.0)
+        };
+        approx::assert_relative_eq!(rounding(DType::BF16), 3.0 / 256.0, max_relative = 1e-9);
+        approx::assert_relative_eq!(rounding(DType::F16), 3.0 / 2048.0, max_relative = 1e-9);
+    }
 
     #[test]
     fn both_terms_count() {

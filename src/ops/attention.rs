@@ -16,6 +16,7 @@ use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
+use crate::core::tolerance::{Override, Tolerance};
 
 crate::shape! {
     /// The shape of an attention.
@@ -68,7 +69,8 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(1, cuda)
+        .candidate("cuda_v1", cuda(1).untimed())
+        .candidate("cuda_v2", cuda(2).dtypes([DType::F16, DType::BF16]).tolerance(rounded_weights()))
         .into()
 }
 
@@ -257,12 +259,37 @@ fn cuda(version: usize) -> Cuda<Heads> {
         let launch = launch(version, s).scalar(s.group as i32).scalar(s.queries as i32).scalar(s.keys as i32);
         launch.scalar(s.dim as i32).scalar(i32::from(s.causal)).scalar(s.scale() as f32)
     };
-    kernel!("attention.cu", ["common.cuh"], format!("attention_v{version}"), plan).tile("keys", 256).tile("dim", 32)
+    let kernel = kernel!(
+        "attention.cu",
+        ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh"],
+        format!("attention_v{version}"),
+        plan
+    );
+    match version {
+        1 => kernel.tile("keys", 256).tile("dim", 32),
+        _ => kernel.tile("queries", V2_QUERIES).tile("keys", 64).tile("dim", 64).tile("dim", 8).tile("dim", 128),
+    }
 }
 
+/// The weights of the softmax, rounded to the dtype before they meet the values: roundings that know nothing of each
+/// other.
+fn rounded_weights() -> Override {
+    Tolerance::default().intermediate(0.5).because("tensor cores take the weights in the dtype")
+}
+
+/// Queries of a block of version 2.
+const V2_QUERIES: usize = 64;
+
 /// The launch rule of each version, without its scalars.
-fn launch(_version: usize, s: &Heads) -> Launch {
-    Launch::blocks(s.query_heads() * s.queries, 256)
+fn launch(version: usize, s: &Heads) -> Launch {
+    /// Rows of queries, keys and values in shared memory, of two bytes an element.
+    const SHARED_ROWS: usize = 3 * 64;
+    let dim = s.dim.next_power_of_two().max(64);
+    if version == 1 || dim > 128 {
+        return Launch::blocks(s.query_heads() * s.queries, 256).entry("attention_v1");
+    }
+    let blocks = s.query_heads() * s.queries.div_ceil(V2_QUERIES);
+    Launch::blocks(blocks, 128).shared(SHARED_ROWS * dim * 2).entry(format!("attention_v2_{dim}"))
 }
 
 #[cfg(test)]
