@@ -142,7 +142,7 @@ fn executed(group: &Group) -> BTreeSet<usize> {
     let mut lines = BTreeSet::new();
     let Some(first) = group.subjects.first() else { return lines };
     // Without line information every PTX line is counted by itself.
-    let bare = |line| if str::trim_start(line).starts_with(".loc") { "" } else { line };
+    let bare = |line| if str::trim_start(line).starts_with(".loc ") { "" } else { line };
     let text: Vec<&str> = first.ptx.lines().map(bare).collect();
     let module = Module::parse(&text.join("\n")).expect("the text of a right kernel");
     for subject in &group.subjects {
