@@ -65,15 +65,17 @@ class Case:
 
 
 def shape(text):
-    """`rows=3,eps=1e-05,causal=true` as a dictionary."""
+    """`rows=3,eps=1e-05,causal=true,layout=nhwc` as a dictionary."""
 
     def value(word):
         if word in ("true", "false"):
             return word == "true"
-        try:
-            return int(word)
-        except ValueError:
-            return float(word)
+        for number in (int, float):
+            try:
+                return number(word)
+            except ValueError:
+                pass
+        return word
 
     return {name: value(word) for name, word in (part.split("=") for part in text.split(",") if part)}
 

@@ -19,6 +19,23 @@ def _layernorm(shape, x, weight, bias):
     return F.layer_norm(x, (shape["cols"],), weight, bias, shape["eps"])
 
 
+def _attention(shape, q, k, v):
+    queries, keys = shape["queries"], shape["keys"]
+    if not shape["causal"] or queries == keys:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=shape["causal"], enable_gqa=shape["group"] > 1)
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=shape["group"] > 1)
+
+
+def _conv2d(shape, x, w):
+    options = {name: shape[name] for name in ("stride", "padding", "dilation")}
+    if shape["layout"] == "nchw":
+        return F.conv2d(x, w, **options)
+    # A view: the memory is channels-last already, and so is what comes back.
+    inside, outside = (0, 3, 1, 2), (0, 2, 3, 1)
+    return F.conv2d(x.permute(inside), w.permute(inside), **options).permute(outside)
+
+
 # Every operator takes the shape and its inputs, and gives a tensor or a tuple of them.
 EAGER = {
     "gelu": lambda shape, x: F.gelu(x),
@@ -34,6 +51,8 @@ EAGER = {
     "row_mean": lambda shape, x: x.mean(dim=-1),
     "rope": _rope,
     "gemm": lambda shape, a, b: a @ b,
+    "attention": _attention,
+    "conv2d": _conv2d,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),
 }
 

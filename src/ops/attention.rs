@@ -16,7 +16,7 @@ use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
-use crate::core::tolerance::{Override, Tolerance};
+use crate::core::tolerance::Tolerance;
 
 crate::shape! {
     /// The shape of an attention.
@@ -70,7 +70,7 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .candidate("cuda_v1", cuda(1).untimed())
-        .candidate("cuda_v2", cuda(2).dtypes([DType::F16, DType::BF16]).tolerance(rounded_weights()))
+        .candidate("cuda_v2", cuda(2).dtypes([DType::F16, DType::BF16]))
         .into()
 }
 
@@ -91,6 +91,8 @@ fn operator() -> Op<Heads> {
             });
         })
         .depth(|s| s.dim + s.keys + STEPS)
+        // Roundings that know nothing of each other.
+        .tolerance(Tolerance::default().intermediate(0.5).because("tensor cores take the weights in the dtype"))
         .range(RANGE)
         .distributions(DEFINED)
         .cost(cost)
@@ -269,12 +271,6 @@ fn cuda(version: usize) -> Cuda<Heads> {
         1 => kernel.tile("keys", 256).tile("dim", 32),
         _ => kernel.tile("queries", V2_QUERIES).tile("keys", 64).tile("dim", 64).tile("dim", 8).tile("dim", 128),
     }
-}
-
-/// The weights of the softmax, rounded to the dtype before they meet the values: roundings that know nothing of each
-/// other.
-fn rounded_weights() -> Override {
-    Tolerance::default().intermediate(0.5).because("tensor cores take the weights in the dtype")
 }
 
 /// Queries of a block of version 2.
