@@ -66,8 +66,9 @@ pub fn kernels() -> Vec<Group> {
             let Some(ptx) = committed(kernel, DType::F32) else { continue };
             let mut groups: BTreeMap<String, Group> = BTreeMap::new();
             let operator = suite.operator.as_ref();
+            // A subject has no room beside its inputs and outputs.
             let subject = |point: &[usize], draw| match kernel.plan(point).0.as_slice() {
-                [plan] => {
+                [plan] if candidate.body.workspace_bytes(point) == 0 => {
                     let entry = kernel.entry_of(plan, DType::F32);
                     Some((entry.clone(), case(operator, candidate, plan, point, draw, &entry, &ptx)))
                 }
