@@ -157,11 +157,11 @@ pub(crate) fn load<const W: usize>(ctx: &mut Context<'_>, access: &Access) -> bo
         Class::Wide => registers.wide(base.index)[0],
         _ => u64::from(registers.word(base.index)[0]),
     };
-    let as_before = |known: &&Box<Arrangement>| match base.class {
+    let as_before = |known: &Arrangement| match base.class {
         Class::Wide => known.holds_wide(registers.wide(base.index)),
         _ => known.holds(registers.word(base.index)),
     };
-    let Some(known) = known.as_ref().filter(as_before) else {
+    let Some(known) = known.as_deref().filter(|known| as_before(known)) else {
         if *misses < MAX_MISSES {
             *misses += 1;
             *known = narrow(registers, base).and_then(|address| Arrangement::of(&address, bytes)).map(Box::new);

@@ -262,8 +262,11 @@ fn wavefronts_and_ideal(ctx: &mut Context<'_>, pattern: &Pattern, is_write: bool
 /// Remembers the conflicts of the last address pattern of each instruction: patterns repeat, counting is slow.
 #[derive(Debug, Default)]
 pub(crate) struct WavefrontMemo {
-    by_pc: Vec<Option<Box<(Relative, (u64, u64))>>>,
+    by_pc: Vec<Option<Box<Conflicts>>>,
 }
+
+/// A pattern of addresses, and the wavefronts that it takes and would take without conflicts.
+type Conflicts = (Relative, (u64, u64));
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Relative {

@@ -191,6 +191,9 @@ fn operand(ctx: &Context<'_>, slot: Slot, width: u32) -> [u64; LANES] {
     }
 }
 
+/// Puts in place of the element at an offset what a function makes of it, and returns what was there.
+type Update<'a> = dyn FnMut(u64, &mut dyn FnMut(u64) -> u64) -> u64 + 'a;
+
 fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.atomics[instr.x as usize];
@@ -201,7 +204,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
     let mut old = [[0u64; LANES]; N];
     let mut changes = 0;
     // Changes the elements of one lane, each reached by its offset from the first.
-    let mut change = |lane: usize, update: &mut dyn FnMut(u64, &mut dyn FnMut(u64) -> u64) -> u64| {
+    let mut change = |lane: usize, update: &mut Update<'_>| {
         let offset = |at: usize| at as u64 * u64::from(width);
         if access.as_one {
             (0..N).for_each(|at| old[at][lane] = update(offset(at), &mut |old| old));

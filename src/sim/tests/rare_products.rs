@@ -6,7 +6,7 @@ use rstest::rstest;
 
 /// What stands at (row, k) of the left factor, or (column, k) of the right one; within `bits` bits, signed or not.
 fn value(at: usize, k: usize, seed: usize, bits: u32, signed: bool) -> i32 {
-    let all = ((at * 31 + k * 17 + seed * 7) * 2_654_435_761 >> 7) as i32 & ((1 << bits) - 1);
+    let all = (((at * 31 + k * 17 + seed * 7) * 2_654_435_761) >> 7) as i32 & ((1 << bits) - 1);
     if signed && all >> (bits - 1) != 0 { all - (1 << bits) } else { all }
 }
 
