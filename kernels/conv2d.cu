@@ -69,6 +69,10 @@ __device__ __forceinline__ long long output_index(const Place& place, int filter
                   : (((long long)place.image * filters + filter) * down + place.p) * across + place.q;
 }
 
+// Taps that are summed before the sum joins the total: roundings of equal terms lean to one side, the more so the longer
+// the sum.
+constexpr int STRETCH = 512;
+
 // v1: the definition, an output a thread, numbered as they lie in memory.
 extern "C" __global__ void conv2d_v1(PARAMETERS) {
     const long long number = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -85,9 +89,13 @@ extern "C" __global__ void conv2d_v1(PARAMETERS) {
     const Image from{x, channels, height, width, dilation, inside != 0};
     const int taps = channels * tall * wide;
     float total = 0.0f;
-    for (int number = 0; number < taps; ++number) {
-        const Tap tap = Tap::of(number, channels, tall, wide, inside);
-        total += from.under(place, tap) * to_float(w[(long long)filter * taps + number]);
+    for (int first = 0; first < taps; first += STRETCH) {
+        float sum = 0.0f;
+        for (int number = first; number < min(first + STRETCH, taps); ++number) {
+            const Tap tap = Tap::of(number, channels, tall, wide, inside);
+            sum += from.under(place, tap) * to_float(w[(long long)filter * taps + number]);
+        }
+        total += sum;
     }
     y[number] = from_float<scalar_t>(total);
 }
@@ -121,7 +129,17 @@ __device__ __forceinline__ void implicit_product(PARAMETERS) {
         mine[t] = Place::of(is_place[t] ? int(number - image * plane) : 0, down, across, stride, padding);
         mine[t].image = int(image);
     }
-    float sums[V2_SIDE][V2_SIDE] = {};
+    float totals[V2_SIDE][V2_SIDE] = {}, sums[V2_SIDE][V2_SIDE] = {};
+    const auto close_stretch = [&] {
+#pragma unroll
+        for (int i = 0; i < V2_SIDE; ++i) {
+#pragma unroll
+            for (int j = 0; j < V2_SIDE; ++j) {
+                totals[i][j] += sums[i][j];
+                sums[i][j] = 0.0f;
+            }
+        }
+    };
     const int low = thread % OF_SIDE, high = thread / OF_SIDE;
     const int place_side = INSIDE ? high : low, filter_side = INSIDE ? low : high;
     for (int step = 0; step < taps; step += V2_STEP) {
@@ -157,7 +175,11 @@ __device__ __forceinline__ void implicit_product(PARAMETERS) {
                 }
             }
         }
+        if (step % STRETCH == STRETCH - V2_STEP) {
+            close_stretch();
+        }
     }
+    close_stretch();
 #pragma unroll
     for (int i = 0; i < V2_SIDE; ++i) {
         const long long number = first_place + place_side + i * OF_SIDE;
@@ -169,7 +191,7 @@ __device__ __forceinline__ void implicit_product(PARAMETERS) {
             for (int j = 0; j < V2_SIDE; ++j) {
                 const int filter = first_filter + filter_side + j * OF_SIDE;
                 if (filter < filters) {
-                    y[output_index(place, filter, filters, down, across, INSIDE)] = from_float<scalar_t>(sums[i][j]);
+                    y[output_index(place, filter, filters, down, across, INSIDE)] = from_float<scalar_t>(totals[i][j]);
                 }
             }
         }

@@ -123,7 +123,7 @@ fn what_is_no_build_is_a_usage_error() {
 #[test]
 fn committed_tables_are_what_the_command_makes_of_their_summaries() {
     let results = crate::support::root().join("docs/results");
-    for (name, form) in [("h200-ab-itself", "--builds"), ("h200-ab-planted", "--builds")] {
+    for (name, form) in [("h200-ab-itself", "--builds"), ("h200-ab-planted", "--builds"), ("h200-peers", "--peers")] {
         let file = |extension: &str| results.join(format!("{name}.{extension}"));
         let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
         let ran = Ran::from(command.args(["report", form]).arg(file("json")).output().unwrap());

@@ -20,7 +20,7 @@ static ALIGNMENT_BYTES: u32 = 16;
 /// Partial sums in the type of the computation only: in that of the output they cost more than the tolerance allows.
 static REDUCTIONS: u32 = 2;
 
-/// A product of row-major matrices, c[m,n] = a[m,k] b[k,n], with sums in f32 (no TF32).
+/// A product of row-major matrices, `c[m,n] = a[m,k] b[k,n]`, with sums in f32 (no TF32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
     /// Rows of a and c.
