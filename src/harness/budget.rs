@@ -119,6 +119,14 @@ mod tests {
         assert!((shares[0] - 1.0).abs() < 0.1 && (shares[50] - 2.0).abs() < 0.2, "{shares:?}");
         assert!(share("a") > 90.0, "a trial that runs again has what is left");
         assert!((share("b") - 1.0).abs() < 0.1, "another run starts afresh");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut page: serde_json::Value = serde_json::from_str(&text).unwrap();
+        page["account"]["end"]["secs_since_epoch"] = 0.into();
+        std::fs::write(&file, page.to_string()).unwrap();
+        assert!(share("b") < 0.1, "what is spent is spent");
+        page["used"]["secs_since_epoch"] = 0.into();
+        std::fs::write(&file, page.to_string()).unwrap();
+        assert!((share("b") - 1.0).abs() < 0.1, "an id may be used again later");
         std::fs::write(&file, "{").unwrap();
         assert!((share("b") - 1.0).abs() < 0.1, "so does one whose account is damaged");
     }

@@ -7,7 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// An account that nobody has used for so long is of an earlier run that had the same id.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// Time that is left and those who wait for it.
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -38,6 +41,14 @@ pub enum Ledger {
 struct Page {
     run: String,
     account: Account,
+    /// When a trial last asked.
+    used: SystemTime,
+}
+
+impl Page {
+    fn is_of(&self, run: &str) -> bool {
+        self.run == run && self.used.elapsed().is_ok_and(|idle| idle < ABANDONED_AFTER)
+    }
 }
 
 impl Ledger {
@@ -73,11 +84,11 @@ fn change_file<T>(path: &Path, run: &str, opened: Account, change: impl Fn(&mut 
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     // A page of another run, or one that cannot be read, is replaced.
-    let kept = serde_json::from_str::<Page>(&text).ok().filter(|page| page.run == run);
+    let kept = serde_json::from_str::<Page>(&text).ok().filter(|page| page.is_of(run));
     let mut account = kept.map_or(opened, |page| page.account);
     let result = change(&mut account);
     file.set_len(0)?;
     file.rewind()?;
-    file.write_all(serde_json::to_string(&Page { run: run.into(), account })?.as_bytes())?;
+    file.write_all(serde_json::to_string(&Page { run: run.into(), account, used: SystemTime::now() })?.as_bytes())?;
     Ok(result)
 }

@@ -194,18 +194,19 @@ fn one_process_a_trial_gives_one_summary() {
     let names =
         ["right::f32::correctness", "right::f32::property", "also::f32::correctness", "wrong::f32::correctness"];
     let name = |short: &str| format!("double::{short}");
+    let run = format!("{:x}", std::process::id());
     let children: Vec<_> = names
         .iter()
         .map(|short| {
             // As nextest does it.
             let mut command = fixture.command("right,also,wrong", &["--exact", &name(short), "--nocapture"]);
-            command.env("NEXTEST_RUN_ID", "3f9c").stdout(std::process::Stdio::null()).spawn().unwrap()
+            command.env("NEXTEST_RUN_ID", &run).stdout(std::process::Stdio::null()).spawn().unwrap()
         })
         .collect();
     let codes: Vec<_> = children.into_iter().map(|mut child| child.wait().unwrap().code()).collect();
     assert_eq!(codes, [Some(0), Some(0), Some(0), Some(101)]);
     let summary = fixture.summary();
-    assert_eq!((&summary["run"]["id"], &summary["counts"]["pass"]), (&"3f9c".into(), &3.into()));
+    assert_eq!((&summary["run"]["id"], &summary["counts"]["pass"]), (&run.clone().into(), &3.into()));
     let trials: Vec<&str> =
         summary["records"].as_array().unwrap().iter().map(|r| r["trial"].as_str().unwrap()).collect();
     let mut expected: Vec<String> = names.iter().map(|short| name(short)).collect();
