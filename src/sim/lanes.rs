@@ -1,9 +1,7 @@
 //! The register file of a warp and the machinery that makes a scalar function into a 32-lane handler.
-//!
-//! Every handler is compiled twice: for the plain target and for AVX2 + FMA. Both give the same bits; the second is
-//! chosen once, when a kernel is decoded, so that a build without `-C target-cpu` still runs at full speed.
 
 use super::program::Instr;
+use super::tier::Tiers;
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
@@ -196,41 +194,15 @@ impl Lane for bool {
     }
 }
 
-/// A handler that touches registers only. Unsafe to call because it may need AVX2: see [`Alu::pick`].
-pub(crate) type AluFn = unsafe fn(&mut Registers, &Instr, u32);
+/// A handler that touches registers only.
+pub(crate) type AluFn = fn(&mut Registers, &Instr, u32);
 
-/// A lane-wise operation in both tiers, with the classes of its operands.
+/// A lane-wise operation with the classes of its operands.
 #[derive(Clone, Copy)]
 pub(crate) struct Alu {
-    pub base: AluFn,
-    pub wide: AluFn,
+    pub handler: Tiers<AluFn>,
     pub result: Class,
     pub sources: &'static [Class],
-}
-
-impl Alu {
-    /// The tier that this machine can run.
-    pub fn pick(self) -> AluFn {
-        if wide_tier() { self.wide } else { self.base }
-    }
-}
-
-/// Whether the AVX2 tier may be called on this machine.
-pub(crate) fn wide_tier() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("fma")
-            && std::arch::is_x86_feature_detected!("f16c")
-            && std::arch::is_x86_feature_detected!("bmi1")
-            && std::arch::is_x86_feature_detected!("bmi2")
-            && std::arch::is_x86_feature_detected!("lzcnt")
-            && std::arch::is_x86_feature_detected!("popcnt")
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
 }
 
 #[inline(always)]
@@ -282,23 +254,6 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
     D::commit(registers, instr.d, &result, mask);
 }
 
-/// Both tiers of a handler: `tiers!(body: fn(&mut Registers, &Instr, u32))` gives `(base, wide)`.
-macro_rules! tiers {
-    ($body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
-        fn base($($arg: $ty),*) $(-> $out)? {
-            $body($($arg),*)
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-        fn wide($($arg: $ty),*) $(-> $out)? {
-            $body($($arg),*)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        use base as wide;
-        (base as unsafe fn($($ty),*) $(-> $out)?, wide as unsafe fn($($ty),*) $(-> $out)?)
-    }};
-}
-
 /// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`.
 macro_rules! alu {
     (@make $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
@@ -306,10 +261,10 @@ macro_rules! alu {
         fn each(registers: &mut $crate::sim::lanes::Registers, instr: &$crate::sim::program::Instr, mask: u32) {
             $crate::sim::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
         }
-        let (base, wide) = $crate::sim::lanes::tiers!(each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32));
         $crate::sim::lanes::Alu {
-            base,
-            wide,
+            handler: $crate::sim::tier::tiers!(
+                each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
+            ),
             result: <$out as $crate::sim::lanes::Lane>::CLASS,
             sources: &[$(<$ty as $crate::sim::lanes::Lane>::CLASS),+],
         }
@@ -344,4 +299,4 @@ macro_rules! by_type {
     };
 }
 
-pub(crate) use {alu, by_type, tiers};
+pub(crate) use {alu, by_type};

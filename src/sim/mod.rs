@@ -59,6 +59,7 @@ mod rng;
 mod tensor_map;
 #[cfg(test)]
 mod tests;
+mod tier;
 
 pub use error::Error;
 pub use exec::{Arg, Dim, Launch, launch};

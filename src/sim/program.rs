@@ -21,7 +21,7 @@ use super::ptx::types::Space;
 use super::report::Source;
 
 /// A handler that may touch memory, other lanes or the schedule.
-pub(crate) type ActionFn = unsafe fn(&mut Context<'_>, &Instr, u32) -> Outcome;
+pub(crate) type ActionFn = fn(&mut Context<'_>, &Instr, u32) -> Outcome;
 
 /// How an instruction is carried out.
 #[derive(Clone, Copy)]

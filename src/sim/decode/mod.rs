@@ -9,7 +9,6 @@ mod registers;
 mod steering;
 
 use super::error::{Error, Result};
-use super::exec::{Context, Outcome};
 use super::lanes::{Alu, Class, Guard, Slot};
 use super::metrics::InstructionClass;
 use super::ops::{
@@ -20,6 +19,7 @@ use super::ops::{
 use super::program::{ActionFn, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
 use super::ptx::opcode::Opcode;
+use super::tier::Tiers;
 use constants::Constants;
 use layout::Layout;
 pub(crate) use layout::Place;
@@ -139,22 +139,16 @@ impl Decoder<'_> {
     /// Emits an operation on registers whose slots are known.
     pub fn push_alu(&mut self, alu: Alu, class: InstructionClass, d: u32, sources: [u32; 3]) {
         let [a, b, c] = sources;
-        self.push(Exec::Alu(alu.pick()), class, [d, a, b, c, 0], None);
+        self.push(Exec::Alu(alu.handler.pick()), class, [d, a, b, c, 0], None);
     }
 
-    /// Emits an action in the tier of this machine.
-    pub fn push_action(&mut self, tiers: (ActionFn, ActionFn), class: InstructionClass, fields: [u32; 5]) {
-        let handler = if super::lanes::wide_tier() { tiers.1 } else { tiers.0 };
-        self.push(Exec::Action(handler), class, fields, None);
+    /// Emits an action in the build for this machine.
+    pub fn push_action(&mut self, handler: Tiers<ActionFn>, class: InstructionClass, fields: [u32; 5]) {
+        self.push_plain(handler.pick(), class, fields);
     }
 
     /// Emits an action that gains nothing from wide registers.
-    pub fn push_plain(
-        &mut self,
-        handler: fn(&mut Context<'_>, &Instr, u32) -> Outcome,
-        class: InstructionClass,
-        fields: [u32; 5],
-    ) {
+    pub fn push_plain(&mut self, handler: ActionFn, class: InstructionClass, fields: [u32; 5]) {
         self.push(Exec::Action(handler), class, fields, None);
     }
 

@@ -96,11 +96,7 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
         match instr.exec {
             Exec::Alu(handler) => {
                 if active != 0 {
-                    // SAFETY: `Alu::pick` chose the AVX2 tier only where this machine has its features.
-                    #[expect(unsafe_code, reason = "handlers of the AVX2 tier are unsafe to call on other machines")]
-                    unsafe {
-                        handler(&mut ctx.warp.registers, instr, active);
-                    }
+                    handler(&mut ctx.warp.registers, instr, active);
                 }
                 pc += 1;
             }
@@ -108,10 +104,7 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
             Exec::Action(handler) => {
                 ctx.pc = pc;
                 ctx.log.work += ACTION_WORK;
-                // SAFETY: as above; actions are chosen by the same test.
-                #[expect(unsafe_code, reason = "handlers of the AVX2 tier are unsafe to call on other machines")]
-                let outcome = unsafe { handler(ctx, instr, active) };
-                match outcome {
+                match handler(ctx, instr, active) {
                     Outcome::Next => pc += 1,
                     Outcome::Abort => return Some(Stop::Aborted),
                     outcome => {

@@ -5,10 +5,11 @@ use super::global::Payload;
 use super::pattern::Pattern;
 use super::{global, local, repeat, shared};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, Registers, tiers};
+use crate::sim::lanes::{Class, LANES, Registers};
 use crate::sim::program::{Access, ActionFn, AddressOperand, Instr};
 use crate::sim::ptx::types::Space;
 use crate::sim::report::Check;
+use crate::sim::tier::{Tiers, tiers};
 
 /// The address of each lane.
 #[inline(always)]
@@ -194,7 +195,7 @@ fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Out
 }
 
 /// The handler of a load of that many bytes a lane.
-pub(crate) fn load_handler(bytes: u32) -> Option<(ActionFn, ActionFn)> {
+pub(crate) fn load_handler(bytes: u32) -> Option<Tiers<ActionFn>> {
     Some(match bytes {
         1 | 2 | 4 => tiers!(load::<1>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
         8 => tiers!(load::<2>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
@@ -205,7 +206,7 @@ pub(crate) fn load_handler(bytes: u32) -> Option<(ActionFn, ActionFn)> {
 }
 
 /// The handler of a store of that many bytes a lane.
-pub(crate) fn store_handler(bytes: u32) -> Option<(ActionFn, ActionFn)> {
+pub(crate) fn store_handler(bytes: u32) -> Option<Tiers<ActionFn>> {
     Some(match bytes {
         1 | 2 | 4 => tiers!(store::<1>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
         8 => tiers!(store::<2>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),

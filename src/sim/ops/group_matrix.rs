@@ -11,7 +11,7 @@ use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, tiers};
+use crate::sim::lanes::{Class, LANES};
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Completion;
 use crate::sim::program::Instr;
@@ -20,6 +20,7 @@ use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
+use crate::sim::tier::tiers;
 
 const ROWS: usize = 16;
 const MAX_N: usize = 256;

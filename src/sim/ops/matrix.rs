@@ -11,7 +11,7 @@ use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::Wait;
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, Registers, tiers};
+use crate::sim::lanes::{Class, LANES, Registers};
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Accumulation;
 use crate::sim::program::Instr;
@@ -20,6 +20,7 @@ use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::report::Check;
 use crate::sim::rng::Rng;
+use crate::sim::tier::tiers;
 
 const M: usize = 16;
 const N: usize = 8;

@@ -5,7 +5,7 @@ use super::matrix::{results, sources, whole_warp};
 use crate::sim::decode::Decoder;
 use crate::sim::error::Result;
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{LANES, tiers};
+use crate::sim::lanes::LANES;
 use crate::sim::memory::access::{addresses, by_space};
 use crate::sim::memory::global::Payload;
 use crate::sim::memory::pattern::Pattern;
@@ -16,6 +16,7 @@ use crate::sim::ptx::ast::Instruction;
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::{Space, Type};
 use crate::sim::report::Check;
+use crate::sim::tier::tiers;
 
 /// A decoded load or store of tiles.
 #[derive(Debug, Clone)]

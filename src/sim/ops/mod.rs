@@ -88,16 +88,22 @@ pub(crate) fn decode(decoder: &mut Decoder<'_>, opcode: &mut Opcode<'_>, instruc
             return Ok(());
         }
     }
+    let (alu, class) = lane_wise(opcode)?;
+    decoder.bind(alu, class, opcode, &instruction.operands)?;
+    if class == InstructionClass::Transcendental && decoder.adversarial {
+        adversary::decode(decoder, opcode, &instruction.operands[0], alu.result)?;
+    }
+    Ok(())
+}
+
+/// The lane-wise operation that an opcode stands for, or `Unsupported`.
+pub(super) fn lane_wise(opcode: &mut Opcode<'_>) -> Result<(Alu, InstructionClass)> {
     for lookup in LANE_WISE {
         let mut attempt = opcode.clone();
-        if let Some((alu, class)) = lookup(&mut attempt) {
+        if let Some(found) = lookup(&mut attempt) {
             attempt.finish()?;
             *opcode = attempt;
-            decoder.bind(alu, class, opcode, &instruction.operands)?;
-            if class == InstructionClass::Transcendental && decoder.adversarial {
-                adversary::decode(decoder, opcode, &instruction.operands[0], alu.result)?;
-            }
-            return Ok(());
+            return Ok(found);
         }
     }
     Err(opcode.unsupported())

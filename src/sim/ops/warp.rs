@@ -4,7 +4,7 @@ use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::{Split, Wait};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, tiers};
+use crate::sim::lanes::{Class, LANES};
 use crate::sim::memory::pattern::lanes;
 use crate::sim::metrics::InstructionClass::Warp;
 use crate::sim::program::Instr;
@@ -12,6 +12,7 @@ use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::report::Check;
+use crate::sim::tier::tiers;
 
 /// What a lane reads from one that takes no part.
 const UNDEFINED: u32 = 0xA5A5_A5A5;

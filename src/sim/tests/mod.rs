@@ -10,6 +10,7 @@ mod group_matrix;
 mod matrix;
 mod rare;
 mod rare_products;
+mod tiers;
 mod values;
 
 use super::{Launch, Memory, Module, Options, Pointer, Report, launch};
