@@ -7,68 +7,8 @@
 //   v1      dim <= 256  grid batch * heads * group * queries             block 256
 //   v2_64   dim <= 64   grid batch * heads * group * ceil(queries / 64)  block 128  shared 24,576
 //   v2_128  dim <= 128  the same                                                    shared 49,152
-#include "common.cuh"
+#include "attention.cuh"
 #include "gemm_mma.cuh"
-
-#define PARAMETERS                                                                                            \
-    const scalar_t *__restrict__ q, const scalar_t *__restrict__ k, const scalar_t *__restrict__ v,           \
-        scalar_t *__restrict__ y, int group, int queries, int keys, int dim, int causal, float scale
-
-// The online softmax: sums taken against the largest score so far, corrected when a larger one comes.
-struct Running {
-    float max = Maximum::identity();
-    float total = 0.0f;
-    // Takes in a largest score and returns what the sums so far have to be multiplied with.
-    __device__ __forceinline__ float raise(float score) {
-        const float before = max;
-        max = fmaxf(max, score);
-        const float correction = before == max ? 1.0f : expf(before - max);
-        total *= correction;
-        return correction;
-    }
-};
-
-// v1: the definition, a query a block. A thread takes a key of a stretch of 256, then an element of the output.
-extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_v1(PARAMETERS) {
-    __shared__ float query[TREE_THREADS];
-    __shared__ float weights[TREE_THREADS];
-    const int thread = int(threadIdx.x);
-    const long long row = blockIdx.x;
-    const long long head = row / queries / group * keys;
-    const int seen = causal ? int(row % queries) + 1 + keys - queries : keys;
-
-    if (thread < dim) {
-        query[thread] = to_float(q[row * dim + thread]) * scale;
-    }
-    Running running;
-    float out = 0.0f;
-    for (int first = 0; first < seen; first += TREE_THREADS) {
-        __syncthreads();  // the query is there, and the weights of the stretch before are used up
-        float score = Maximum::identity();
-        if (first + thread < seen) {
-            FourSums sums;
-#pragma unroll 4
-            for (int d = 0; d < dim; ++d) {
-                sums.add(d, query[d] * to_float(k[(head + first + thread) * dim + d]));
-            }
-            score = sums.total();
-        }
-        const float correction = running.raise(tree_reduce<Maximum>(score));
-        weights[thread] = expf(score - running.max);
-        running.total += tree_reduce<Sum>(weights[thread]);  // its barriers show the weights to all
-        if (thread < dim) {
-            FourSums sums;
-#pragma unroll 4
-            for (int j = 0; j < min(seen - first, TREE_THREADS); ++j) {
-                sums.add(j, weights[j] * to_float(v[(head + first + j) * dim + thread]));
-            }
-            out = out * correction + sums.total();
-        }
-    }
-    if (thread < dim) {
-        y[row * dim + thread] = from_float<scalar_t>(seen > 0 ? out / running.total : 0.0f);
-    }
-}
 
 #if !defined(KERNELGATE_F32)
 
@@ -265,12 +205,9 @@ __device__ __forceinline__ void attend(const scalar_t* __restrict__ q, const sca
 
 }  // namespace
 
-#define KERNELGATE_ATTENTION(DIM)                                                                                     \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                                             \
-        attention_v2_##DIM(const scalar_t* __restrict__ q, const scalar_t* __restrict__ k,                            \
-                           const scalar_t* __restrict__ v, scalar_t* __restrict__ y, int group, int queries, int keys, \
-                           int dim, int causal, float scale) {                                                        \
-        attend<DIM>(q, k, v, y, group, queries, keys, dim, causal, scale);                                            \
+#define KERNELGATE_ATTENTION(DIM)                                                   \
+    extern "C" __global__ void __launch_bounds__(THREADS) attention_v2_##DIM(PARAMETERS) { \
+        attend<DIM>(q, k, v, y, group, queries, keys, dim, causal, scale);          \
     }
 KERNELGATE_ATTENTION(64)
 KERNELGATE_ATTENTION(128)

@@ -10,7 +10,7 @@
 #include "gemm.cuh"
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#include "hopper.cuh"
+#include "hopper_store.cuh"
 
 using namespace hopper;
 
@@ -44,14 +44,13 @@ struct Config {
     static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 };
 
-// The ring of stages as one role sees it: where it stands, and the parity of its phase.
+// The ring of stages as one role sees it.
 template <class C>
-struct Ring {
+struct Ring : Place<C::STAGES> {
     unsigned stages;
     unsigned full;   // barrier objects, 8 bytes a stage: the copies of a slice are in
     unsigned empty;  // the multiplying warps of the whole cluster are done with it
-    int stage = 0;
-    unsigned parity = 0;
+    using Place<C::STAGES>::stage;
 
     __device__ __forceinline__ Ring(unsigned shared)
         : stages(shared),
@@ -61,12 +60,6 @@ struct Ring {
     __device__ __forceinline__ unsigned b() const { return a() + C::A_BYTES; }
     __device__ __forceinline__ unsigned is_full() const { return full + stage * 8; }
     __device__ __forceinline__ unsigned is_empty() const { return empty + stage * 8; }
-    __device__ __forceinline__ void next() {
-        if (++stage == C::STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
 };
 
 template <class C>
@@ -142,47 +135,18 @@ __device__ __forceinline__ void multiply_tile(Ring<C>& ring, float (&sums)[C::TI
     release<C>(previous);
 }
 
-__device__ __forceinline__ unsigned pair(float low, float high) {
-    const float both[2] = {low, high};
-    return pack_detail::pack_word(both);
-}
-
-// Stores WIDTH columns of a warp group's 64 rows from registers: every shape of c.
-template <int WIDTH>
-__device__ __forceinline__ void store_direct(scalar_t* __restrict__ c, const Extents& extents, TileOrigin tile,
-                                             const float* sums) {
-    const int lane = threadIdx.x % 32;
-    const int row = tile.row + threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int j = 0; j < WIDTH / 8; ++j) {
-        const int col = tile.col + j * 8 + lane % 4 * 2;
-        const float upper[2] = {sums[4 * j], sums[4 * j + 1]};
-        const float lower[2] = {sums[4 * j + 2], sums[4 * j + 3]};
-        store_run<2>(c, extents.m, extents.n, row, col, upper, extents.n % 2 == 0);
-        store_run<2>(c, extents.m, extents.n, row + 8, col, lower, extents.n % 2 == 0);
-    }
-}
-
 // Stores a warp group's 64 rows through shared memory, 64 columns a time: while one buffer is being copied out, the
 // next is filled.
 template <class C>
 __device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers, const Extents& extents,
                                            TileOrigin tile, int group, const float (&sums)[C::TILE_N / 2]) {
-    const int lane = threadIdx.x % 32;
-    const int row = threadIdx.x % GROUP_THREADS / 32 * 16 + lane % 16;
     const bool first = threadIdx.x % GROUP_THREADS == 0;
 #pragma unroll
     for (int chunk = 0; chunk < C::TILE_N / COLUMNS; ++chunk) {
         const unsigned buffer = buffers + (group * STORE_BUFFERS + chunk % STORE_BUFFERS) * STORE_BYTES;
         if (first) store_wait_read<STORE_BUFFERS - 1>();
         named_sync(1 + group, GROUP_THREADS);
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) {
-            const float* part = &sums[chunk * 32 + j * 8];
-            const unsigned unit = j * 2 + lane / 16;
-            store_matrices(buffer + row * ROW_BYTES + (unit ^ row % 8) * 16, pair(part[0], part[1]),
-                           pair(part[2], part[3]), pair(part[4], part[5]), pair(part[6], part[7]));
-        }
+        stage_outputs(buffer, &sums[chunk * 32]);
         async_fence();
         named_sync(1 + group, GROUP_THREADS);
         if (first) {
@@ -241,7 +205,7 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
             if (c_aligned) {
                 store_tile<C>(c_map, buffers, extents, tile, group, sums);
             } else {
-                store_direct<C::TILE_N>(c, extents, tile, sums);
+                store_direct<C::TILE_N>(c, extents.m, extents.n, tile, sums);
             }
         }
         // Shared memory must stay until it is read.
@@ -300,7 +264,7 @@ __device__ __forceinline__ void split(const TensorMap& a, const TensorMap& b, co
             }
         }
         const TileOrigin mine = {tile.row + group * 64, tile.col + (int)rank * (C::TILE_N / SPLIT)};
-        store_direct<C::TILE_N / SPLIT>(c, extents, mine, own);
+        store_direct<C::TILE_N / SPLIT>(c, extents.m, extents.n, mine, own);
     }
     cluster_sync();  // the other blocks may still read this one's shared memory
 }
@@ -344,12 +308,7 @@ GEMM_ENTRY(gemm_v9_64x128_split8, (split<Config<1, 128, 8, 1>, 8>), 1, 128, 8, 1
 extern "C" __global__ void __launch_bounds__(256)
     gemm_align(const scalar_t* __restrict__ from, scalar_t* __restrict__ workspace, long long offset, int rows,
                int cols, int pitch) {
-    scalar_t* to = workspace + offset;
-    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
-        for (int col = threadIdx.x; col < cols; col += 256) {
-            to[(long long)row * pitch + col] = from[(long long)row * cols + col];
-        }
-    }
+    align_rows(from, workspace + offset, rows, cols, pitch);
 }
 
 #endif  // !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)

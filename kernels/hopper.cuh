@@ -55,6 +55,20 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) 
         : "memory");
 }
 
+// Where a role stands in a ring of STAGES stages: the stage, and the parity of its phase.
+template <int STAGES>
+struct Place {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 // --- clusters ---
 
 __device__ __forceinline__ unsigned cluster_rank() {
@@ -104,6 +118,21 @@ __device__ __forceinline__ void load_box_into(unsigned to, const TensorMap& map,
         : "memory");
 }
 
+// The same of a tensor of matrices, from matrix `z`: what lies past the edges of the matrix is not copied.
+__device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, int z, unsigned barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+        : "memory");
+}
+
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, unsigned from) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+                 "r"(x), "r"(y), "r"(z), "r"(from)
+                 : "memory");
+}
+
 __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, unsigned from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
                  "r"(x), "r"(y), "r"(from)
@@ -126,6 +155,11 @@ __device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.
 // A barrier among `threads` threads that name the same id (0 is __syncthreads).
 __device__ __forceinline__ void named_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Counts for that barrier without waiting at it.
+__device__ __forceinline__ void named_arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // A warp group hands registers back, or takes what others handed back.
@@ -162,6 +196,13 @@ __device__ __forceinline__ void product_commit() { asm volatile("wgmma.commit_gr
 template <int PENDING>
 __device__ __forceinline__ void product_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// Keeps what uses these registers behind the wait before it: to the compiler a product is over when it is issued.
+template <int COUNT>
+__device__ __forceinline__ void hold(float (&sums)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #if defined(KERNELGATE_F16)
@@ -208,5 +249,27 @@ HOPPER_PRODUCT(256,
                "%120, %121, %122, %123, %124, %125, %126, %127",
                "%128", "%129", "%130", "%131", HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_32(64),
                HOPPER_SUMS_32(96));
+
+// The same with a in registers: lane's rows lane / 4 and lane / 4 + 8 of its warp's sixteen, columns lane % 4 * 2 (+ 1)
+// of the first eight (a[0], a[1]) and of the last eight (a[2], a[3]), which is how it holds sums. b runs along n.
+template <int WIDTH>
+struct HeldProduct;
+
+#define HOPPER_HELD_PRODUCT(WIDTH, REGISTERS, A, B, ADD, ...)                                                       \
+    template <>                                                                                                     \
+    struct HeldProduct<WIDTH> {                                                                                     \
+        static __device__ __forceinline__ void add(float (&sums)[WIDTH / 2], const unsigned (&a)[4],                \
+                                                   unsigned long long b, int add) {                                 \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                                       \
+                         "wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16." HOPPER_TYPES " {" REGISTERS "}, {" A     \
+                         "}, " B ", add, 1, 1, 1;\n}"                                                               \
+                         : __VA_ARGS__                                                                              \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                           \
+        }                                                                                                           \
+    }
+
+HOPPER_HELD_PRODUCT(64, HOPPER_FIRST_30 "%30, %31", "%32, %33, %34, %35", "%36", "%37", HOPPER_SUMS_32(0));
+HOPPER_HELD_PRODUCT(128, HOPPER_FIRST_60 "%60, %61, %62, %63", "%64, %65, %66, %67", "%68", "%69", HOPPER_SUMS_32(0),
+                    HOPPER_SUMS_32(32));
 
 }  // namespace hopper

@@ -51,6 +51,7 @@ EAGER = {
     "row_mean": lambda shape, x: x.mean(dim=-1),
     "rope": _rope,
     "gemm": lambda shape, a, b: a @ b,
+    "gemv": lambda shape, x, w: F.linear(x, w),
     "attention": _attention,
     "conv2d": _conv2d,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),

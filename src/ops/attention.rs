@@ -3,6 +3,8 @@
 //! Letters: a query head `h` of a batch reads the keys of head `h / group`. With `causal`, the last query sees all keys
 //! and each one before it one fewer; a query that sees none gives zeros.
 
+mod hopper;
+
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
 use super::float::{Float, sum};
@@ -70,9 +72,12 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .candidate("cuda_v1", cuda(1).untimed())
-        .candidate("cuda_v2", cuda(2).dtypes([DType::F16, DType::BF16]).tolerance(rounded_weights()))
+        .candidate("cuda_v2", cuda(2).dtypes(HALF).tolerance(rounded_weights()))
+        .candidate("cuda_v3", hopper().dtypes(HALF).tolerance(rounded_weights()))
         .into()
 }
+
+const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 fn operator() -> Op<Heads> {
     Op::new("attention")
@@ -111,6 +116,8 @@ fn operator() -> Op<Heads> {
         .perf([
             Heads { batch: 2, heads: 16, group: 1, queries: 512, keys: 512, dim: 64, causal: true },
             Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: true },
+            Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: false },
+            Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 64, causal: true },
         ])
 }
 
@@ -255,20 +262,40 @@ fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn cuda(version: usize) -> Cuda<Heads> {
-    let plan = move |s: &Heads| {
-        let launch = launch(version, s).scalar(s.group as i32).scalar(s.queries as i32).scalar(s.keys as i32);
-        launch.scalar(s.dim as i32).scalar(i32::from(s.causal)).scalar(s.scale() as f32)
-    };
     let kernel = kernel!(
         "attention.cu",
-        ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh"],
+        ["attention.cuh", "common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh"],
         format!("attention_v{version}"),
-        plan
+        move |s: &Heads| with_scalars(s, launch(version, s))
     );
     match version {
         1 => kernel.tile("keys", 256).tile("dim", 32),
         _ => kernel.tile("queries", V2_QUERIES).tile("keys", 64).tile("dim", 64).tile("dim", 8).tile("dim", 128),
     }
+}
+
+/// The kernel for compute capability 9.0a.
+fn hopper() -> Cuda<Heads> {
+    let kernel = kernel!(
+        "attention_hopper.cu",
+        ["attention.cuh", "common.cuh", "async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh"],
+        "attention_v3",
+        hopper::plan
+    );
+    let tiles = kernel
+        .tile("queries", 64)
+        .tile("queries", 128)
+        .tile("queries", 192)
+        .tile("keys", 128)
+        .tile("dim", 8)
+        .tile("dim", 64);
+    tiles.tile("dim", 128).workspace(hopper::workspace_bytes).needs("sm_90a")
+}
+
+/// The scalars that versions 1 and 2 take.
+fn with_scalars(s: &Heads, launch: Launch) -> Launch {
+    let launch = launch.scalar(s.group as i32).scalar(s.queries as i32).scalar(s.keys as i32);
+    launch.scalar(s.dim as i32).scalar(i32::from(s.causal)).scalar(s.scale() as f32)
 }
 
 /// What a candidate may lose that rounds the weights to the dtype before they meet the values: half an ulp each.
@@ -285,10 +312,15 @@ fn launch(version: usize, s: &Heads) -> Launch {
     const SHARED_ROWS: usize = 3 * 64;
     let dim = s.dim.next_power_of_two().max(64);
     if version == 1 || dim > 128 {
-        return Launch::blocks(s.query_heads() * s.queries, 256).entry("attention_v1");
+        return naive_launch(s);
     }
     let blocks = s.query_heads() * s.queries.div_ceil(V2_QUERIES);
     Launch::blocks(blocks, 128).shared(SHARED_ROWS * dim * 2).entry(format!("attention_v2_{dim}"))
+}
+
+/// The launch of version 1, which serves every shape, without its scalars.
+fn naive_launch(s: &Heads) -> Launch {
+    Launch::blocks(s.query_heads() * s.queries, 256).entry("attention_v1")
 }
 
 #[cfg(test)]

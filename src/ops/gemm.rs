@@ -202,7 +202,7 @@ fn cuda(version: usize) -> Cuda<Product> {
 
 /// The kernels for compute capability 9.0a under a launch rule of theirs.
 fn hopper(plan: impl Fn(&Product) -> Plan + Send + Sync + 'static) -> Cuda<Product> {
-    kernel!("gemm_hopper.cu", ["async.cuh", "gemm.cuh", "hopper.cuh"], "gemm_v7", plan)
+    kernel!("gemm_hopper.cu", ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh"], "gemm_v7", plan)
         .workspace(hopper::workspace_bytes)
         .needs("sm_90a")
 }

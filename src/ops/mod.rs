@@ -65,6 +65,7 @@ catalogue![
     row_mean,
     rope,
     gemm,
+    gemv,
     attention,
     conv2d,
     lstm,

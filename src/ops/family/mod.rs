@@ -1,5 +1,6 @@
 //! Families of operators that share a shape, tensors and cases.
 
+pub mod aligned;
 pub mod elementwise;
 pub mod rows;
 pub mod triton;

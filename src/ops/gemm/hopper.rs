@@ -3,18 +3,10 @@
 use super::Product;
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
+use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// Columns of k that the kernels take at a time, and columns of b and c that a swizzled row holds.
 const SLICE: usize = 64;
-/// Elements of 16 bytes, of which the rows behind a tensor map must have a multiple.
-const UNIT: usize = 8;
-/// Bytes of an element: the kernels are for f16 and bf16.
-const ELEMENT_BYTES: usize = 2;
-/// Of an H100 or H200 on its board. Elsewhere blocks still take all tiles, with less balance.
-const MULTIPROCESSORS: usize = 132;
-/// Blocks that copy an operand.
-const COPYING_BLOCKS: usize = 8 * MULTIPROCESSORS;
-
 /// One way to cut the product, as its entry does it.
 #[derive(Debug, PartialEq)]
 struct Tile {
@@ -95,11 +87,11 @@ impl Tile {
         let barrier_bytes = self.stages * 16;
         let blocks = if self.is_persistent() { clusters.min(self.at_once) } else { clusters };
         let cluster = self.sharing * self.split;
-        let a = Operand::a(s).map().tile([self.rows, SLICE]);
-        let b = Operand::b(s).map().tile([SLICE / self.sharing, SLICE]);
+        let a = factor_a(s).map().tile([self.rows, SLICE]);
+        let b = factor_b(s).map().tile([SLICE / self.sharing, SLICE]);
         // Rows of c that no map takes are stored from registers; the kernel then leaves its map alone.
         let c = TensorMap::of("c", [s.m, s.n]).tile([64, SLICE]);
-        let c = if s.n.is_multiple_of(UNIT) { c } else { a.clone() };
+        let c = if is_aligned(s.n) { c } else { a.clone() };
         let maps = [a, b, c].map(|map| map.swizzle(Swizzle::Bytes128));
         let launch = Launch::blocks(blocks * cluster, 128 * (groups + 1))
             .entry(self.entry)
@@ -112,53 +104,17 @@ impl Tile {
     }
 }
 
-/// A factor as the kernels read it: in place, or copied to rows of a multiple of 16 bytes.
-struct Operand {
-    name: &'static str,
-    rows: usize,
-    cols: usize,
-    /// Where its copy stands in the workspace, in elements.
-    offset: usize,
+fn factor_a(s: &Product) -> Aligned {
+    Aligned { name: "a", rows: s.m, cols: s.k, offset: 0 }
 }
 
-impl Operand {
-    fn a(s: &Product) -> Self {
-        Operand { name: "a", rows: s.m, cols: s.k, offset: 0 }
-    }
-
-    fn b(s: &Product) -> Self {
-        Operand { name: "b", rows: s.k, cols: s.n, offset: Operand::a(s).copied_elements() }
-    }
-
-    fn pitch(&self) -> usize {
-        self.cols.next_multiple_of(UNIT)
-    }
-
-    fn needs_copy(&self) -> bool {
-        self.pitch() != self.cols
-    }
-
-    fn copied_elements(&self) -> usize {
-        if self.needs_copy() { self.rows * self.pitch() } else { 0 }
-    }
-
-    fn map(&self) -> TensorMap {
-        let buffer = if self.needs_copy() { "workspace" } else { self.name };
-        let offset_bytes = if self.needs_copy() { self.offset * ELEMENT_BYTES } else { 0 };
-        TensorMap::of(buffer, [self.rows, self.cols]).strides([self.pitch()]).offset(offset_bytes)
-    }
-
-    fn copy(&self) -> Option<Launch> {
-        let launch = Launch::blocks(self.rows.min(COPYING_BLOCKS), 256).entry("gemm_align").without_pointers();
-        let launch = launch.pointer(self.name).pointer("workspace").scalar(self.offset as i64);
-        let launch = launch.scalar(self.rows as i32).scalar(self.cols as i32).scalar(self.pitch() as i32);
-        self.needs_copy().then_some(launch)
-    }
+fn factor_b(s: &Product) -> Aligned {
+    Aligned { name: "b", rows: s.k, cols: s.n, offset: factor_a(s).copied_elements() }
 }
 
 /// Bytes of the copies of a and b.
 pub fn workspace_bytes(s: &Product) -> usize {
-    (Operand::a(s).copied_elements() + Operand::b(s).copied_elements()) * ELEMENT_BYTES
+    (factor_a(s).copied_elements() + factor_b(s).copied_elements()) * ELEMENT_BYTES
 }
 
 /// The launches of version `version`: the first two have one tile, the third takes what it estimates to be fastest.
@@ -178,7 +134,7 @@ fn plan_with(tile: &Tile, s: &Product) -> Plan {
     if s.m == 0 {
         return Plan(Vec::new());
     }
-    let copies = [Operand::a(s).copy(), Operand::b(s).copy()];
+    let copies = [factor_a(s).copy("gemm_align"), factor_b(s).copy("gemm_align")];
     Plan(copies.into_iter().flatten().chain([tile.launch(s)]).collect())
 }
 

@@ -15,7 +15,7 @@
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `convert`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `attention`, `conv2d`, `lstm` | the operators |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `gemv`, `attention`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
@@ -30,6 +30,7 @@ mod elementwise;
 mod embedding;
 mod fused;
 mod gemm;
+mod gemv;
 mod lane;
 mod level;
 mod lstm;
@@ -54,6 +55,7 @@ pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
 pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
+pub use gemv::gemv;
 pub use lane::Lane;
 pub use lstm::{LayerExtents, lstm_layer};
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};

@@ -1,0 +1,201 @@
+// Matrix times few vectors, as in the linear layers of a model that writes a word at a time: y[b, i] = sum_j x[b, j] *
+// w[i, j], x [batch, k], w [n, k], y [batch, n], all of one dtype; the arithmetic is f32. Memory is what it takes: w is
+// read once.
+//
+// Launch (v2 and v3: k a multiple of 8, other shapes take v1; no dynamic shared memory):
+//   v1       grid n * batch            block 256
+//   v2       grid ceil(n / 8) * batch  block 256
+//   v3_one   grid n                    block 256   batch 1, k >= 4096
+//   v3_half  grid ceil(n / 2)          block 256   batch 1
+//   v3_few   grid ceil(n / 16)         block 256   batch <= 8; with more, v2
+#include "common.cuh"
+#include "gemm_mma.cuh"
+
+#define PARAMETERS \
+    const scalar_t *__restrict__ x, const scalar_t *__restrict__ w, scalar_t *__restrict__ y, int batch, int n, int k
+
+// v1: the formula. A block an output, a tree in shared memory.
+extern "C" __global__ void __launch_bounds__(TREE_THREADS) gemv_v1(PARAMETERS) {
+    const int row = int(blockIdx.x % n), of = int(blockIdx.x / n);
+    float sum = 0.0f;
+    for (int j = threadIdx.x; j < k; j += TREE_THREADS) {
+        sum = fmaf(to_float(x[(long long)of * k + j]), to_float(w[(long long)row * k + j]), sum);
+    }
+    sum = tree_reduce<Sum>(sum);
+    if (threadIdx.x == 0) {
+        y[(long long)of * n + row] = from_float<scalar_t>(sum);
+    }
+}
+
+namespace {
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / WARP;
+constexpr int MOST_BATCH = 8;
+
+// ROWS rows of w by TEAM warps, up to BATCH vectors, AT_ONCE packs of each row under way in a lane.
+template <int BATCH, int ROWS, int TEAM, int AT_ONCE>
+struct Team {
+    static constexpr int STRIDE = TEAM * WARP;  // packs from one of a lane to its next
+
+    const scalar_t* x;
+    const scalar_t* rows[ROWS];
+    int batch;
+    int k;
+    float sums[ROWS][BATCH] = {};
+
+    // COUNT packs of each row, all on their way before the first is used.
+    template <int COUNT>
+    __device__ __forceinline__ void take(int pack) {
+        Pack of_w[ROWS][COUNT];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                of_w[r][i] = load_pack_streaming(rows[r] + (pack + i * STRIDE) * PACK_LEN);
+            }
+        }
+        if (COUNT > 1) __syncwarp();  // the compiler would move each load down to its use
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                if (BATCH > 1 && b >= batch) continue;
+                float of_x[PACK_LEN];
+                unpack(load_pack(x + (long long)b * k + (pack + i * STRIDE) * PACK_LEN), of_x);
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    float value[PACK_LEN];
+                    unpack(of_w[r][i], value);
+#pragma unroll
+                    for (int e = 0; e < PACK_LEN; ++e) sums[r][b] = fmaf(of_x[e], value[e], sums[r][b]);
+                }
+            }
+        }
+    }
+
+    // What is left behind the last whole step: halves of it as long as one fits, then the packs that some lanes have.
+    template <int COUNT>
+    __device__ __forceinline__ void take_rest(int at, int packs, int lane) {
+        if (at + COUNT * STRIDE <= packs) {
+            take<COUNT>(at + lane);
+            at += COUNT * STRIDE;
+        }
+        if constexpr (COUNT > 1) {
+            take_rest<COUNT / 2>(at, packs, lane);
+        } else if (at + lane < packs) {
+            take<1>(at + lane);
+        }
+    }
+
+    static __device__ __forceinline__ void run(const scalar_t* x, const scalar_t* w, scalar_t* y, int batch, int n,
+                                               int k) {
+        const int lane = threadIdx.x % STRIDE, team = threadIdx.x / STRIDE;
+        constexpr int OF_BLOCK = WARPS / TEAM * ROWS;
+        const int first = int(blockIdx.x % ((n - 1) / OF_BLOCK + 1)) * OF_BLOCK + team * ROWS;
+        const int packs = k / PACK_LEN;
+        Team own{x, {}, batch, k};
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) own.rows[r] = w + (long long)min(first + r, n - 1) * k;
+        int at = 0;
+        for (; at + AT_ONCE * STRIDE <= packs; at += AT_ONCE * STRIDE) own.template take<AT_ONCE>(at + lane);
+        own.template take_rest<AT_ONCE / 2>(at, packs, lane);
+        own.store(y, n, first, lane, team);
+    }
+
+    __device__ __forceinline__ void store(scalar_t* y, int n, int first, int lane, int team) const {
+        __shared__ float of_warp[WARPS][ROWS][BATCH];
+        const int warp = threadIdx.x / WARP;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                const float sum = warp_reduce<Sum>(sums[r][b]);
+                if (threadIdx.x % WARP == 0) of_warp[warp][r][b] = sum;
+            }
+        }
+        __syncthreads();
+        for (int i = lane; i < ROWS * BATCH; i += STRIDE) {
+            const int r = i / BATCH, b = i % BATCH;
+            if (first + r >= n || b >= batch) continue;
+            float total = 0.0f;
+#pragma unroll
+            for (int part = 0; part < TEAM; ++part) total += of_warp[team * TEAM + part][r][b];
+            y[(long long)b * n + first + r] = from_float<scalar_t>(total);
+        }
+    }
+};
+
+#if defined(KERNELGATE_F32)
+
+__device__ __forceinline__ void few(const scalar_t* x, const scalar_t* w, scalar_t* y, int batch, int n, int k) {
+    Team<MOST_BATCH, 4, 2, 4>::run(x, w, y, batch, n, k);
+}
+
+#else
+
+// Sixteen rows of w against eight vectors a product of tensor cores: arithmetic costs nothing beside the memory then.
+// A sum may run in any order, so a lane takes its part of both factors as packs of eight: elements 0 and 1, 2 and 3 stand
+// for the places of the first product that the lane holds, 4 to 7 for those of the second.
+__device__ __forceinline__ void few(const scalar_t* x, const scalar_t* w, scalar_t* y, int batch, int n, int k) {
+    constexpr int ROWS = 16;
+    constexpr int AT_ONCE = 4;  // steps of four packs a row
+    __shared__ float of_warp[WARPS][ROWS][MOST_BATCH];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int first = blockIdx.x * ROWS;
+    const int packs = k / PACK_LEN;
+    const scalar_t* const upper = w + (long long)min(first + lane / 4, n - 1) * k;
+    const scalar_t* const lower = w + (long long)min(first + lane / 4 + 8, n - 1) * k;
+    const scalar_t* const vector = x + (long long)min(lane / 4, batch - 1) * k;
+    const bool has_vector = lane / 4 < batch;
+    const Pack none{make_uint4(0, 0, 0, 0)};
+    float sums[4] = {};
+    for (int at = warp * AT_ONCE * 4; at < packs; at += WARPS * AT_ONCE * 4) {
+        Pack of_w[AT_ONCE][2], of_x[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int pack = at + i * 4 + lane % 4;
+            const bool inside = pack < packs;
+            of_w[i][0] = inside ? load_pack_streaming(upper + pack * PACK_LEN) : none;
+            of_w[i][1] = inside ? load_pack_streaming(lower + pack * PACK_LEN) : none;
+            of_x[i] = inside && has_vector ? load_pack(vector + pack * PACK_LEN) : none;
+        }
+        __syncwarp();  // the compiler would move each load down to its use
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const uint4 a = of_w[i][0].words, b = of_w[i][1].words, v = of_x[i].words;
+            const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+            multiply_add(sums, low, v.x, v.y);
+            multiply_add(sums, high, v.z, v.w);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) of_warp[warp][lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = sums[i];
+    __syncthreads();
+    const int row = threadIdx.x % ROWS, of = threadIdx.x / ROWS;
+    if (of < batch && first + row < n) {
+        float total = 0.0f;
+#pragma unroll
+        for (int part = 0; part < WARPS; ++part) total += of_warp[part][row][of];
+        y[(long long)of * n + first + row] = from_float<scalar_t>(total);
+    }
+}
+
+#endif
+
+}  // namespace
+
+// v2: packs, four of them on their way together, a warp a row, a pass over w a vector.
+extern "C" __global__ void __launch_bounds__(THREADS) gemv_v2(PARAMETERS) {
+    const int of = int(blockIdx.x) / ((n - 1) / WARPS + 1);
+    Team<1, 1, 1, 4>::run(x + (long long)of * k, w, y + (long long)of * n, 1, n, k);
+}
+
+// v3: few rows at a time, which are near each other in memory; several vectors on tensor cores, in f32 four rows a team.
+extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_one(PARAMETERS) {
+    Team<1, 1, 8, 2>::run(x, w, y, batch, n, k);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_half(PARAMETERS) {
+    Team<1, 1, 4, 4>::run(x, w, y, batch, n, k);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_few(PARAMETERS) { few(x, w, y, batch, n, k); }

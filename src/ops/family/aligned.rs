@@ -1,0 +1,66 @@
+//! Operands as tensor maps take them: in place, or copied to rows of a multiple of 16 bytes first.
+
+use crate::core::launch::Launch;
+use crate::core::tensor_map::TensorMap;
+
+/// Elements of 16 bytes, of which the rows behind a tensor map must have a multiple.
+const UNIT: usize = 8;
+/// Bytes of an element: the kernels that take tensor maps are for f16 and bf16.
+pub const ELEMENT_BYTES: usize = 2;
+/// Of an H100 or H200 on its board. Elsewhere persistent blocks still take all tiles, with less balance.
+pub const MULTIPROCESSORS: usize = 132;
+/// Blocks that copy an operand.
+const COPYING_BLOCKS: usize = 8 * MULTIPROCESSORS;
+
+/// Whether a tensor map takes rows of so many elements as they are.
+pub fn is_aligned(cols: usize) -> bool {
+    cols.is_multiple_of(UNIT)
+}
+
+/// A matrix, or several of the same extents behind each other.
+pub struct Aligned {
+    /// The buffer.
+    pub name: &'static str,
+    /// Rows of all matrices.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// Where a copy stands in the workspace, in elements.
+    pub offset: usize,
+}
+
+impl Aligned {
+    fn pitch(&self) -> usize {
+        self.cols.next_multiple_of(UNIT)
+    }
+
+    /// Elements that the copy takes in the workspace.
+    pub fn copied_elements(&self) -> usize {
+        if is_aligned(self.cols) { 0 } else { self.rows * self.pitch() }
+    }
+
+    fn place(&self, map: impl Fn(&'static str) -> TensorMap) -> TensorMap {
+        if is_aligned(self.cols) { map(self.name) } else { map("workspace").offset(self.offset * ELEMENT_BYTES) }
+    }
+
+    /// A map of one matrix.
+    pub fn map(&self) -> TensorMap {
+        self.place(|buffer| TensorMap::of(buffer, [self.rows, self.cols]).strides([self.pitch()]))
+    }
+
+    /// A map of matrices of `rows` rows each: nothing that lies past one is a part of the next.
+    pub fn map_of_matrices(&self, rows: usize) -> TensorMap {
+        let extents = [self.rows / rows, rows, self.cols];
+        let strides = [rows * self.pitch(), self.pitch()];
+        self.place(|buffer| TensorMap::of(buffer, extents).strides(strides))
+    }
+
+    /// The launch of `entry` that makes the copy, if one is needed: it takes the buffer, the workspace, the offset, rows,
+    /// columns and the elements from a row to the next.
+    pub fn copy(&self, entry: &str) -> Option<Launch> {
+        let launch = Launch::blocks(self.rows.min(COPYING_BLOCKS), 256).entry(entry).without_pointers();
+        let launch = launch.pointer(self.name).pointer("workspace").scalar(self.offset as i64);
+        let launch = launch.scalar(self.rows as i32).scalar(self.cols as i32).scalar(self.pitch() as i32);
+        (!is_aligned(self.cols)).then_some(launch)
+    }
+}
