@@ -1,5 +1,6 @@
 //! Products with few rows of A, which cost what reading B costs.
 
+use std::ops::Range;
 use std::slice;
 
 use rayon::prelude::*;
@@ -17,6 +18,8 @@ const SUMS: usize = 8 << 10;
 const LEAST_WIDTH: usize = 128;
 /// Rows of B at a time: that many streams, and one load and store of the sums for all.
 const STEPS: usize = 8;
+/// Steps of k that are summed in one go. Equal products all round to the same side: the longer a sum, the further it leans.
+const STRETCH: usize = 512;
 
 pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: &[T], c: &mut [T]) {
     let threads = rayon::current_num_threads();
@@ -26,12 +29,20 @@ pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a
         let target = &target;
         let first = task * width;
         let cols = width.min(n - first);
-        with_scratch(m * (width + k), |scratch| {
-            let (sums, wide) = scratch.split_at_mut(m * width);
-            sums.fill(0.0);
+        with_scratch(m * (2 * width + k), |scratch| {
+            let (wide, sums) = scratch.split_at_mut(m * k);
+            let (totals, more) = sums.split_at_mut(m * width);
             convert(level, a, wide);
-            level.run(Columns { extents: (n, k), a: wide, b: &b[first..], cols, sums, stride: width });
-            for (i, sums) in sums.chunks_exact(width).enumerate() {
+            let sum = |steps: Range<usize>, sums: &mut [f32]| {
+                sums.fill(0.0);
+                level.run(Columns { extents: (n, k), steps, a: wide, b: &b[first..], cols, sums, stride: width });
+            };
+            sum(0..STRETCH.min(k), totals);
+            for p in (STRETCH..k).step_by(STRETCH) {
+                sum(p..k.min(p + STRETCH), more);
+                totals.iter_mut().zip(&*more).for_each(|(total, sum)| *total += sum);
+            }
+            for (i, sums) in totals.chunks_exact(width).enumerate() {
                 let from = &sums[..cols];
                 // SAFETY: a row of this task's columns, which nobody else reaches.
                 let to = unsafe { slice::from_raw_parts_mut(target.0.add(i * n + first), cols) };
@@ -50,6 +61,8 @@ pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a
 struct Columns<'a, T> {
     /// n and k: the row lengths of B and A.
     extents: (usize, usize),
+    /// The steps of k to sum.
+    steps: Range<usize>,
     a: &'a [f32],
     b: &'a [T],
     cols: usize,
@@ -62,12 +75,12 @@ impl<T: Lane> Kernel for Columns<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let k = self.extents.1;
-        let whole = k - k % STEPS;
-        for p in (0..whole).step_by(STEPS) {
+        let Range { start, end } = self.steps;
+        let whole = end - (end - start) % STEPS;
+        for p in (start..whole).step_by(STEPS) {
             self.steps::<S, STEPS>(simd, p);
         }
-        for p in whole..k {
+        for p in whole..end {
             self.steps::<S, 1>(simd, p);
         }
     }
