@@ -2,8 +2,8 @@
 //!
 //! Letters: C (m x n) = A (m x k) B (k x n), all row-major. A task owns a block of C. It walks down k
 //! in steps of `DEPTH`, packs its columns of B for that step into panels one tile wide, and runs the
-//! register tile over them. B is packed because its rows lie far apart and a panel has to stream; a tile
-//! reads only a few rows of A, each along the row, so A is used where it lies.
+//! register tile over them. B is packed because its rows lie far apart and a panel has to stream; the few
+//! rows of A that a tile reads are moved together, so that they do not compete for the same cache lines.
 
 mod pack;
 mod thin;
@@ -19,7 +19,7 @@ use super::lane::Lane;
 use super::level::{Kernel, Level};
 use super::scratch::with_scratch;
 use super::vector::{MAX_LANES, Simd};
-use pack::Panels;
+use pack::{Panels, Slab};
 use tile::Tile;
 
 /// Steps of k a block. A panel of B, 48 columns wide, is then 72 KiB and streams from the second level at 16 bytes a
@@ -166,15 +166,26 @@ impl<T: Lane> Kernel for Multiply<'_, T> {
     fn run<S: Simd>(self, simd: S) {
         let (n, k) = self.extents;
         let Block { rows, cols } = self.block;
-        for p in (0..k).step_by(DEPTH) {
-            let depth = DEPTH.min(k - p);
+        // Steps of equal length: a short last one would pack and store for little.
+        let most = k.div_ceil(k.div_ceil(DEPTH));
+        let mut slab = Slab::new();
+        for p in (0..k).step_by(most) {
+            let depth = most.min(k - p);
             let panels = Panels::pack(simd, self.b, n, p..p + depth, cols.clone(), self.packed);
             for i in rows.clone().step_by(S::TILE_ROWS) {
+                let after = i + S::TILE_ROWS;
+                slab.fill(self.a, k, i..rows.end.min(after), p..p + depth);
+                // What the next slab takes over is asked for meanwhile, a share a panel.
+                let next = after..rows.end.min(after + S::TILE_ROWS);
+                let mut ahead = (0..depth).step_by(MAX_LANES).flat_map(|q| next.clone().map(move |r| (r, q)));
+                let share = (depth.div_ceil(MAX_LANES) * next.len()).div_ceil(panels.count::<S>());
                 for panel in panels.iter::<S>() {
+                    for (r, q) in ahead.by_ref().take(share) {
+                        simd.prefetch(self.a.as_ptr().wrapping_add(r * k + p + q));
+                    }
                     let tile = Tile {
                         depth,
-                        a: &self.a[i * k + p..],
-                        a_stride: k,
+                        a: &slab,
                         b: panel.values,
                         // SAFETY: the tile begins within the block.
                         c: unsafe { self.c.add((i - rows.start) * self.stride + panel.first) },

@@ -4,15 +4,15 @@ use std::slice;
 
 use super::super::level::Kernel;
 use super::super::vector::{MAX_LANES, Simd};
+use super::pack::{SLAB_STRIDE, Slab};
 
 /// One tile of C and what it is made from.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
     /// Steps of k.
     pub(super) depth: usize,
-    /// The first row, from the first step on; the next rows follow every `a_stride`.
-    pub(super) a: &'a [f32],
-    pub(super) a_stride: usize,
+    /// The rows of A.
+    pub(super) a: &'a Slab,
     /// A packed panel, `depth` rows of whole vectors.
     pub(super) b: &'a [f32],
     pub(super) c: *mut f32,
@@ -32,7 +32,7 @@ impl Tile<'_> {
     pub(super) unsafe fn multiply<S: Simd>(self, simd: S, rows: usize) {
         let vectors = self.cols.div_ceil(S::LANES);
         assert!(self.b.len() >= self.depth * vectors * S::LANES);
-        assert!(self.a.len() >= (rows - 1) * self.a_stride + self.depth);
+        assert!(self.depth <= SLAB_STRIDE);
         // Each size is a function of its own: with the sizes constant, the sums are registers.
         macro_rules! sizes {
             ($(($rows:literal, $vectors:literal))+) => {
@@ -74,8 +74,8 @@ impl<const R: usize, const V: usize> Kernel for Sized<'_, R, V> {
                 *b = unsafe { simd.load(tile.b.as_ptr().add((p * V + v) * S::LANES)) };
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: p < depth, and `multiply` has checked that a holds R rows of depth.
-                let a = simd.splat(unsafe { *tile.a.as_ptr().add(r * tile.a_stride + p) });
+                // SAFETY: p < depth, which `multiply` has checked to be within a row, and a slab has the rows of any tile.
+                let a = simd.splat(unsafe { *tile.a.as_ptr().add(r * SLAB_STRIDE + p) });
                 for (sum, &b) in sums.iter_mut().zip(&b) {
                     *sum = simd.mul_add(a, b, *sum);
                 }
