@@ -47,8 +47,8 @@ class Case(host_timing.HostCase):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", default="numpy", help="numpy, numba, or both, separated by a comma")
-    libraries = parser.parse_args().library.split(",")
+    parser.add_argument("--library", dest="names", default="numpy", help="numpy, numba, or both, separated by a comma")
+    libraries = parser.parse_args().names.split(",")
     operators, about = {}, [f"NumPy {np.__version__}"]
     if "numpy" in libraries:
         operators["numpy"] = numpy_operators.operators()
