@@ -7,6 +7,14 @@ import time
 # Buffer sets, so that tiny cases do not fill the memory with bookkeeping.
 MOST_SETS = 64
 
+# What precedes a batch and does not count: several ticks of the scheduler. Threads that wake up together often find
+# themselves on one processor, and stay there until it looks again.
+LEAD_IN_S = 0.02
+
+# How long a sample waits for the threads of this process to come to rest, and how often it looks: what a thread has used
+# shows only after the kernel's next tick, up to 10 ms later.
+REST_S, LOOK_S = 0.3, 0.025
+
 
 def cache_bytes():
     """The last-level cache; 32 MiB where nothing tells."""
@@ -24,6 +32,18 @@ def device_name():
             return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return os.uname().machine
+
+
+def rest():
+    """Waits until the threads of this process are idle. Pools that spin on after their work would take the cores away from
+    whoever is sampled next."""
+    deadline = time.perf_counter() + REST_S
+    while True:
+        begun, busy = time.perf_counter(), time.process_time()
+        time.sleep(LOOK_S)
+        now = time.perf_counter()
+        if time.process_time() - busy < 0.1 * (now - begun) or now > deadline:
+            return
 
 
 class HostCase:
@@ -49,7 +69,12 @@ class HostCase:
         return 1
 
     def sample(self, instance):
-        return self._time(self.launches) / self.launches
+        until = time.perf_counter() + LEAD_IN_S
+        while time.perf_counter() < until:
+            self._time(1)
+        launch_us = self._time(self.launches) / self.launches
+        rest()
+        return launch_us
 
     def replay(self, instance):
         self._time(self.launches)
