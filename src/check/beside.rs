@@ -1,14 +1,15 @@
-//! Peers beside a candidate: given the same inputs, judged by the same comparison, timed in the same session. Whatever
-//! they do, the candidate is timed.
+//! Peers and rivals beside a candidate: given the same inputs, judged by the same comparison, timed in the same session.
+//! Whatever they do, the candidate is timed.
 
-use super::Subject;
 use super::case::Case;
 use super::judge::Rejection;
 use super::outcome::{Errors, PeerTiming, Verdict};
-use super::verify::verify_before_timing;
+use super::verify::{verified, verify_before_timing};
+use super::{Context, Subject};
+use crate::core::candidate::Candidate;
 use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
-use crate::device::{DeviceKind, TimingPlan};
+use crate::device::{DeviceKind, Problem, TimingPlan};
 use crate::measure::change::{MIN_SAMPLES, paired};
 use crate::measure::session::{Contestant, Measurement};
 use crate::measure::threshold::LEAST_THRESHOLD;
@@ -17,12 +18,21 @@ use crate::protocol::remote::{InputFiles, RemoteCase, RemoteJob, RemoteProblem};
 use crate::protocol::{Misconduct, Peer};
 use std::rc::Rc;
 
-/// The peers of one shape.
+/// Who is timed beside a candidate.
+#[derive(Clone, Copy, Default)]
+pub struct Company<'a> {
+    /// Other programs, each with all its ways to compute the operator.
+    pub peers: &'a [Peer],
+    /// Other candidates of the operator, on the same device.
+    pub rivals: &'a [&'a Candidate],
+}
+
+/// The company of one shape.
 pub(super) struct Party<'p> {
     guests: Vec<Guest<'p>>,
 }
 
-/// One way in which one peer computes the operator.
+/// One rival, or one way in which one peer computes the operator.
 struct Guest<'p> {
     name: String,
     about: String,
@@ -35,7 +45,7 @@ enum Stage<'p> {
     Out(Verdict, String),
     /// It has computed the case.
     Ready {
-        case: Rc<RemoteCase<'p>>,
+        player: Player<'p>,
         errors: Option<Errors>,
         /// What is wrong with its outputs.
         wrong: Option<String>,
@@ -44,38 +54,60 @@ enum Stage<'p> {
     },
 }
 
+/// Who computes the case of a guest.
+enum Player<'p> {
+    Peer(Rc<RemoteCase<'p>>),
+    /// `None` once it is a contestant.
+    Rival(Option<Box<dyn Problem + 'p>>),
+}
+
+impl<'p> Player<'p> {
+    /// What a session samples.
+    fn problem(&mut self) -> Option<Box<dyn Problem + 'p>> {
+        match self {
+            Player::Peer(case) => Some(Box::new(RemoteProblem::of(Rc::clone(case)))),
+            Player::Rival(problem) => problem.take(),
+        }
+    }
+
+    /// Whether what the timed batches left behind is right still, and what is wrong if not.
+    fn after(
+        &self,
+        contestant: &mut Contestant<'_>,
+        right: impl Fn(&[Tensor]) -> Result<Option<Errors>, String>,
+    ) -> Result<(), String> {
+        match self {
+            Player::Peer(case) => {
+                let outputs = case.replay(contestant.instances() - 1).map_err(|fault| fault.to_string())?;
+                right(&outputs).map(|_| ())
+            }
+            // Its outputs were right before: the same bits are.
+            Player::Rival(_) => match contestant.problem().timed_outputs_agree() {
+                Ok(true) => Ok(()),
+                Ok(false) => Err("the outputs have changed".into()),
+                Err(fault) => Err(fault.to_string()),
+            },
+        }
+    }
+}
+
 impl<'p> Party<'p> {
-    /// Gives the case to every way of every peer that computes it on this kind of device, and judges what comes back.
+    /// Gives the case to every rival, and to every way of every peer that computes it on this kind of device, and judges
+    /// what comes back.
     pub fn invite(
-        peers: &'p [Peer],
-        device: DeviceKind,
+        company: Company<'p>,
+        context: &Context<'p>,
         subject: &Subject<'_>,
         case: &Case,
         inputs: &[Tensor],
     ) -> Self {
-        if peers.is_empty() {
-            return Party { guests: Vec::new() };
+        let rivals = company.rivals.iter().map(|&candidate| rival(context, candidate, subject, case, inputs));
+        let mut guests: Vec<Guest<'p>> = rivals.collect();
+        if !company.peers.is_empty() {
+            guests.extend(peers(company.peers, context.device.kind(), subject, case, inputs));
         }
-        let files = InputFiles::write(subject.operator, inputs);
-        let guests = peers.iter().flat_map(|peer| {
-            let offers = match offers(peer, device, subject) {
-                Ok(offers) => offers,
-                Err((verdict, why)) => {
-                    let about = peer.hello().map_or_else(|_| String::new(), |hello| hello.about.clone());
-                    return vec![Guest { name: peer.name(), about, stage: Stage::Out(verdict, why) }];
-                }
-            };
-            let guest = |offer: &Offer| {
-                let prepared = files.as_ref().map_err(Clone::clone);
-                let stage = prepared.and_then(|files| prepare(peer, offer, subject, case, inputs, files));
-                let about = peer.hello().map_or_else(|_| String::new(), |hello| hello.about.clone());
-                Guest { name: offer.candidate.clone(), about, stage: stage.unwrap_or_else(|fault| out(&fault)) }
-            };
-            offers.into_iter().map(guest).collect()
-        });
-        Party { guests: guests.collect() }
+        Party { guests }
     }
-
     /// Whether nobody takes part.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -92,8 +124,8 @@ impl<'p> Party<'p> {
         'p: 'd,
     {
         for guest in &mut self.guests {
-            let Stage::Ready { case, place, .. } = &mut guest.stage else { continue };
-            let problem: Box<dyn crate::device::Problem + 'd> = Box::new(RemoteProblem::of(Rc::clone(case)));
+            let Stage::Ready { player, place, .. } = &mut guest.stage else { continue };
+            let Some(problem) = player.problem() else { continue };
             match Contestant::arm(problem, plan) {
                 Ok(contestant) => {
                     *place = contestants.len();
@@ -108,32 +140,30 @@ impl<'p> Party<'p> {
     pub fn conclude(
         self,
         measurement: &Measurement,
-        contestants: &[Contestant<'_>],
+        contestants: &mut [Contestant<'_>],
         subject: &Subject<'_>,
         case: &Case,
         inputs: &[Tensor],
     ) -> Vec<PeerTiming> {
         let candidate = measurement.kept_us(0);
         let timing = |Guest { name, about, stage }: Guest<'p>| {
-            let (remote, errors, wrong, place) = match stage {
+            let (player, errors, wrong, place) = match stage {
                 Stage::Out(verdict, why) => return PeerTiming::untimed(name, about, verdict, why),
-                Stage::Ready { case, errors, wrong, place } => (case, errors, wrong, place),
+                Stage::Ready { player, errors, wrong, place } => (player, errors, wrong, place),
             };
             if let Some(fault) = contestants[place].left() {
                 return PeerTiming::untimed(name, about, Verdict::Fail, fault.to_string());
             }
             let summary = measurement.summary(place);
             let comparison = paired(&measurement.kept_us(place), &candidate, LEAST_THRESHOLD);
-            let last = contestants[place].instances() - 1;
-            let after = remote.replay(last).map_err(|fault| fault.to_string());
-            let after = after.and_then(|outputs| judge(subject, case, inputs, &outputs));
+            let after = player.after(&mut contestants[place], |outputs| judge(subject, case, inputs, outputs));
             let (verdict, reason) = match (wrong, after) {
                 (Some(wrong), _) => (Verdict::Fail, wrong),
                 (None, Err(why)) => (Verdict::Invalid, format!("after it was timed: {why}")),
-                (None, Ok(_)) if summary.samples < MIN_SAMPLES => {
+                (None, Ok(())) if summary.samples < MIN_SAMPLES => {
                     (Verdict::Unclear, "too few samples within the budget".into())
                 }
-                (None, Ok(_)) => (Verdict::Pass, String::new()),
+                (None, Ok(())) => (Verdict::Pass, String::new()),
             };
             let finite = |low: f64, high: f64| (low.is_finite() && high.is_finite()).then_some([low, high]);
             PeerTiming {
@@ -152,6 +182,48 @@ impl<'p> Party<'p> {
         };
         self.guests.into_iter().map(timing).collect()
     }
+}
+
+/// The guests that peers are.
+fn peers<'p>(
+    peers: &'p [Peer],
+    device: DeviceKind,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Vec<Guest<'p>> {
+    let files = InputFiles::write(subject.operator, inputs);
+    let guests = peers.iter().flat_map(|peer| {
+        let about = peer.hello().map_or_else(|_| String::new(), |hello| hello.about.clone());
+        let offers = match offers(peer, device, subject) {
+            Ok(offers) => offers,
+            Err((verdict, why)) => return vec![Guest { name: peer.name(), about, stage: Stage::Out(verdict, why) }],
+        };
+        let guest = |offer: &Offer| {
+            let prepared = files.as_ref().map_err(Clone::clone);
+            let stage = prepared.and_then(|files| prepare(peer, offer, subject, case, inputs, files));
+            let stage = stage.unwrap_or_else(|fault| out(&fault));
+            Guest { name: offer.candidate.clone(), about: about.clone(), stage }
+        };
+        offers.into_iter().map(guest).collect()
+    });
+    guests.collect()
+}
+
+/// The guest that another candidate is.
+fn rival<'p>(
+    context: &Context<'p>,
+    candidate: &Candidate,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Guest<'p> {
+    let stage = match verified(context, &Subject { candidate, ..*subject }, case, inputs) {
+        Ok((problem, errors)) => Stage::Ready { player: Player::Rival(Some(problem)), errors, wrong: None, place: 0 },
+        Err(Rejection::Unsupported(why)) => Stage::Out(Verdict::Skip, why),
+        Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => Stage::Out(Verdict::Fail, failure.text),
+    };
+    Guest { name: candidate.name.clone(), about: String::new(), stage }
 }
 
 /// The ways of a peer that fit, or why there is none.
@@ -181,7 +253,7 @@ fn prepare<'p>(
         Ok(errors) => (errors, None),
         Err(wrong) => (None, Some(wrong)),
     };
-    Ok(Stage::Ready { case: Rc::new(remote), errors, wrong, place: 0 })
+    Ok(Stage::Ready { player: Player::Peer(Rc::new(remote)), errors, wrong, place: 0 })
 }
 
 /// The same comparison as a candidate's.

@@ -1,6 +1,6 @@
 //! The checks: what a candidate must satisfy, and what was found when it did not.
 
-mod beside;
+pub mod beside;
 pub mod bias;
 pub mod boundary;
 pub mod builds;
@@ -18,7 +18,7 @@ pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
-mod verify;
+pub mod verify;
 
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;

@@ -1,28 +1,26 @@
 //! The perf check: every shape verified, then timed beside yardsticks of the same work. It only measures; what the
 //! times mean against an accepted baseline is judged above.
 
-use super::beside::Party;
+use super::beside::{Company, Party};
 use super::case::Case;
 use super::correctness::blame;
-use super::judge::{Rejection, differs, prepare, reject};
+use super::judge::{Rejection, reject};
 use super::outcome::{Outcome, Timing, Verdict};
-use super::verify::verify_before_timing;
+use super::verify::verified;
 use super::{Context, Subject};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::seed::derive;
 use crate::core::shape::{Point, describe};
-use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
-use crate::device::{Device, DeviceKind, Heat, Poison, Problem, TimingPlan};
+use crate::device::{Capacity, Device, DeviceKind, Heat, TimingPlan};
 use crate::measure::Change;
 use crate::measure::change::MIN_SAMPLES;
 use crate::measure::inputs::{draw, footprint_bytes};
 use crate::measure::lock::DeviceLock;
 use crate::measure::session::{Contestant, Measurement, SessionSettings, measure};
 use crate::measure::yardstick::Yardstick;
-use crate::protocol::Peer;
 use std::time::Duration;
 
 /// How to time.
@@ -79,11 +77,16 @@ const INTENSITY_TO_TIME_FMA: f64 = 8.0;
 /// Times every perf shape that fits. Each [`Timing`] has the verdict `pass` when it is sound, `unclear` with too few
 /// samples, `invalid` when it cannot be believed.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings) -> Outcome {
-    run_beside(context, subject, settings, &[])
+    run_beside(context, subject, settings, Company::default())
 }
 
-/// The same beside peers, which are timed in the same sessions; what they do changes nothing for the candidate.
-pub fn run_beside(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings, peers: &[Peer]) -> Outcome {
+/// The same beside others, which are timed in the same sessions; what they do changes nothing for the candidate.
+pub fn run_beside(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    settings: &PerfSettings,
+    company: Company<'_>,
+) -> Outcome {
     let capacity = context.device.capacity();
     if !capacity.timed {
         return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
@@ -102,11 +105,12 @@ pub fn run_beside(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfS
             outcome.notes.push(format!("budget spent: {} of {} shapes not timed", points.len() - done, points.len()));
             break;
         }
-        if let Some(why) = too_large(subject, point, capacity.timed_bytes, settings.most_flops) {
+        let (most_bytes, most_flops) = limits(capacity, settings);
+        if let Some(why) = too_large(subject, point, most_bytes, most_flops) {
             outcome.notes.push(format!("{} not timed: {why}", describe(subject.operator.axes(), point)));
             continue;
         }
-        match time_shape(context, subject, point, settings, peers, &mut outcome.notes) {
+        match time_shape(context, subject, point, settings, company, &mut outcome.notes) {
             Ok((timing, doubt)) => {
                 outcome.timings.push(timing);
                 if let Some(doubt) = doubt {
@@ -156,6 +160,14 @@ fn fma_flops(cost: Cost, dtype: DType) -> usize {
     if dtype == DType::F32 { cost.flops } else { cost.flops.div_ceil(16) }
 }
 
+/// Bytes and operations of a shape, at the most. One that was asked for is timed however long it takes.
+fn limits(capacity: Capacity, settings: &PerfSettings) -> (usize, usize) {
+    match settings.only {
+        None => (capacity.timed_bytes, settings.most_flops),
+        Some(_) => (capacity.asked_bytes, usize::MAX),
+    }
+}
+
 /// Why a shape is not timed on a device that is given so much.
 pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
     let bytes = footprint_bytes(subject.operator, point, subject.dtype);
@@ -193,7 +205,7 @@ fn time_shape(
     subject: &Subject<'_>,
     point: &Point,
     settings: &PerfSettings,
-    peers: &[Peer],
+    company: Company<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Timing, Option<String>), Rejection> {
     let shape = describe(subject.operator.axes(), point);
@@ -202,8 +214,8 @@ fn time_shape(
     let fault = |fault| reject(context, subject, &case, fault);
 
     let mut inputs = draw(subject.operator, point, subject.dtype, seed);
-    let problem = verified(context, subject, &case, &inputs)?;
-    let mut party = Party::invite(peers, context.device.kind(), subject, &case, &inputs);
+    let (problem, _) = verified(context, subject, &case, &inputs)?;
+    let mut party = Party::invite(company, context, subject, &case, &inputs);
     if party.is_empty() {
         inputs.clear();
     }
@@ -239,29 +251,8 @@ fn time_shape(
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }
-    timing.peers = party.conclude(&measurement, &field.contestants, subject, &case, &inputs);
+    timing.peers = party.conclude(&measurement, &mut field.contestants, subject, &case, &inputs);
     Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
-}
-
-/// Prepares a case as it must be before the clock starts: run under two poisons, the same bits both times, and right
-/// where it was looked at.
-///
-/// # Errors
-/// If the candidate, or the device, is found wanting.
-pub fn verified<'d>(
-    context: &Context<'d>,
-    subject: &Subject<'_>,
-    case: &Case,
-    inputs: &[Tensor],
-) -> Result<Box<dyn Problem + 'd>, Rejection> {
-    let fault = |fault| reject(context, subject, case, fault);
-    let mut problem = prepare(context, subject, case, inputs)?;
-    let outputs = problem.run(Poison::Nan).map_err(fault)?;
-    verify_before_timing(subject, case, inputs, &outputs)?;
-    if subject.candidate.traits.deterministic && !problem.agrees_under(Poison::Huge).map_err(fault)? {
-        return Err(differs(subject, case));
-    }
-    Ok(problem)
 }
 
 fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measurement, field: &Field<'_>) -> Timing {
@@ -402,14 +393,55 @@ mod tests {
         assert!(outcome.reason.contains("changed while being timed"), "{}", outcome.reason);
     }
 
-    #[rstest]
-    #[case(1 << 29, 1, "MiB")]
-    #[case(1 << 20, 1 << 20, "Gflop")]
-    fn a_shape_that_is_too_large_is_named(#[case] n: usize, #[case] flops: usize, #[case] unit: &str) {
-        let settings = PerfSettings { only: Some(vec![n]), ..quick() };
-        let outcome = time(&operator(flops), Cpu::new::<f32>(double), &settings);
+    #[test]
+    fn a_listed_shape_that_takes_too_long_is_named() {
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &PerfSettings { most_flops: 9_999, ..quick() });
         assert_eq!(outcome.verdict, Verdict::Skip);
-        assert!(outcome.reason.contains(&format!("n={n}")) && outcome.reason.contains(unit), "{}", outcome.reason);
+        assert!(outcome.reason.contains("n=10000") && outcome.reason.contains("Gflop"), "{}", outcome.reason);
+    }
+
+    #[test]
+    fn a_shape_that_was_asked_for_is_timed_if_the_memory_holds_it() {
+        let ask = |n: usize| PerfSettings { only: Some(vec![n]), most_flops: 9_999, ..quick() };
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &ask(10_000));
+        assert_eq!((outcome.verdict, outcome.cases), (Verdict::Pass, 1), "{outcome:?}");
+        let outcome = time(&operator(1), Cpu::new::<f32>(double), &ask(1 << 45));
+        assert_eq!(outcome.verdict, Verdict::Skip);
+        assert!(outcome.reason.contains("MiB"), "{}", outcome.reason);
+    }
+
+    #[test]
+    fn rivals_are_judged_and_timed_in_the_same_session() {
+        let right = Cpu::new::<f32>(double).named("right");
+        let wrong = Cpu::<Vector>::new::<f32>(|_, _, y| y.slice::<f32>(0).fill(0.0)).named("wrong");
+        let other = Cpu::<Vector>::new::<half::f16>(|_, _, _| {}).dtypes([DType::F32]).named("other");
+        let calls = std::sync::atomic::AtomicUsize::new(0);
+        let lazy = Cpu::new::<f32>(move |s, x, y| {
+            if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
+                double(s, x, y);
+            }
+        });
+        let lazy = lazy.named("lazy");
+        let device = CpuDevice::new();
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let (operator, candidate): (_, Candidate) = (operator(1), Cpu::new::<f32>(double).named("c"));
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let rivals = [&right, &wrong, &other, &lazy];
+        let outcome = run_beside(&context, &subject, &quick(), Company { rivals: &rivals, ..Company::default() });
+        assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:?}");
+        let found: Vec<(&str, Verdict, bool)> =
+            outcome.timings[0].peers.iter().map(|p| (p.name.as_str(), p.verdict, p.samples > 0)).collect();
+        assert_eq!(
+            found,
+            [
+                ("right", Verdict::Pass, true),
+                ("wrong", Verdict::Fail, false),
+                ("other", Verdict::Skip, false),
+                ("lazy", Verdict::Invalid, true)
+            ]
+        );
+        let ratio = outcome.timings[0].peers[0].ratio;
+        assert!((0.2..5.0).contains(&ratio), "the same function took {ratio} of its own time");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The check before the clock starts. A timed case is too large for a whole reference: some of its rows must be right.
 
-use super::Subject;
 use super::case::Case;
-use super::judge::{Rejection, values};
+use super::judge::{Rejection, differs, prepare, reject, values};
 use super::outcome::Errors;
 use super::reference::compute;
 use super::slice::{slice, telling_rows};
+use super::{Context, Subject};
 use crate::core::tensor::Tensor;
+use crate::device::{Poison, Problem};
 use std::sync::Arc;
 
 /// Rows that are compared, at the most.
@@ -39,6 +40,27 @@ pub(super) fn verify_before_timing(
         }
         _ => Ok(None),
     }
+}
+
+/// Prepares a case as it must be before the clock starts: run under two poisons, the same bits both times, and right
+/// where it was looked at; returns the errors of that.
+///
+/// # Errors
+/// If the candidate, or the device, is found wanting.
+pub fn verified<'d>(
+    context: &Context<'d>,
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+) -> Result<(Box<dyn Problem + 'd>, Option<Errors>), Rejection> {
+    let fault = |fault| reject(context, subject, case, fault);
+    let mut problem = prepare(context, subject, case, inputs)?;
+    let outputs = problem.run(Poison::Nan).map_err(fault)?;
+    let errors = verify_before_timing(subject, case, inputs, &outputs)?;
+    if subject.candidate.traits.deterministic && !problem.agrees_under(Poison::Huge).map_err(fault)? {
+        return Err(differs(subject, case));
+    }
+    Ok((problem, errors))
 }
 
 fn rows_are_right(

@@ -1,10 +1,14 @@
-//! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside peers where some are named.
+//! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside other candidates and peers
+//! where some are named.
 
-use super::selection::{Selection, describe_device};
+use super::selection::{Selected, Selection, describe_device};
 use super::{Failure, print, project};
-use crate::check::Context;
+use crate::check::beside::Company;
 use crate::check::outcome::{Check, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
+use crate::check::{Context, Subject};
+use crate::core::candidate::Candidate;
+use crate::core::suite::Suite;
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
 use crate::protocol::process::CommandLine;
@@ -12,6 +16,7 @@ use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,6 +25,9 @@ use std::time::{Duration, Instant};
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
+    /// Time the same beside these candidates of the operator, in the same session: cublaslt, cuda_v1
+    #[arg(long, value_name = "CANDIDATE", value_delimiter = ',')]
+    beside: Vec<String>,
     /// Time the same beside this command, which speaks the measurement protocol (docs/protocol.md); may be given several
     /// times. It is split into words like a shell would, and no shell runs it: "python3 peers/torch_peer.py --mode eager"
     #[arg(long = "peer", value_name = "COMMAND")]
@@ -33,6 +41,9 @@ pub struct Bench {
     /// Seconds that a candidate may spend on starting new shapes
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     budget: u64,
+    /// Time that the sampling of a shape may take, beside each other contestant once more [default: as in the gate]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    sampling: Option<Duration>,
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
     json: bool,
@@ -54,15 +65,20 @@ impl Bench {
         let peers = self.start_peers()?;
         let mut summary = Summary::new(project().describe_run(self.selection.seed));
         let mut device_said = None;
-        self.selection.each(|trial, subject, device, point| {
+        let mut found = BTreeSet::new();
+        self.selection.each(|&Selected { trial, suite, ref subject, device, point }| {
+            let rivals = self.rivals(suite, subject);
+            found.extend(rivals.iter().map(|rival| rival.name.clone()));
             if device_said.replace(device.kind()) != Some(device.kind()) {
                 say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
             }
             let heat = if self.hot { Heat::Hot } else { Heat::Cold };
-            let settings = PerfSettings { heat, only: point.cloned(), ..PerfSettings::of(device.kind()) };
+            let mut settings = PerfSettings { heat, only: point.cloned(), ..PerfSettings::of(device.kind()) };
+            settings.session.stopping.budget = self.sampling.unwrap_or(settings.session.stopping.budget);
             let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
             let start = Instant::now();
-            let outcome = perf::run_beside(&context, subject, &settings, &peers);
+            let company = Company { peers: &peers, rivals: &rivals };
+            let outcome = perf::run_beside(&context, subject, &settings, company);
             let name = trial.name.trim_end_matches("::perf");
             for timing in &outcome.timings {
                 say(row(name, timing))?;
@@ -88,10 +104,11 @@ impl Bench {
             // After each candidate: what was measured outlives whatever ends this process.
             self.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)
         })?;
-        let absent: Vec<String> = peers
-            .iter()
-            .filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())))
-            .collect();
+        let ended =
+            peers.iter().filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())));
+        let unknown = self.beside.iter().filter(|name| !found.contains(*name));
+        let unknown = unknown.map(|name| format!("--beside {name}: no operator that was timed has such a candidate"));
+        let absent: Vec<String> = ended.chain(unknown).collect();
         peers.into_iter().for_each(Peer::close);
         let any_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
         if self.json {
@@ -102,6 +119,15 @@ impl Bench {
             (false, false) => Err(Failure::Missing(absent.join("; "))),
             (false, true) => Ok(()),
         }
+    }
+
+    /// The candidates of its operator that a subject is timed beside.
+    fn rivals<'a>(&self, suite: &'a Suite, subject: &Subject<'_>) -> Vec<&'a Candidate> {
+        let on_host = subject.candidate.body.is_host();
+        let is_rival = |rival: &&Candidate| {
+            self.beside.contains(&rival.name) && rival.name != subject.candidate.name && rival.body.is_host() == on_host
+        };
+        suite.candidates.iter().filter(is_rival).collect()
     }
 
     fn start_peers(&self) -> Result<Vec<Peer>, Failure> {

@@ -1,7 +1,7 @@
 //! `kernelgate noise`: how far one kernel is from itself on this device, how often that would be called slower, and
 //! which slowdowns are found. Thresholds come from this.
 
-use super::selection::Selection;
+use super::selection::{Selected, Selection};
 use super::{Failure, print, project};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
@@ -50,7 +50,7 @@ impl Noise {
     pub fn run(self) -> Result<(), Failure> {
         let folder = BaselineSettings::new(&project().folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
-        let mut summary = self.selection.each(|trial, subject, device, point| {
+        let mut summary = self.selection.each(|&Selected { trial, ref subject, device, point, .. }| {
             let fingerprint = device.fingerprint();
             let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
             let perf = PerfSettings::of(device.kind());

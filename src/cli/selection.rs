@@ -37,13 +37,24 @@ pub struct Selection {
     pub seed: u64,
 }
 
+/// What to measure now.
+pub struct Selected<'a> {
+    /// The trial that the gate makes of it.
+    pub trial: &'a Trial,
+    /// The suite that it is from.
+    pub suite: &'a Suite,
+    /// What the trial is about.
+    pub subject: Subject<'a>,
+    /// Where it runs.
+    pub device: &'a dyn Device,
+    /// The only shape, if one was asked for.
+    pub point: Option<&'a Point>,
+}
+
 impl Selection {
     /// Calls `measure` for each selected subject whose device is there, one after the other and alone on the machine.
     /// Returns an empty summary of this run that knows the devices.
-    pub fn each(
-        &self,
-        mut measure: impl FnMut(&Trial, &Subject<'_>, &dyn Device, Option<&Point>) -> Result<(), Failure>,
-    ) -> Result<Summary, Failure> {
+    pub fn each(&self, mut measure: impl FnMut(&Selected<'_>) -> Result<(), Failure>) -> Result<Summary, Failure> {
         let suites: Vec<Suite> = crate::ops::catalogue();
         let selected = self.select(&suites)?;
         // The simulator tells no time.
@@ -55,7 +66,8 @@ impl Selection {
                 Ok(device) => {
                     let _turn = lanes.enter(Check::Perf, trial.kind);
                     summary.add_device(device.fingerprint());
-                    measure(trial, &trial.subject(&suites), device, point.as_ref())?;
+                    let (suite, subject) = (&suites[trial.suite], trial.subject(&suites));
+                    measure(&Selected { trial, suite, subject, device, point: point.as_ref() })?;
                     used = true;
                 }
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),

@@ -336,6 +336,11 @@ impl EnqueueBody {
 }
 
 impl Body {
+    /// Whether it runs on the host alone.
+    pub fn is_host(&self) -> bool {
+        matches!(self, Body::Cpu(_))
+    }
+
     /// Threads that the launches at a point start; none of host code.
     pub fn threads(&self, point: &[usize]) -> usize {
         let Body::Cuda(kernel) = self else { return 0 };

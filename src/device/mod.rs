@@ -100,6 +100,8 @@ pub struct Capacity {
     pub timed: bool,
     /// Bytes of a timed case, all rotated buffers together.
     pub timed_bytes: usize,
+    /// The same of a case that was asked for by its shape.
+    pub asked_bytes: usize,
 }
 
 impl Capacity {

@@ -8,7 +8,8 @@ use super::trial::Trial;
 use crate::check::case::Case;
 use crate::check::judge::Rejection;
 use crate::check::outcome::Check;
-use crate::check::perf::{self, PerfSettings, verified};
+use crate::check::perf::{self, PerfSettings};
+use crate::check::verify::verified;
 use crate::check::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::operator::Operator;
@@ -117,7 +118,7 @@ impl Host for ServingGate<'_> {
         };
         let case = Case::new(point, Distribution::Normal, request.seed);
         let context = Context::new(device, request.seed, CASE_BUDGET);
-        let problem = verified(&context, &subject, &case, &inputs).map_err(|rejection| match rejection {
+        let (problem, _) = verified(&context, &subject, &case, &inputs).map_err(|rejection| match rejection {
             Rejection::Unsupported(why) => Refusal::Unsupported(why),
             Rejection::Failed(failure) | Rejection::Lost(failure) => {
                 Refusal::Failed(format!("{}: {}", failure.check, failure.text.trim_end()))

@@ -3,7 +3,6 @@
 use super::arguments::Options;
 use crate::check::Subject;
 use crate::check::outcome::Check;
-use crate::core::candidate::Body;
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
@@ -64,10 +63,7 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
                 let timed = candidate.traits.timed && !suite.operator.perf_shapes().is_empty();
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
-                    let kind = match candidate.body {
-                        Body::Cpu(_) => DeviceKind::Cpu,
-                        Body::Cuda(_) | Body::Enqueue(_) => DeviceKind::Cuda,
-                    };
+                    let kind = if candidate.body.is_host() { DeviceKind::Cpu } else { DeviceKind::Cuda };
                     all.push(Trial { name, suite: i, candidate: j, dtype, check, kind });
                 }
             }

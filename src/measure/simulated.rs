@@ -162,6 +162,13 @@ impl Device for SimulatedDevice {
     }
 
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 1 << 20, flops: 1 << 30, threads: usize::MAX, timed: true, timed_bytes: 1 << 30 }
+        Capacity {
+            elements: 1 << 20,
+            flops: 1 << 30,
+            threads: usize::MAX,
+            timed: true,
+            timed_bytes: 1 << 30,
+            asked_bytes: 1 << 30,
+        }
     }
 }

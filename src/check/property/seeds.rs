@@ -129,7 +129,14 @@ mod tests {
         let op = Op::<Rows>::new("rows/sum").input("x", |s| [s.rows, s.cols]).output("y", |s| [s.rows]);
         let candidate: Candidate = Cpu::new::<f32>(|_: &Rows, _, _| {}).named("my own");
         let subject = Subject { operator: &op, candidate: &candidate, dtype: DType::F32 };
-        let capacity = Capacity { elements: 4096, flops: 1 << 20, threads: usize::MAX, timed: false, timed_bytes: 0 };
+        let capacity = Capacity {
+            elements: 4096,
+            flops: 1 << 20,
+            threads: usize::MAX,
+            timed: false,
+            timed_bytes: 0,
+            asked_bytes: 0,
+        };
         let space = Space::new(&subject, capacity).unwrap();
         test(&subject, &space)
     }

@@ -182,7 +182,14 @@ impl Device for Broken {
         self.lost
     }
     fn capacity(&self) -> Capacity {
-        Capacity { elements: self.elements, flops: 1 << 20, threads: usize::MAX, timed: false, timed_bytes: 0 }
+        Capacity {
+            elements: self.elements,
+            flops: 1 << 20,
+            threads: usize::MAX,
+            timed: false,
+            timed_bytes: 0,
+            asked_bytes: 0,
+        }
     }
 }
 

@@ -126,6 +126,13 @@ impl Device for CudaDevice {
 
     fn capacity(&self) -> Capacity {
         let memory = self.fingerprint.memory_bytes;
-        Capacity { elements: 1 << 20, flops: 1 << 30, threads: usize::MAX, timed: true, timed_bytes: memory / 4 }
+        Capacity {
+            elements: 1 << 20,
+            flops: 1 << 30,
+            threads: usize::MAX,
+            timed: true,
+            timed_bytes: memory / 4,
+            asked_bytes: memory / 4,
+        }
     }
 }

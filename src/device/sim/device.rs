@@ -65,7 +65,14 @@ impl Device for SimDevice {
 
     /// Room for what a kernel meets past 16 bits, 65,537 rows of a few columns, and for the products of a tile or two.
     fn capacity(&self) -> Capacity {
-        Capacity { elements: 6 * 65_537, flops: 1 << 24, threads: usize::MAX, timed: false, timed_bytes: 0 }
+        Capacity {
+            elements: 6 * 65_537,
+            flops: 1 << 24,
+            threads: usize::MAX,
+            timed: false,
+            timed_bytes: 0,
+            asked_bytes: 0,
+        }
     }
 
     fn search_capacity(&self) -> Capacity {
