@@ -90,6 +90,9 @@ impl Registers {
     /// The lanes of `mask` whose guard holds.
     #[inline(always)]
     pub fn guarded(&self, guard: Guard, mask: u32) -> u32 {
+        if guard.is_always() {
+            return mask;
+        }
         mask & (self.preds[(guard.0 >> 1) as usize] ^ 0u32.wrapping_sub(guard.0 & 1))
     }
 }
@@ -103,6 +106,10 @@ impl Guard {
 
     pub fn new(slot: u32, negated: bool) -> Self {
         Guard(slot << 1 | u32::from(negated))
+    }
+
+    pub fn is_always(self) -> bool {
+        self.0 == 0
     }
 }
 

@@ -90,6 +90,14 @@ impl Traffic {
         self.ideal_units += ideal_units;
     }
 
+    /// The same so many times.
+    pub(crate) fn add_often(&mut self, times: u64, bytes: u64, units: u64, ideal_units: u64) {
+        self.requests += times;
+        self.bytes += times * bytes;
+        self.units += times * units;
+        self.ideal_units += times * ideal_units;
+    }
+
     fn merge(&mut self, other: &Traffic) {
         self.requests += other.requests;
         self.bytes += other.bytes;

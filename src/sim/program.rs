@@ -80,8 +80,6 @@ pub(crate) struct Access {
     pub strong: bool,
     /// `.acquire` or `.release`: orders other accesses too.
     pub ordering: bool,
-    /// Whether it loads plain words of shared memory at addresses in registers.
-    pub may_repeat: bool,
 }
 
 impl Access {
@@ -89,6 +87,49 @@ impl Access {
     pub fn bytes(&self) -> u32 {
         self.width * self.slots.len() as u32
     }
+}
+
+/// Loads of shared memory in one straight stretch of code, of as many bytes each, from one register that does not change
+/// between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bundle {
+    /// Of one lane of one load.
+    pub bytes: u32,
+    /// Offset of the first load.
+    pub first_offset: i64,
+    /// Lowest and highest offset, from that of the first load.
+    pub low: i32,
+    pub high: i32,
+    pub members: Vec<Member>,
+}
+
+/// A load of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub pc: u32,
+    /// Bytes from the first load.
+    pub ahead: i32,
+}
+
+/// What a load knows of its bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bundled {
+    pub bundle: u32,
+    pub ahead: i32,
+    /// Whether it is the first one.
+    pub leads: bool,
+}
+
+/// Words of the widest load.
+pub(crate) const MAX_WORDS: usize = 8;
+
+/// A load that is part of a bundle: all that it needs where the bundle is known.
+pub(crate) struct BundledLoad {
+    pub place: Bundled,
+    /// The register of each word.
+    pub slots: [Option<u32>; MAX_WORDS],
+    /// What carries it out elsewhere.
+    pub otherwise: ActionFn,
 }
 
 /// A row that is filled when a launch, a block or a warp starts.
@@ -181,6 +222,8 @@ pub(crate) struct Program {
     pub code: Vec<Instr>,
     pub origins: Vec<Origin>,
     pub accesses: Vec<Access>,
+    pub bundles: Vec<Bundle>,
+    pub bundled_loads: Vec<BundledLoad>,
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
     pub async_stores: Vec<AsyncStore>,

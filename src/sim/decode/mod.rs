@@ -1,5 +1,6 @@
 //! Syntax tree to program: finds a handler for each opcode and a slot for each operand.
 
+mod bundles;
 mod constants;
 mod inline;
 mod layout;
@@ -16,10 +17,11 @@ use super::ops::{
     copy_async::Copy, double_product::DoubleProduct, group_matrix::GroupProduct, integer_product::IntegerProduct,
     matrix::Product, matrix_memory::TileAccess,
 };
-use super::program::{ActionFn, Exec, Instr, Origin, Program};
+use super::program::{ActionFn, Bundled, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
 use super::ptx::opcode::Opcode;
 use super::tier::Tiers;
+use bundles::{Bundles, Candidate};
 use constants::Constants;
 use layout::Layout;
 pub(crate) use layout::Place;
@@ -45,6 +47,8 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         code: Vec::new(),
         origins: Vec::new(),
         accesses: Vec::new(),
+        bundles: Bundles::default(),
+        bundled_loads: Vec::new(),
         atomics: Vec::new(),
         copies: Vec::new(),
         async_stores: Vec::new(),
@@ -63,7 +67,12 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         line: 0,
     };
     let mut starts = Vec::with_capacity(body.instructions.len() + 1);
-    for instruction in &body.instructions {
+    let mut labelled = vec![false; body.instructions.len() + 1];
+    body.labels.iter().for_each(|at| labelled[*at] = true);
+    for (instruction, labelled) in body.instructions.iter().zip(labelled) {
+        if labelled {
+            decoder.bundles.close();
+        }
         starts.push(decoder.code.len() as u32);
         decoder.instruction(instruction)?;
     }
@@ -85,6 +94,8 @@ pub(crate) struct Decoder<'a> {
     code: Vec<Instr>,
     origins: Vec<Origin>,
     pub accesses: Vec<super::program::Access>,
+    bundles: Bundles,
+    pub bundled_loads: Vec<super::program::BundledLoad>,
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
     pub async_stores: Vec<AsyncStore>,
@@ -120,14 +131,42 @@ impl Decoder<'_> {
             }
         };
         let mut opcode = Opcode::new(&instruction.opcode, instruction.line);
-        let before = self.code.len();
+        let (before, accesses) = (self.code.len(), self.accesses.len());
         ops::decode(self, &mut opcode, instruction)?;
         opcode.finish()?;
+        let is_load = instruction.name() == "ld" && self.accesses[accesses..].iter().all(|access| !access.ordering);
+        self.keep_bundles(instruction, before, is_load);
         for (at, origin) in self.origins[before..].iter_mut().enumerate() {
             origin.source = instruction.source;
             origin.is_step = at > 0;
         }
         Ok(())
+    }
+
+    /// Bundles stay open behind operations on registers and loads, as long as those leave the base alone.
+    fn keep_bundles(&mut self, instruction: &Instruction, before: usize, is_load: bool) {
+        if !is_load && self.code[before..].iter().any(|instr| !matches!(instr.exec, Exec::Alu(_))) {
+            return self.bundles.close();
+        }
+        registers::for_each_register(instruction, |register, write| {
+            if write && let Some(Some(slot)) = self.slots.get(register) {
+                self.bundles.forget(*slot);
+            }
+        });
+    }
+
+    /// Makes a load of shared memory a part of a bundle. A guarded one may be left out: nobody follows it.
+    pub fn bundle(&mut self, base: Slot, offset: i64, bytes: u32) -> Bundled {
+        let pc = self.code.len() as u32;
+        let is_guarded = !self.guard.is_always();
+        if is_guarded {
+            self.bundles.forget(base);
+        }
+        let place = self.bundles.add(&Candidate { pc, base, offset, bytes });
+        if is_guarded {
+            self.bundles.forget(base);
+        }
+        place
     }
 
     /// Emits an instruction: result, three sources, side table.
@@ -201,6 +240,8 @@ impl Decoder<'_> {
             code,
             origins: self.origins,
             accesses: self.accesses,
+            bundles: self.bundles.finish(),
+            bundled_loads: self.bundled_loads,
             atomics: self.atomics,
             copies: self.copies,
             async_stores: self.async_stores,

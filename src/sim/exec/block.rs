@@ -1,5 +1,6 @@
 //! The state that the warps of a block share: shared memory, barriers, events.
 
+use crate::sim::memory::pattern::lanes;
 use crate::sim::memory::shared::SharedMemory;
 use crate::sim::ops::bulk::Flight;
 use crate::sim::race::{BlockRaces, Clock};
@@ -44,6 +45,8 @@ pub(crate) struct Block {
     pub index: [u32; 3],
     pub shared: SharedMemory,
     pub barriers: Vec<Barrier>,
+    /// The barriers where somebody has arrived, a bit each.
+    pub gathering: u32,
     /// Threads that have not exited.
     pub alive: u32,
     /// Whether this is the only block of its cluster: nobody else reaches its shared memory.
@@ -67,6 +70,7 @@ impl Block {
         self.shared.reset();
         self.barriers.clear();
         self.barriers.resize(BARRIERS, Barrier::default());
+        self.gathering = 0;
         self.cluster_barrier = Barrier::default();
         self.alive = threads;
         self.events = 0;
@@ -75,13 +79,21 @@ impl Block {
         self.in_flight.clear();
     }
 
+    /// Threads arrive at a barrier.
+    pub fn arrive(&mut self, id: u32, threads: u32) {
+        self.barriers[id as usize].arrived += threads;
+        self.gathering |= 1 << id;
+    }
+
     /// Opens every barrier whose threads are all there. Exited threads are not waited for.
     pub fn open_barriers(&mut self) -> bool {
         let mut opened = false;
-        for barrier in &mut self.barriers {
+        for id in lanes(self.gathering) {
+            let barrier = &mut self.barriers[id];
             let whole_block = barrier.expected.is_none_or(|expected| expected >= self.alive);
             let expected = barrier.expected.unwrap_or(self.alive);
-            if barrier.arrived > 0 && barrier.arrived >= expected {
+            if barrier.arrived >= expected {
+                self.gathering &= !(1 << id);
                 barrier.arrived = 0;
                 barrier.expected = None;
                 barrier.generation += 1;
@@ -99,9 +111,12 @@ impl Block {
 
 /// Opens the barrier of a cluster when all its living threads have arrived.
 pub(crate) fn open_cluster_barrier(blocks: &mut [Block]) -> bool {
+    if blocks[0].cluster_barrier.arrived == 0 {
+        return false;
+    }
     let alive: u32 = blocks.iter().map(|block| block.alive).sum();
     let barrier = &mut blocks[0].cluster_barrier;
-    let opens = barrier.arrived > 0 && barrier.arrived >= alive;
+    let opens = barrier.arrived >= alive;
     if opens {
         barrier.arrived = 0;
         barrier.generation += 1;
@@ -118,7 +133,7 @@ mod tests {
     fn a_barrier_opens_when_the_living_have_arrived() {
         let mut block = Block::default();
         block.restart(0, [0; 3], 64);
-        block.barriers[1].arrived = 32;
+        block.arrive(1, 32);
         assert!(!block.open_barriers());
         block.alive = 32;
         assert!(block.open_barriers());

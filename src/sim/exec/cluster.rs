@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::log::Log;
-use super::run::{Stop, hint_at_grid_barrier, run};
+use super::run::{Runner, Stop, hint_at_grid_barrier, runner};
 use super::standstill::{Standstill, Watch};
 use super::warp::{Wait, Warp};
 use super::{Context, Grid, setup};
@@ -15,6 +15,7 @@ use crate::sim::rng::Rng;
 pub(super) struct Cluster {
     warps: Vec<Vec<Warp>>,
     blocks: Vec<Block>,
+    run: Runner,
 }
 
 impl Cluster {
@@ -23,6 +24,7 @@ impl Cluster {
         Cluster {
             warps: (0..blocks).map(|_| setup::warps(grid)).collect(),
             blocks: (0..blocks).map(|_| setup::block(grid)).collect(),
+            run: runner(),
         }
     }
 
@@ -63,7 +65,7 @@ impl Cluster {
                     log,
                     pc: 0,
                 };
-                let (stop, ran) = run(&mut ctx);
+                let (stop, ran) = (self.run)(&mut ctx);
                 progress |= ran;
                 *done = stop == Stop::Finished;
                 if stop == Stop::Aborted {

@@ -253,16 +253,16 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
 
 fn run_all(grid: &Grid<'_>) -> Report {
     let clusters = grid.cluster_count();
-    let fresh = || (Cluster::new(grid), Log::new(&grid.program.name, grid.program.code.len()));
+    let program = grid.program;
+    let fresh = || (Cluster::new(grid), Log::new(program));
     let stopped = AtomicU64::new(u64::MAX);
-    let step = |(mut cluster, mut log): (Cluster, Log), number: u64| {
+    let step = |(cluster, log): &mut (Cluster, Log), number: u64| {
         // A block behind one that stopped the launch would not have run, had they run in order.
-        if number <= stopped.load(Relaxed) && !cluster.run(grid, &mut log, number) {
+        if number <= stopped.load(Relaxed) && !cluster.run(grid, log, number) {
             stopped.fetch_min(number, Relaxed);
             let first = grid.position(number, grid.cluster_blocks() - 1).linear;
             log.aborted = Some(log.aborted.map_or(first, |known| known.min(first)));
         }
-        (cluster, log)
     };
     let log = if !grid.blocks_overlap() {
         let mut order: Vec<u64> = (0..clusters).collect();
@@ -271,18 +271,27 @@ fn run_all(grid: &Grid<'_>) -> Report {
         }
         let mut state = fresh();
         for number in order {
-            state = step(state, number);
+            step(&mut state, number);
             if state.1.aborted.is_some() {
                 break;
             }
         }
-        state.1
+        state.1.settled(program)
     } else {
-        (0..clusters)
+        // Each worker takes the next cluster when it is done with one: none waits for a slow one, and each sets up its
+        // registers and shared memory once.
+        let next = AtomicU64::new(0);
+        let take = || Some(next.fetch_add(1, Relaxed)).filter(|number| *number < clusters);
+        let work = |first: u64| {
+            let mut state = fresh();
+            std::iter::successors(Some(first), |_| take()).for_each(|number| step(&mut state, number));
+            state.1.settled(program)
+        };
+        (0..rayon::current_num_threads())
             .into_par_iter()
-            .fold(fresh, step)
-            .map(|(_, log)| log)
-            .reduce(|| Log::new(&grid.program.name, grid.program.code.len()), Log::merge)
+            .with_max_len(1)
+            .filter_map(|_| take().map(work))
+            .reduce(|| Log::new(program), Log::merge)
     };
     let metrics = log.counters.finish(grid.program);
     let (findings, printf) = log.finish();

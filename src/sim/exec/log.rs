@@ -3,6 +3,7 @@
 use crate::sim::memory::repeat::Repeats;
 use crate::sim::memory::shared::WavefrontMemo;
 use crate::sim::metrics::Counters;
+use crate::sim::program::Program;
 use crate::sim::report::{Check, Finding, Place};
 use std::collections::BTreeMap;
 
@@ -31,12 +32,13 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub fn new(kernel: &str, instructions: usize) -> Self {
+    pub fn new(program: &Program) -> Self {
+        let instructions = program.code.len();
         Log {
-            kernel: kernel.to_owned(),
+            kernel: program.name.clone(),
             counters: Counters::new(instructions),
             wavefronts: WavefrontMemo::new(instructions),
-            repeats: Repeats::new(instructions),
+            repeats: Repeats::new(program.bundles.len()),
             ..Log::default()
         }
     }
@@ -62,6 +64,12 @@ impl Log {
 
     pub fn print(&mut self, block: u64, text: &str) {
         self.printed.entry(block).or_default().push_str(text);
+    }
+
+    /// Adds what was left to be counted at the end.
+    pub fn settled(mut self, program: &Program) -> Log {
+        self.repeats.settle(&program.bundles, &mut self.counters);
+        self
     }
 
     pub fn merge(mut self, other: Log) -> Log {

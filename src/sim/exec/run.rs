@@ -5,6 +5,7 @@ use super::{Context, Grid, Outcome};
 use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{Exec, Instr};
 use crate::sim::report::Check;
+use crate::sim::tier::tiers;
 
 /// Why a warp came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,15 @@ struct Until {
 }
 
 /// Runs the warp of the context. The flag tells whether any instruction ran.
-pub(super) fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
+pub(super) type Runner = fn(&mut Context<'_>) -> (Stop, bool);
+
+/// The loop in the build for this machine.
+pub(super) fn runner() -> Runner {
+    tiers!(run: fn(ctx: &mut Context<'_>) -> (Stop, bool)).pick()
+}
+
+#[inline(always)]
+fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
     let mut ran = false;
     let until = Until { back_edges: ctx.warp.back_edges + YIELD_BACK_EDGES, work: ctx.log.work + YIELD_WORK };
     wake(ctx);
@@ -79,11 +88,13 @@ fn wake(ctx: &mut Context<'_>) {
 }
 
 /// Runs lanes that are together until they part, meet others, stop or have jumped back often.
+#[inline(always)]
 fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
     let program = ctx.grid.program;
     let Turn { mut pc, mut mask, mut stop } = turn;
     let mut rotate_at = ctx.warp.back_edges + ROTATE_BACK_EDGES;
     ctx.log.work += TURN_WORK;
+    ctx.log.repeats.next_turn();
     if ctx.log.work > ctx.grid.options.work_budget {
         return Some(report_endless(ctx, pc, pc, mask));
     }

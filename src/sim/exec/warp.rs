@@ -82,6 +82,11 @@ impl Warp {
     /// Takes the split that runs next out of the list: the lowest instruction first, so that lanes meet again after a
     /// branch.
     pub fn next_turn(&mut self) -> Option<Turn> {
+        if let [Split { pc, mask, wait: None }] = *self.splits {
+            self.splits.clear();
+            self.rotate = false;
+            return Some(Turn { pc, mask, stop: u32::MAX });
+        }
         self.merge();
         let mut ready = self.splits.iter().enumerate().filter(|(_, split)| split.wait.is_none()).map(|(at, _)| at);
         let first = ready.next()?;

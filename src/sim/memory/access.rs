@@ -3,7 +3,7 @@
 use super::address::{LOCAL_WINDOW, OFFSET_MASK, PARAM_WINDOW, Window, window};
 use super::global::Payload;
 use super::pattern::Pattern;
-use super::{global, local, repeat, shared};
+use super::{global, local, shared};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers};
 use crate::sim::program::{Access, ActionFn, AddressOperand, Instr};
@@ -90,6 +90,11 @@ pub(crate) fn read_words<const W: usize>(ctx: &mut Context<'_>, access: &Access,
 #[inline(always)]
 pub(crate) fn write_words<const W: usize>(ctx: &mut Context<'_>, access: &Access, mask: u32, data: &Payload<W>) {
     let pattern = Pattern::new(addresses(&ctx.warp.registers, &access.address), mask, access.bytes());
+    match access.space {
+        Space::Global => return global::write(ctx, &pattern, data, access.strong),
+        Space::Shared => return shared::write(ctx, &pattern, data, access.strong),
+        _ => {}
+    }
     by_space(pattern, access.space, |space, pattern| match space {
         Space::Shared => shared::write(ctx, pattern, data, access.strong),
         Space::Local => local::write(ctx, pattern, data),
@@ -111,9 +116,6 @@ pub(crate) fn write_words<const W: usize>(ctx: &mut Context<'_>, access: &Access
 fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.accesses[instr.x as usize];
-    if access.may_repeat && mask == u32::MAX && repeat::load::<W>(ctx, access) {
-        return Outcome::Next;
-    }
     let data: Payload<W> = read_words(ctx, access, mask);
     if access.ordering {
         ctx.acquire();

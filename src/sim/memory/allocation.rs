@@ -28,7 +28,7 @@ impl Allocation {
             }
             None => (0..count).map(|_| AtomicU32::new(POISON)).collect(),
         };
-        let defined = init.is_none().then(|| (0..bytes.div_ceil(32)).map(|_| AtomicU32::new(0)).collect());
+        let defined = init.is_none().then(|| nothing_defined(bytes));
         Allocation { words, bytes, defined, live: true, read_only: false }
     }
 
@@ -44,7 +44,7 @@ impl Allocation {
         self.words.iter_mut().for_each(|cell| *cell.get_mut() = word);
         match &mut self.defined {
             Some(map) => map.iter_mut().for_each(|cell| *cell.get_mut() = 0),
-            None => self.defined = Some((0..self.bytes.div_ceil(32)).map(|_| AtomicU32::new(0)).collect()),
+            None => self.defined = Some(nothing_defined(self.bytes)),
         }
     }
 
@@ -172,6 +172,11 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, std::ops::Ran
 
 fn little_endian(chunk: &[u8]) -> u32 {
     chunk.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
+/// A map of as many bytes: zeros from the system, which cost nothing until they are touched.
+fn nothing_defined(bytes: u64) -> Box<[AtomicU32]> {
+    vec![0u32; bytes.div_ceil(32) as usize].into_iter().map(AtomicU32::new).collect()
 }
 
 #[cfg(test)]

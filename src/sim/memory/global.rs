@@ -1,5 +1,6 @@
 //! Global memory as a warp sees it: bounds, liveness, alignment, initialisation, then the words.
 
+use super::Memory;
 use super::address::OFFSET_MASK;
 use super::allocation::Allocation;
 use super::pattern::Pattern;
@@ -27,18 +28,32 @@ pub(crate) fn for_each_allocation(
     kind: Kind,
     mut visit: impl FnMut(&mut Context<'_>, &Allocation, usize, &Pattern),
 ) {
-    let memory = ctx.grid.memory;
-    if let Some((number, allocation)) = memory.find(pattern.lowest) {
-        let end = pattern.highest.wrapping_sub(pattern.lowest & !OFFSET_MASK).saturating_add(u64::from(pattern.bytes));
-        if end <= allocation.bytes()
-            && allocation.is_live()
-            && !pattern.suspect
-            && !(kind != Kind::Read && allocation.read_only)
-        {
-            visit(ctx, allocation, number, pattern);
-            return;
-        }
+    match only_allocation(ctx.grid.memory, pattern, kind) {
+        Some((number, allocation)) => visit(ctx, allocation, number, pattern),
+        None => for_each_part(ctx, pattern, kind, &mut visit),
     }
+}
+
+/// The allocation that all lanes may access, in the common case that there is one.
+#[inline(always)]
+fn only_allocation<'a>(memory: &'a Memory, pattern: &Pattern, kind: Kind) -> Option<(usize, &'a Allocation)> {
+    let (number, allocation) = memory.find(pattern.lowest)?;
+    let end = pattern.highest.wrapping_sub(pattern.lowest & !OFFSET_MASK).saturating_add(u64::from(pattern.bytes));
+    let may = end <= allocation.bytes()
+        && allocation.is_live()
+        && !pattern.suspect
+        && !(kind != Kind::Read && allocation.read_only);
+    may.then_some((number, allocation))
+}
+
+#[cold]
+fn for_each_part(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    kind: Kind,
+    visit: &mut dyn FnMut(&mut Context<'_>, &Allocation, usize, &Pattern),
+) {
+    let memory = ctx.grid.memory;
     let mut rest = pattern.mask;
     while rest != 0 {
         let group = pattern.address[rest.trailing_zeros() as usize] & !OFFSET_MASK;
@@ -110,18 +125,34 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 #[inline(always)]
 pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
     let mut data = [[0; LANES]; W];
-    for_each_allocation(ctx, pattern, Kind::Read, |ctx, allocation, number, pattern| {
-        if allocation.tracks_definition() && ctx.grid.options.checks.initialised {
-            check_defined(ctx, allocation, pattern);
-        }
-        ctx.track_global(number, pattern, Kind::Read, strong, None);
-        if strong {
-            pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
-        }
-        gather(allocation.words(), pattern, &mut data);
-    });
+    // The common case is no closure, so that it gets the build for wide registers.
+    match only_allocation(ctx.grid.memory, pattern, Kind::Read) {
+        Some((number, allocation)) => read_part(ctx, allocation, number, pattern, strong, &mut data),
+        None => for_each_part(ctx, pattern, Kind::Read, &mut |ctx, allocation, number, pattern| {
+            read_part(ctx, allocation, number, pattern, strong, &mut data);
+        }),
+    }
     count(ctx, pattern, |counters| &mut counters.global_reads);
     data
+}
+
+#[inline(always)]
+fn read_part<const W: usize>(
+    ctx: &mut Context<'_>,
+    allocation: &Allocation,
+    number: usize,
+    pattern: &Pattern,
+    strong: bool,
+    data: &mut Payload<W>,
+) {
+    if allocation.tracks_definition() && ctx.grid.options.checks.initialised {
+        check_defined(ctx, allocation, pattern);
+    }
+    ctx.track_global(number, pattern, Kind::Read, strong, None);
+    if strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
+    }
+    gather(allocation.words(), pattern, data);
 }
 
 #[inline(always)]
@@ -163,10 +194,12 @@ fn gather<const W: usize>(words: &[std::sync::atomic::AtomicU32], pattern: &Patt
             data[word] = [value; LANES];
         }
     } else {
-        for lane in pattern.lanes() {
+        // Inactive lanes repeat a valid address: no need to skip them.
+        for lane in 0..LANES {
             let at = ((pattern.address[lane] & OFFSET_MASK) / 4) as usize;
+            let source = &words[at..at + W];
             for word in 0..W {
-                data[word][lane] = words[at + word].load(Relaxed);
+                data[word][lane] = source[word].load(Relaxed);
             }
         }
     }
@@ -182,17 +215,32 @@ pub(crate) fn sub_word(word: u32, offset: usize, bytes: u32) -> u32 {
 /// Stores the valid lanes.
 #[inline(always)]
 pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
-    for_each_allocation(ctx, pattern, Kind::Write, |ctx, allocation, number, pattern| {
-        ctx.track_global(number, pattern, Kind::Write, strong, Some(&data[0]));
-        if strong {
-            pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
-        }
-        if allocation.tracks_definition() {
-            define(allocation, pattern);
-        }
-        scatter(allocation, pattern, data);
-    });
+    match only_allocation(ctx.grid.memory, pattern, Kind::Write) {
+        Some((number, allocation)) => write_part(ctx, allocation, number, pattern, data, strong),
+        None => for_each_part(ctx, pattern, Kind::Write, &mut |ctx, allocation, number, pattern| {
+            write_part(ctx, allocation, number, pattern, data, strong);
+        }),
+    }
     count(ctx, pattern, |counters| &mut counters.global_writes);
+}
+
+#[inline(always)]
+fn write_part<const W: usize>(
+    ctx: &mut Context<'_>,
+    allocation: &Allocation,
+    number: usize,
+    pattern: &Pattern,
+    data: &Payload<W>,
+    strong: bool,
+) {
+    ctx.track_global(number, pattern, Kind::Write, strong, Some(data));
+    if strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
+    }
+    if allocation.tracks_definition() {
+        define(allocation, pattern);
+    }
+    scatter(allocation, pattern, data);
 }
 
 #[inline(always)]

@@ -58,11 +58,20 @@ impl Pattern {
         Pattern::new(self.address, mask, self.bytes)
     }
 
+    /// Whether the lanes before this one that store to the same place store the same; `row` is what each stores there.
+    pub fn stores_the_same(&self, lane: usize, row: &[u32; LANES]) -> bool {
+        let full = u32::MAX >> (32 - 8 * self.bytes.min(4));
+        let before = self.lanes().take_while(|other| *other < lane);
+        let mut rivals = before.filter(|other| self.address[*other] == self.address[lane]);
+        rivals.all(|other| (row[other] ^ row[lane]) & full == 0)
+    }
+
     pub fn lanes(&self) -> impl Iterator<Item = usize> + use<> {
         lanes(self.mask)
     }
 
     /// 32-byte sectors that the access touches.
+    #[inline(always)]
     pub fn sectors(&self) -> u32 {
         if self.contiguous || self.uniform {
             let span = self.highest.wrapping_sub(self.lowest) + u64::from(self.bytes);

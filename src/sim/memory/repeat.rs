@@ -1,16 +1,19 @@
 //! Loads of shared memory whose lanes lie to each other as they lay the last time: nearly all loads of a loop. What was
-//! worked out then holds still, so that bounds, counts and runs of neighbours cost nothing.
+//! worked out then holds still, so that bounds, counts and runs of neighbours cost nothing; and what the first load of a
+//! bundle finds holds for the others.
 
 use super::shared::wavefronts_of_load;
-use crate::sim::exec::Context;
+use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, Slot};
-use crate::sim::program::Access;
+use crate::sim::metrics::Counters;
+use crate::sim::program::{ActionFn, Bundle, BundledLoad, Instr, MAX_WORDS};
+use crate::sim::tier::{Tiers, tiers};
 
 /// Runs of lanes that are copied as one; with more of them each lane goes by itself.
 const MAX_RUNS: usize = 4;
 /// Accesses that spread wider are looked at lane by lane.
 const MAX_SPAN_BYTES: u32 = 4096;
-/// Misses of an instruction after which it is left alone.
+/// Misses of a bundle after which it is left alone.
 const MAX_MISSES: u32 = 64;
 
 /// Neighbouring lanes with the same address, or each with the next one.
@@ -23,7 +26,7 @@ struct Run {
     is_one: bool,
 }
 
-/// How the lanes of an instruction lay.
+/// How the lanes of a load lay.
 #[derive(Debug, Clone)]
 struct Arrangement {
     /// Bytes of each lane from the first one, for addresses in either kind of register.
@@ -37,17 +40,46 @@ struct Arrangement {
     run_count: usize,
     units: u64,
     ideal: u64,
+    /// How often a bundle was carried out that way.
+    times: u64,
 }
 
-/// The arrangements by instruction.
+/// What is known of a bundle.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    misses: u32,
+    arrangement: Option<Box<Arrangement>>,
+    /// The turn in which its first load was carried out, and the lowest address of that load.
+    turn: u64,
+    lowest: u32,
+}
+
+/// The arrangements by bundle.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    by_pc: Vec<(u32, Option<Box<Arrangement>>)>,
+    by_bundle: Vec<Known>,
+    /// Stretches of code so far in which nothing but the running lanes came to act.
+    turn: u64,
 }
 
 impl Repeats {
-    pub fn new(instructions: usize) -> Self {
-        Repeats { by_pc: vec![(0, None); instructions] }
+    pub fn new(bundles: usize) -> Self {
+        Repeats { by_bundle: vec![Known::default(); bundles], turn: 0 }
+    }
+
+    /// Others may have acted: what the first loads of bundles found holds no longer.
+    #[inline(always)]
+    pub fn next_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Adds what is not counted yet.
+    pub fn settle(&mut self, bundles: &[Bundle], counters: &mut Counters) {
+        for (known, bundle) in self.by_bundle.iter_mut().zip(bundles) {
+            if let Some(arrangement) = &mut known.arrangement {
+                arrangement.settle(bundle, counters);
+            }
+        }
     }
 }
 
@@ -70,48 +102,82 @@ impl Arrangement {
             run_count,
             units,
             ideal,
+            times: 0,
         })
     }
 
     #[inline(always)]
-    fn holds(&self, address: &[u32; LANES]) -> bool {
-        let mut differ = 0;
-        for (at, relative) in address.iter().zip(&self.relative) {
-            differ |= at.wrapping_sub(address[0]) ^ relative;
+    fn holds(&self, registers: &Registers, base: Slot) -> bool {
+        match base.class {
+            Class::Wide => {
+                let address = registers.wide(base.index);
+                let mut differ = 0;
+                for (at, relative) in address.iter().zip(&self.relative_wide) {
+                    differ |= at.wrapping_sub(address[0]) ^ relative;
+                }
+                differ == 0
+            }
+            _ => {
+                let address = registers.word(base.index);
+                let mut differ = 0;
+                for (at, relative) in address.iter().zip(&self.relative) {
+                    differ |= at.wrapping_sub(address[0]) ^ relative;
+                }
+                differ == 0
+            }
         }
-        differ == 0
-    }
-
-    #[inline(always)]
-    fn holds_wide(&self, address: &[u64; LANES]) -> bool {
-        let mut differ = 0;
-        for (at, relative) in address.iter().zip(&self.relative_wide) {
-            differ |= at.wrapping_sub(address[0]) ^ relative;
-        }
-        differ == 0
     }
 
     /// Puts the words of all lanes, which start at the lowest one, into their rows.
     #[inline(always)]
-    fn copy<const W: usize>(&self, words: &[u32], registers: &mut Registers, access: &Access) {
-        for (word, slot) in access.slots.iter().flatten().enumerate().take(W) {
-            let row = &mut registers.words[slot.index as usize].0;
+    fn copy<const W: usize>(&self, words: &[u32], registers: &mut Registers, slots: &[Option<u32>; MAX_WORDS]) {
+        for word in 0..W {
+            let Some(slot) = slots[word] else { continue };
+            let row = &mut registers.words[slot as usize].0;
             if self.run_count == 0 {
                 for (out, relative) in row.iter_mut().zip(&self.relative) {
                     *out = words[(relative.wrapping_add(self.first) / 4) as usize + word];
                 }
             }
             for run in &self.runs[..self.run_count] {
-                let target = &mut row[run.first_lane..run.first_lane + run.lanes];
-                if run.is_one {
-                    target.fill(words[run.word + word]);
-                } else if W == 1 {
-                    target.copy_from_slice(&words[run.word..run.word + run.lanes]);
-                } else {
-                    let source = words[run.word + word..].iter().step_by(W);
-                    target.iter_mut().zip(source).for_each(|(out, value)| *out = *value);
+                let source = &words[run.word + word..];
+                match run.lanes {
+                    LANES => run.copy::<LANES, W>(source, row),
+                    16 => run.copy::<16, W>(source, row),
+                    8 => run.copy::<8, W>(source, row),
+                    lanes => {
+                        let step = if run.is_one { 0 } else { W };
+                        let target = row[run.first_lane..run.first_lane + lanes].iter_mut();
+                        target.enumerate().for_each(|(lane, out)| *out = source[lane * step]);
+                    }
                 }
             }
+        }
+    }
+
+    /// Counts the loads of the bundle that were carried out that way.
+    fn settle(&mut self, bundle: &Bundle, counters: &mut Counters) {
+        let times = std::mem::take(&mut self.times);
+        let bytes = u64::from(bundle.bytes) * LANES as u64;
+        for member in &bundle.members {
+            counters.shared_reads.add_often(times, bytes, self.units, self.ideal);
+            let count = &mut counters.by_pc[member.pc as usize];
+            count.wavefronts += times * self.units;
+            count.bank_conflicts += times * (self.units - self.ideal);
+        }
+    }
+}
+
+impl Run {
+    /// The copy of a run whose length is known when this is compiled.
+    #[inline(always)]
+    fn copy<const N: usize, const W: usize>(&self, source: &[u32], row: &mut [u32; LANES]) {
+        let Some((target, _)) = row[self.first_lane..].split_first_chunk_mut::<N>() else { return };
+        if self.is_one {
+            *target = [source[0]; N];
+        } else {
+            let source = &source[..(N - 1) * W + 1];
+            *target = std::array::from_fn(|lane| source[lane * W]);
         }
     }
 }
@@ -146,53 +212,111 @@ fn narrow(registers: &Registers, base: Slot) -> Option<[u32; LANES]> {
     wide.iter().all(|address| *address <= u64::from(u32::MAX)).then(|| wide.map(|address| address as u32))
 }
 
-/// Carries out a load of the whole warp if its lanes lie as before and nothing about it needs a closer look.
+/// The handler of a load that is part of a bundle. It is small: what else a load may have to do is the handler of any load.
+pub(crate) fn handler(bytes: u32) -> Option<Tiers<ActionFn>> {
+    Some(match bytes {
+        4 => tiers!(load::<1>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        8 => tiers!(load::<2>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        16 => tiers!(load::<4>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        32 => tiers!(load::<8>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        _ => return None,
+    })
+}
+
 #[inline(always)]
-pub(crate) fn load<const W: usize>(ctx: &mut Context<'_>, access: &Access) -> bool {
+fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let program = ctx.grid.program;
+    let bundled = &program.bundled_loads[instr.a as usize];
+    if mask == u32::MAX && (!bundled.place.leads || lead(ctx, instr, bundled)) && follow::<W>(ctx, bundled) {
+        return Outcome::Next;
+    }
+    (bundled.otherwise)(ctx, instr, mask)
+}
+
+/// Carries out a load of the whole warp if the first of its bundle has been, in this turn.
+#[inline(always)]
+fn follow<const W: usize>(ctx: &mut Context<'_>, bundled: &BundledLoad) -> bool {
+    let repeats = &ctx.log.repeats;
+    let known = &repeats.by_bundle[bundled.place.bundle as usize];
+    if known.turn != repeats.turn {
+        return false;
+    }
+    let Some(arrangement) = &known.arrangement else { return false };
+    let start = known.lowest.wrapping_add_signed(bundled.place.ahead);
+    let end = start + arrangement.span;
+    let words = &ctx.blocks[ctx.me].shared.words[start as usize / 4..end.div_ceil(4) as usize];
+    arrangement.copy::<W>(words, &mut ctx.warp.registers, &bundled.slots);
+    true
+}
+
+/// Looks at the whole bundle before its first load: whether the lanes lie as before, and nothing needs a closer look.
+#[inline(always)]
+fn lead(ctx: &mut Context<'_>, instr: &Instr, bundled: &BundledLoad) -> bool {
+    let program = ctx.grid.program;
+    let access = &program.accesses[instr.x as usize];
     let Some(base) = access.address.base else { return false };
-    let bytes = 4 * W as u32;
+    let bundle = &program.bundles[bundled.place.bundle as usize];
     let registers = &ctx.warp.registers;
-    let (misses, known) = &mut ctx.log.repeats.by_pc[ctx.pc as usize];
+    let known = &mut ctx.log.repeats.by_bundle[bundled.place.bundle as usize];
+    let holds = match &known.arrangement {
+        Some(arrangement) => arrangement.holds(registers, base),
+        None => false,
+    };
+    let Some(arrangement) = known.arrangement.as_deref_mut() else {
+        return learn(ctx, bundle, bundled.place.bundle, base);
+    };
+    if !holds {
+        return learn(ctx, bundle, bundled.place.bundle, base);
+    }
     let first = match base.class {
         Class::Wide => registers.wide(base.index)[0],
         _ => u64::from(registers.word(base.index)[0]),
     };
-    let as_before = |known: &Arrangement| match base.class {
-        Class::Wide => known.holds_wide(registers.wide(base.index)),
-        _ => known.holds(registers.word(base.index)),
-    };
-    let Some(known) = known.as_deref().filter(|known| as_before(known)) else {
-        if *misses < MAX_MISSES {
-            *misses += 1;
-            *known = narrow(registers, base).and_then(|address| Arrangement::of(&address, bytes)).map(Box::new);
-        }
-        return false;
-    };
     // What wraps around lies outside, or is left to the slower way.
-    let lowest = first.wrapping_sub(u64::from(known.first)).wrapping_add(access.address.offset as u64);
+    let lowest = first.wrapping_sub(u64::from(arrangement.first)).wrapping_add(access.address.offset as u64);
     let Ok(lowest) = u32::try_from(lowest) else { return false };
-    let end = u64::from(lowest) + u64::from(known.span);
+    let Some(start) = lowest.checked_add_signed(bundle.low) else { return false };
+    let span = u64::from(bundle.high.abs_diff(bundle.low)) + u64::from(arrangement.span);
+    let end = u64::from(start) + span;
     let shared = &ctx.blocks[ctx.me].shared;
     let checks = &ctx.grid.options.checks;
-    if end > u64::from(shared.bytes())
-        || !lowest.is_multiple_of(bytes)
-        || (checks.initialised && !shared.is_defined(u64::from(lowest), u64::from(known.span)))
+    if end > u64::from(shared.bytes()) || !lowest.is_multiple_of(bundle.bytes) {
+        return false;
+    }
+    // A bundle may leave gaps that nobody has written.
+    let of_member = |ahead: i32| u64::from(lowest.wrapping_add_signed(ahead));
+    if checks.initialised
+        && !shared.is_defined(u64::from(start), span)
+        && !bundle.members.iter().all(|member| shared.is_defined(of_member(member.ahead), arrangement.span.into()))
     {
         return false;
     }
-    let clock = &ctx.warp.race;
     let races = &mut ctx.blocks[ctx.me].races;
-    let start = lowest.wrapping_add(known.first);
-    if checks.races && !races.list_read(clock, ctx.pc, &known.relative, start, bytes, u64::from(lowest)..end) {
+    let first = lowest.wrapping_add(arrangement.first);
+    if checks.races
+        && !races.list_bundle(&ctx.warp.race, bundled.place.bundle, &arrangement.relative, first, u64::from(start)..end)
+    {
         return false;
     }
-    let start = lowest as usize / 4;
-    let words = &ctx.blocks[ctx.me].shared.words[start..end.div_ceil(4) as usize];
-    known.copy::<W>(words, &mut ctx.warp.registers, access);
-    let (units, ideal) = (known.units, known.ideal);
-    ctx.log.counters.shared_reads.add(u64::from(bytes) * LANES as u64, units, ideal);
-    ctx.count_wavefronts(units, ideal);
+    arrangement.times += 1;
+    (known.turn, known.lowest) = (ctx.log.repeats.turn, lowest);
     true
+}
+
+/// Remembers how the lanes lie now; this time the load goes the slower way.
+#[cold]
+fn learn(ctx: &mut Context<'_>, bundle: &Bundle, at: u32, base: Slot) -> bool {
+    let known = &mut ctx.log.repeats.by_bundle[at as usize];
+    if known.misses == MAX_MISSES {
+        return false;
+    }
+    known.misses += 1;
+    if let Some(before) = &mut known.arrangement {
+        before.settle(bundle, &mut ctx.log.counters);
+    }
+    let address = narrow(&ctx.warp.registers, base);
+    known.arrangement = address.and_then(|address| Arrangement::of(&address, bundle.bytes)).map(Box::new);
+    false
 }
 
 #[cfg(test)]
@@ -212,8 +336,17 @@ mod tests {
         let runs: Vec<_> =
             found.runs[..found.run_count].iter().map(|run| (run.first_lane, run.lanes, run.is_one)).collect();
         assert_eq!(runs, expected);
-        assert!(found.holds(&address.map(|at| at + 4096)));
-        assert!(!found.holds(&std::array::from_fn(|lane| address[lane] + 4 * (lane as u32 / 31))));
+        let holds = |address: [u32; LANES]| {
+            let slot = |class| Slot { class, index: 0 };
+            let registers = Registers {
+                words: vec![crate::sim::lanes::Row(address)],
+                wides: vec![crate::sim::lanes::Row(address.map(u64::from))],
+                preds: Vec::new(),
+            };
+            [Class::Word, Class::Wide].map(|class| found.holds(&registers, slot(class)))
+        };
+        assert_eq!(holds(address.map(|at| at + 4096)), [true; 2]);
+        assert_eq!(holds(std::array::from_fn(|lane| address[lane] + 4 * (lane as u32 / 31))), [false; 2]);
     }
 
     #[test]

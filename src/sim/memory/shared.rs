@@ -58,6 +58,16 @@ impl SharedMemory {
                 self.define(pattern.address[lane], bytes);
             }
         }
+        if pattern.contiguous && pattern.mask == u32::MAX && pattern.bytes >= 4 {
+            let start = (pattern.lowest / 4) as usize;
+            let target = &mut self.words[start..start + LANES * W];
+            for lane in 0..LANES {
+                for word in 0..W {
+                    target[lane * W + word] = data[word][lane];
+                }
+            }
+            return;
+        }
         for lane in pattern.lanes() {
             let offset = pattern.address[lane] as usize;
             match pattern.bytes {
@@ -92,11 +102,27 @@ pub(crate) fn for_each_block(
     kind: Kind,
     mut visit: impl FnMut(&mut Context<'_>, usize, &Pattern),
 ) {
-    let end = pattern.highest.saturating_add(u64::from(pattern.bytes));
-    if end <= u64::from(ctx.blocks[ctx.me].shared.bytes) && !pattern.suspect {
+    if is_own(ctx, pattern) {
         visit(ctx, ctx.me, pattern);
-        return;
+    } else {
+        for_each_part(ctx, pattern, kind, &mut visit);
     }
+}
+
+/// Whether all lanes may access the shared memory of their own block there, as they nearly always do.
+#[inline(always)]
+fn is_own(ctx: &Context<'_>, pattern: &Pattern) -> bool {
+    let end = pattern.highest.saturating_add(u64::from(pattern.bytes));
+    end <= u64::from(ctx.blocks[ctx.me].shared.bytes) && !pattern.suspect
+}
+
+#[cold]
+fn for_each_part(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    kind: Kind,
+    visit: &mut dyn FnMut(&mut Context<'_>, usize, &Pattern),
+) {
     let mut rest = pattern.mask;
     while rest != 0 {
         let group = pattern.address[rest.trailing_zeros() as usize] >> SHARED_RANK_SHIFT;
@@ -153,41 +179,57 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, block: Opti
 #[inline(always)]
 pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
     let mut data = [[0; LANES]; W];
-    for_each_block(ctx, pattern, Kind::Read, |ctx, block, pattern| {
-        if ctx.grid.options.checks.initialised {
-            check_defined(ctx, block, pattern);
-        }
-        ctx.track_shared(block, pattern, Kind::Read, strong, None);
-        if strong {
-            pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
-        }
-        let words = &ctx.blocks[block].shared.words;
-        if pattern.bytes < 4 {
-            for lane in pattern.lanes() {
-                let offset = pattern.address[lane] as usize;
-                data[0][lane] = sub_word(words[offset / 4], offset, pattern.bytes);
-            }
-        } else if pattern.uniform {
-            let start = (pattern.lowest / 4) as usize;
-            for (row, value) in data.iter_mut().zip(&words[start..start + W]) {
-                *row = [*value; LANES];
-            }
-        } else if W == 1 && pattern.contiguous && pattern.mask == u32::MAX {
-            let start = (pattern.lowest / 4) as usize;
-            data[0].copy_from_slice(&words[start..start + LANES]);
-        } else {
-            // Inactive lanes repeat a valid address: no need to skip them.
-            for lane in 0..LANES {
-                let at = (pattern.address[lane] / 4) as usize;
-                let source = &words[at..at + W];
-                for word in 0..W {
-                    data[word][lane] = source[word];
-                }
-            }
-        }
-    });
+    // The common case is no closure, so that it gets the build for wide registers.
+    if is_own(ctx, pattern) {
+        read_part(ctx, ctx.me, pattern, strong, &mut data);
+    } else {
+        for_each_part(ctx, pattern, Kind::Read, &mut |ctx, block, pattern| {
+            read_part(ctx, block, pattern, strong, &mut data);
+        });
+    }
     count(ctx, pattern, false);
     data
+}
+
+#[inline(always)]
+fn read_part<const W: usize>(
+    ctx: &mut Context<'_>,
+    block: usize,
+    pattern: &Pattern,
+    strong: bool,
+    data: &mut Payload<W>,
+) {
+    if ctx.grid.options.checks.initialised {
+        check_defined(ctx, block, pattern);
+    }
+    ctx.track_shared(block, pattern, Kind::Read, strong, None);
+    if strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
+    }
+    let words = &ctx.blocks[block].shared.words;
+    if pattern.bytes < 4 {
+        for lane in pattern.lanes() {
+            let offset = pattern.address[lane] as usize;
+            data[0][lane] = sub_word(words[offset / 4], offset, pattern.bytes);
+        }
+    } else if pattern.uniform {
+        let start = (pattern.lowest / 4) as usize;
+        for (row, value) in data.iter_mut().zip(&words[start..start + W]) {
+            *row = [*value; LANES];
+        }
+    } else if W == 1 && pattern.contiguous && pattern.mask == u32::MAX {
+        let start = (pattern.lowest / 4) as usize;
+        data[0].copy_from_slice(&words[start..start + LANES]);
+    } else {
+        // Inactive lanes repeat a valid address: no need to skip them.
+        for lane in 0..LANES {
+            let at = (pattern.address[lane] / 4) as usize;
+            let source = &words[at..at + W];
+            for word in 0..W {
+                data[word][lane] = source[word];
+            }
+        }
+    }
 }
 
 #[inline(always)]
@@ -210,14 +252,23 @@ fn check_defined(ctx: &mut Context<'_>, block: usize, pattern: &Pattern) {
 /// Stores the valid lanes.
 #[inline(always)]
 pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
-    for_each_block(ctx, pattern, Kind::Write, |ctx, block, pattern| {
-        ctx.track_shared(block, pattern, Kind::Write, strong, Some(&data[0]));
-        if strong {
-            pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
-        }
-        ctx.blocks[block].shared.store(pattern, data);
-    });
+    if is_own(ctx, pattern) {
+        write_part(ctx, ctx.me, pattern, data, strong);
+    } else {
+        for_each_part(ctx, pattern, Kind::Write, &mut |ctx, block, pattern| {
+            write_part(ctx, block, pattern, data, strong);
+        });
+    }
     count(ctx, pattern, true);
+}
+
+#[inline(always)]
+fn write_part<const W: usize>(ctx: &mut Context<'_>, block: usize, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+    ctx.track_shared(block, pattern, Kind::Write, strong, Some(data));
+    if strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
+    }
+    ctx.blocks[block].shared.store(pattern, data);
 }
 
 /// Stores without a look at races: the asynchronous copies have their own.

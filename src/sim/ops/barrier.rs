@@ -171,10 +171,11 @@ fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         ctx.report(Check::BarrierDivergence, first, None, message);
     }
     ctx.arrive(id);
+    // With a count, a warp stands for 32 threads even where it has fewer.
+    let threads = if expected.is_some() && instr.x & ALIGNED != 0 { LANES as u32 } else { mask.count_ones() };
+    ctx.block().arrive(id, threads);
     let barrier = &mut ctx.block().barriers[id as usize];
     barrier.expected = expected;
-    // With a count, a warp stands for 32 threads even where it has fewer.
-    barrier.arrived += if expected.is_some() && instr.x & ALIGNED != 0 { LANES as u32 } else { mask.count_ones() };
     if instr.x & VOTES != 0 {
         barrier.gathered.count += (votes & mask).count_ones();
         barrier.gathered.all &= votes & mask == mask;

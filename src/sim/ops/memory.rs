@@ -6,8 +6,9 @@ use crate::sim::decode::Place;
 use crate::sim::error::{Error, Result};
 use crate::sim::lanes::{Class, Slot};
 use crate::sim::memory::access::{load_handler, store_handler};
+use crate::sim::memory::repeat;
 use crate::sim::metrics::InstructionClass;
-use crate::sim::program::Access;
+use crate::sim::program::{Access, ActionFn, BundledLoad, MAX_WORDS};
 use crate::sim::ptx::ast::{Base, Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::{Space, Type};
@@ -101,22 +102,31 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         _ => InstructionClass::Global,
     };
     let is_word = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.class == Class::Word);
-    let may_repeat = load
-        && space == Space::Shared
-        && !strong
-        && ty.bytes() == 4
-        && operand.base.is_some()
-        && slots.iter().all(is_word);
+    let is_plain = load && space == Space::Shared && !strong && ty.bytes() == 4 && slots.iter().all(is_word);
     let (width, signed) = (ty.bytes(), ty.is_signed());
-    let access = Access { space, address: operand, width, signed, slots, strong, ordering, may_repeat };
+    let access = Access { space, address: operand, width, signed, slots, strong, ordering };
     let handler = if load { load_handler(access.bytes()) } else { store_handler(access.bytes()) };
     let handler = handler.ok_or_else(|| op.unsupported())?;
     // A block that looks at what another one writes while both run depends on their order.
     decoder.in_order |= load && strong && matches!(space, Space::Global | Space::Generic);
     let x = decoder.accesses.len() as u32;
+    let bundled = operand.base.filter(|_| is_plain).zip(repeat::handler(access.bytes()));
+    let (handler, a) = match bundled {
+        Some((base, small)) => (small, bundle(decoder, base, &access, handler.pick())),
+        None => (handler, 0),
+    };
     decoder.accesses.push(access);
-    decoder.push_action(handler, class, [0, 0, 0, 0, x]);
+    decoder.push_action(handler, class, [0, a, 0, 0, x]);
     Ok(())
+}
+
+/// Makes a load part of a bundle: its place in the table of such loads.
+fn bundle(decoder: &mut Decoder<'_>, base: Slot, access: &Access, otherwise: ActionFn) -> u32 {
+    let place = decoder.bundle(base, access.address.offset, access.bytes());
+    let mut slots = [None; MAX_WORDS];
+    slots.iter_mut().zip(&access.slots).for_each(|(out, slot)| *out = slot.map(|slot| slot.index));
+    decoder.bundled_loads.push(BundledLoad { place, slots, otherwise });
+    decoder.bundled_loads.len() as u32 - 1
 }
 
 fn slot(decoder: &mut Decoder<'_>, ty: Type, item: &Operand, load: bool) -> Result<Option<Slot>> {

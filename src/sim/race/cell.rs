@@ -86,17 +86,19 @@ impl Entry {
         }
         match (self.lane(), now.lane()) {
             (Some(a), Some(b)) => a != b && self.clock() >= now.clock(),
-            _ => false,
+            // Of several lanes of the running instruction, one at least is another.
+            _ => self.is_of_instruction(now),
         }
+    }
+
+    /// Whether both belong to one execution of one instruction.
+    pub fn is_of_instruction(self, now: Entry) -> bool {
+        (self.clock(), self.warp(), self.pc()) == (now.clock(), now.warp(), now.pc())
     }
 
     /// Joins entries of neighbouring lanes of one instruction.
     fn joined(self, now: Entry) -> Option<Entry> {
-        let same = self.clock() == now.clock()
-            && self.warp() == now.warp()
-            && self.pc() == now.pc()
-            && self.atomic() == now.atomic();
-        if !same {
+        if !self.is_of_instruction(now) || self.atomic() != now.atomic() {
             return None;
         }
         let lane = if self.lane() == now.lane() { self.lane().unwrap_or(SEVERAL) } else { SEVERAL };

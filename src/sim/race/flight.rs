@@ -102,7 +102,7 @@ impl Context<'_> {
         }
         let (clock, pc) = (&self.warp.race, self.pc);
         let races = &mut self.blocks[range.block].races;
-        races.enter_listed(clock);
+        races.enter_listed(clock, &self.grid.program.bundles);
         let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
         let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, now, clock);
         let mut conflicts = u64::from(conflict.is_some());
@@ -153,7 +153,7 @@ impl Context<'_> {
         let mut conflict = None;
         let mut conflicts = 0;
         if !quiet || may_hide {
-            races.enter_listed(clock);
+            races.enter_listed(clock, &self.grid.program.bundles);
             let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
             // Writers of matrices move 16 bytes at least: one word in four shows them all.
             for cell in races.cells[range.words()].iter().step_by(4) {

@@ -115,7 +115,9 @@ impl GlobalRaces {
         for (number, allocation) in memory.allocations().iter().enumerate() {
             let reached = |through: &crate::sim::program::Reach| through.may_reach(program, params, number);
             if allocation.is_live() && !allocation.read_only && reached(&program.written) {
-                let table = || (0..allocation.bytes().div_ceil(4)).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+                // Zeros from the system, which cost nothing until they are touched.
+                let zeros = || vec![0u64; allocation.bytes().div_ceil(4) as usize];
+                let table = || zeros().into_iter().map(AtomicU64::new).collect::<Vec<_>>();
                 let reads = if reached(&program.read) { [table(), table()] } else { [Vec::new(), Vec::new()] };
                 races.tables.insert(number, Table { writes: table(), reads });
             }
@@ -133,7 +135,7 @@ impl Context<'_> {
         pattern: &Pattern,
         kind: Kind,
         strong: bool,
-        values: Option<&[u32; LANES]>,
+        values: Option<&[[u32; LANES]]>,
     ) {
         if !self.grid.options.checks.races || self.grid.races.tables.is_empty() {
             return;
@@ -151,7 +153,7 @@ impl Context<'_> {
         pattern: &Pattern,
         kind: Kind,
         strong: bool,
-        values: Option<&[u32; LANES]>,
+        values: Option<&[[u32; LANES]]>,
     ) {
         let block = self.blocks[self.me].linear;
         let clock = self.warp.race.own - self.blocks[self.me].races.base();
@@ -161,13 +163,12 @@ impl Context<'_> {
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
             let offset = pattern.address[lane] & crate::sim::memory::address::OFFSET_MASK;
-            for (at, bytes) in words(offset, pattern.bytes) {
+            for (word, (at, bytes)) in words(offset, pattern.bytes).enumerate() {
                 let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
                 let write = Entry(table.writes[at].load(Relaxed));
                 let mut found = self.unordered(write, now).then_some(write);
-                if let (Some(_), Some(values)) = (found, values)
-                    && pattern.bytes <= 4
-                    && self.stores_the_same(write, now, number, at, pattern, values)
+                if let (Some(_), Some(row)) = (found, values.and_then(|rows| rows.get(word)))
+                    && self.stores_the_same(write, now, number, at, pattern, row)
                 {
                     found = None;
                 }
@@ -209,7 +210,11 @@ impl Context<'_> {
             return false;
         }
         if other.block() == now.block() && other.warp() == now.warp() {
-            return other.lane() != SEVERAL && other.lane() != now.lane() && other.clock() >= now.clock();
+            // Of several lanes of the running instruction, one at least is another.
+            return match other.lane() {
+                SEVERAL => other.instruction() == now.instruction(),
+                lane => lane != now.lane() && other.clock() >= now.clock(),
+            };
         }
         let me = &self.blocks[self.me];
         let clock = other.clock() + me.races.base();
@@ -227,15 +232,15 @@ impl Context<'_> {
         number: usize,
         at: usize,
         pattern: &Pattern,
-        values: &[u32; LANES],
+        row: &[u32; LANES],
     ) -> bool {
         let lane = now.lane() as usize;
         if other.instruction() == now.instruction() {
-            return other.lane() != SEVERAL && values[other.lane() as usize] == values[lane];
+            return pattern.stores_the_same(lane, row);
         }
         let before = self.grid.memory.allocations()[number].load(at);
-        let full = if pattern.bytes == 4 { u32::MAX } else { (1 << (8 * pattern.bytes)) - 1 };
-        (before >> (pattern.address[lane] % 4 * 8)) & full == values[lane] & full
+        let full = u32::MAX >> (32 - 8 * pattern.bytes.min(4));
+        (before >> (pattern.address[lane] % 4 * 8)) & full == row[lane] & full
     }
 
     #[cold]

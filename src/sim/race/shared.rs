@@ -13,6 +13,7 @@ use crate::sim::lanes::LANES;
 use crate::sim::memory::global::Kind;
 use crate::sim::memory::pattern::Pattern;
 use crate::sim::memory::shared;
+use crate::sim::program::Bundle;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 
@@ -40,6 +41,8 @@ struct Listed {
     warp: u32,
     pc: u32,
     write: bool,
+    /// The loads of this bundle, whose first one has those offsets.
+    bundle: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -169,16 +172,15 @@ impl BlockRaces {
         }
     }
 
-    /// Remembers a read by a whole warp within `span`, each lane `relative` to `first`; `false` if it has to be looked at
-    /// precisely.
+    /// Remembers the reads of a bundle by a whole warp within `span`, each lane of the first one `relative` to `first`;
+    /// `false` if they have to be looked at precisely.
     #[inline(always)]
-    pub fn list_read(
+    pub fn list_bundle(
         &mut self,
         clock: &WarpClock,
-        pc: u32,
+        bundle: u32,
         relative: &[u32; LANES],
         first: u32,
-        bytes: u32,
         span: std::ops::Range<u64>,
     ) -> bool {
         let floor = clock.floor();
@@ -194,11 +196,12 @@ impl BlockRaces {
         self.listed.push(Listed {
             offset: relative.map(|relative| first.wrapping_add(relative)),
             mask: u32::MAX,
-            bytes,
+            bytes: 0,
             clock: clock.own,
             warp: clock.id,
-            pc,
+            pc: 0,
             write: false,
+            bundle: Some(bundle),
         });
         true
     }
@@ -216,16 +219,27 @@ impl BlockRaces {
     }
 
     /// Enters the listed accesses into the cells.
-    pub(super) fn enter_listed(&mut self, clock: &WarpClock) {
+    pub(super) fn enter_listed(&mut self, clock: &WarpClock, bundles: &[Bundle]) {
         for listed in std::mem::take(&mut self.listed) {
-            for lane in crate::sim::memory::pattern::lanes(listed.mask) {
-                for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
-                    let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
-                    if listed.write {
-                        self.cells[at].record_write(entry);
-                    } else {
-                        self.cells[at].record_read(entry, clock);
-                    }
+            let Some(bundle) = listed.bundle.and_then(|bundle| bundles.get(bundle as usize)) else {
+                self.enter(&listed, clock);
+                continue;
+            };
+            for member in &bundle.members {
+                let offset = listed.offset.map(|offset| offset.wrapping_add_signed(member.ahead));
+                self.enter(&Listed { offset, bytes: bundle.bytes, pc: member.pc, ..listed }, clock);
+            }
+        }
+    }
+
+    fn enter(&mut self, listed: &Listed, clock: &WarpClock) {
+        for lane in crate::sim::memory::pattern::lanes(listed.mask) {
+            for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
+                let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
+                if listed.write {
+                    self.cells[at].record_write(entry);
+                } else {
+                    self.cells[at].record_read(entry, clock);
                 }
             }
         }
@@ -250,7 +264,7 @@ impl Context<'_> {
         pattern: &Pattern,
         kind: Kind,
         strong: bool,
-        values: Option<&[u32; LANES]>,
+        values: Option<&[[u32; LANES]]>,
     ) {
         if !self.grid.options.checks.races {
             return;
@@ -268,6 +282,7 @@ impl Context<'_> {
                 warp: clock.id,
                 pc: self.pc,
                 write,
+                bundle: None,
             });
         } else {
             self.track_precisely(block, pattern, kind, strong, values);
@@ -282,15 +297,15 @@ impl Context<'_> {
         pattern: &Pattern,
         kind: Kind,
         strong: bool,
-        values: Option<&[u32; LANES]>,
+        values: Option<&[[u32; LANES]]>,
     ) {
         let state = &mut self.blocks[block];
         let (races, memory) = (&mut state.races, &state.shared.words);
-        races.enter_listed(&self.warp.race);
+        races.enter_listed(&self.warp.race, &self.grid.program.bundles);
         let mut conflict = None;
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
-            for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
+            for (word, (at, bytes)) in words(pattern.address[lane], pattern.bytes).enumerate() {
                 let clock = &self.warp.race;
                 let now = Entry::new(clock.own, clock.id, lane as u32, bytes, strong, self.pc);
                 let cell = &mut races.cells[at];
@@ -299,10 +314,9 @@ impl Context<'_> {
                     cell.record_read(now, clock);
                     found
                 } else {
-                    let stored = |other: Entry| {
-                        pattern.bytes <= 4
-                            && values.is_some_and(|values| stores_the_same(other, now, pattern, values, memory[at]))
-                    };
+                    let row = values.and_then(|rows| rows.get(word));
+                    let stored =
+                        |other: Entry| row.is_some_and(|row| stores_the_same(other, now, pattern, row, memory[at]));
                     let found = cell.conflict_of_write(now, clock, stored);
                     cell.record_write(now);
                     found
@@ -335,7 +349,7 @@ impl Context<'_> {
         }
         shared::for_each_block(self, pattern, Kind::Write, |ctx, block, pattern| {
             let races = &mut ctx.blocks[block].races;
-            races.enter_listed(&ctx.warp.race);
+            races.enter_listed(&ctx.warp.race, &ctx.grid.program.bundles);
             let clock = &ctx.warp.race;
             let mut conflict = None;
             let mut conflicts = 0;
@@ -406,21 +420,15 @@ impl Context<'_> {
     }
 }
 
-/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `before` is the word
-/// as it stands.
-fn stores_the_same(other: Entry, now: Entry, pattern: &Pattern, values: &[u32; LANES], before: u32) -> bool {
+/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `row` is the word that
+/// each lane stores, `before` the one that stands there.
+fn stores_the_same(other: Entry, now: Entry, pattern: &Pattern, row: &[u32; LANES], before: u32) -> bool {
     let Some(lane) = now.lane().map(|lane| lane as usize) else { return false };
-    let same_instruction = other.warp() == now.warp() && other.clock() == now.clock() && other.pc() == now.pc();
-    if same_instruction {
-        return other.lane().is_some_and(|other| values[other as usize] == values[lane]);
+    if other.is_of_instruction(now) {
+        return pattern.stores_the_same(lane, row);
     }
-    match pattern.bytes {
-        4 => before == values[lane],
-        bytes => {
-            let full = (1u32 << (8 * bytes)) - 1;
-            (before >> (pattern.address[lane] % 4 * 8)) & full == values[lane] & full
-        }
-    }
+    let full = u32::MAX >> (32 - 8 * pattern.bytes.min(4));
+    (before >> (pattern.address[lane] % 4 * 8)) & full == row[lane] & full
 }
 
 /// Whether no two lanes of a store touch the same byte, as far as that can be seen quickly.

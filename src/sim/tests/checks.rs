@@ -58,6 +58,21 @@ fn defect(body: &str) -> Report {
     0
 )]
 #[case::two_writers("shr.u32 %r2, %r1, 1; and.b32 %r2, %r2, 124; st.shared.u32 [%r2], %r0;", Check::MissingSyncwarp, 1)]
+#[case::two_writers_of_vectors(
+    "and.b32 %r2, %r1, 112; setp.lt.u32 %p0, %r0, 32; @%p0 st.shared.v4.u32 [%r2], {5, 5, %r0, 5};",
+    Check::MissingSyncwarp,
+    1
+)]
+#[case::the_last_of_three_writers(
+    "setp.lt.u32 %p0, %r0, 3; setp.eq.u32 %p1, %r0, 2; selp.u32 %r2, 1, 0, %p1; @%p0 st.shared.v2.u32 [0], {5, %r2};",
+    Check::MissingSyncwarp,
+    2
+)]
+#[case::the_last_of_three_writers_of_global_memory(
+    "setp.lt.u32 %p0, %r0, 3; setp.eq.u32 %p1, %r0, 2; selp.u32 %r2, 1, 0, %p1; @%p0 st.global.v2.u32 [%rd1], {5, %r2};",
+    Check::MissingSyncwarp,
+    2
+)]
 #[case::barrier_in_a_branch(
     "setp.lt.u32 %p0, %r0, 16; @%p0 bra A; bar.sync 0; bra E; A: bar.sync 0; E:",
     Check::BarrierDivergence,
@@ -108,6 +123,12 @@ fn a_race_names_the_other_access() {
 )]
 #[case::own_words("st.shared.u32 [%r1], %r0; ld.shared.u32 %r3, [%r1]; st.shared.u32 [%r1], %r3;")]
 #[case::same_value_everywhere("st.shared.u32 [0], 5; bar.sync 0; ld.shared.u32 %r2, [0];")]
+#[case::same_vector_everywhere("st.shared.v4.u32 [16], {5, 6, 7, 8}; bar.sync 0; ld.shared.u32 %r2, [24];")]
+#[case::same_vector_in_each_quad(
+    "and.b32 %r2, %r1, 112; setp.lt.u32 %p0, %r0, 32; @%p0 st.shared.v4.u32 [%r2], {%r2, 5, %r2, 6};"
+)]
+#[case::same_vector_twice("st.shared.v2.u32 [8], {5, 6}; st.shared.v2.u32 [8], {5, 6};")]
+#[case::same_vector_in_global_memory("st.global.v4.u32 [%rd1], {5, 6, 7, 8};")]
 #[case::atomics("atom.shared.add.u32 %r2, [4], 1;")]
 #[case::syncwarp_between(
     "and.b32 %r2, %r1, 124; setp.lt.u32 %p0, %r0, 32; @%p0 st.shared.u32 [%r2], %r0; bar.warp.sync -1; xor.b32 %r3, %r2, 4; @%p0 ld.shared.u32 %r4, [%r3];"
