@@ -1,10 +1,11 @@
 //! The kernels of the catalogue as subjects, from their committed PTX.
 
+use super::buffers::Buffers;
 use super::subject::{Argument, Expected, Group, Subject};
-use kernelgate::core::candidate::{Body, Candidate, Kernel};
+use kernelgate::core::candidate::{Body, Candidate, Kernel, Language};
 use kernelgate::core::distribution::Distribution;
 use kernelgate::core::dtype::DType;
-use kernelgate::core::launch::{Argument as Further, Launch as Plan};
+use kernelgate::core::launch::Launch as Plan;
 use kernelgate::core::operator::{Operator, draw_inputs};
 use kernelgate::core::tolerance::Tolerance;
 use kernelgate::device::sim::{Committed, FOLDER};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
         ["n"] => vec![vec![1037], vec![8192], vec![3]],
-        ["m", "n", "k"] => vec![vec![33, 70, 45], vec![130, 128, 64], vec![64, 36, 100]],
+        ["m", "n", "k"] => vec![vec![33, 70, 45], vec![130, 128, 64], vec![64, 36, 100], vec![40, 24, 300]],
         ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
         ["rows", "cols", rest @ ..] => [[3, 301], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
             .into_iter()
@@ -24,6 +25,15 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["tokens", "heads", "half"] => {
             vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64], vec![2, 2, 128], vec![2, 1, 256]]
         }
+        // batch, heads, group, queries, keys, dim, causal: several tiles of keys, rows that see none, odd widths.
+        ["batch", .., "keys", "dim", "causal"] => {
+            vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0]]
+        }
+        // batch, channels, height, width, filters, tall, wide, then stride, padding, dilation and layout by their numbers.
+        ["batch", "channels", ..] => {
+            vec![vec![2, 3, 9, 11, 5, 3, 3, 0, 1, 0, 0], vec![1, 5, 12, 10, 70, 3, 2, 1, 2, 1, 1]]
+        }
+        ["steps", "batch", "inputs", "hidden", "layers"] => vec![vec![2, 3, 5, 17, 1], vec![1, 2, 7, 70, 0]],
         // An empty shape launches nothing.
         _ => operator
             .shapes()
@@ -39,40 +49,92 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
 /// Widths at which kernels that hold rows in registers change their ways.
 fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
-        ["n"] => (1..40).chain([255, 256, 257, 1023, 1024, 1025, 2048, 4095]).map(|n| vec![n]).collect(),
-        ["m", "n", "k"] => (1..34).flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]]).collect(),
+        ["n"] => (1..40)
+            .chain([48, 255, 256, 257, 512, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 5008])
+            .map(|n| vec![n])
+            .collect(),
+        ["m", "n", "k"] => (1..34)
+            .flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]])
+            .chain(
+                [[129, 260, 24], [257, 130, 17], [200, 136, 264], [8, 512, 72], [100, 8, 136], [72, 200, 640]]
+                    .map(Vec::from),
+            )
+            .chain([[130, 264, 1032], [300, 264, 328], [136, 520, 16]].map(Vec::from))
+            .collect(),
+        ["batch", .., "keys", "dim", "causal"] => (1..34)
+            .map(|at| vec![1, 1, 1 + at % 2, at, 2 * at - at % 3, 3 + 7 * at % 40, at % 2])
+            .chain([[1, 1, 1, 9, 5, 8, 1], [1, 1, 1, 1, 257, 40, 0], [1, 1, 1, 130, 131, 72, 1]].map(Vec::from))
+            .chain([[1, 1, 1, 3, 520, 64, 1], [1, 1, 1, 2, 65, 256, 0], [1, 2, 1, 64, 128, 128, 1]].map(Vec::from))
+            .collect(),
+        ["batch", "channels", ..] => (1..12)
+            .map(|at| {
+                vec![
+                    1 + at % 2,
+                    at,
+                    4 + at,
+                    15 - at,
+                    13 - at,
+                    1 + at % 3,
+                    1 + at % 4,
+                    at % 3,
+                    at / 3 % 3,
+                    at / 2 % 2,
+                    at % 2,
+                ]
+            })
+            .chain([
+                // More taps than one stretch, more outputs and filters than a tile.
+                vec![1, 130, 6, 7, 3, 2, 2, 0, 0, 0, 1],
+                vec![1, 65, 7, 6, 66, 3, 3, 1, 1, 0, 0],
+                vec![3, 4, 17, 19, 9, 5, 4, 2, 1, 0, 1],
+                vec![1, 1, 10, 10, 2, 1, 1, 0, 0, 0, 0],
+                vec![1, 520, 2, 3, 2, 1, 1, 0, 0, 0, 0],
+                vec![1, 70, 5, 5, 4, 3, 5, 0, 2, 0, 1],
+            ])
+            .collect(),
+        ["steps", "batch", "inputs", "hidden", "layers"] => {
+            [[3, 5, 33, 9, 0], [2, 17, 9, 33, 1], [4, 1, 1, 1, 1], [1, 1, 64, 8, 0], [2, 9, 3, 15, 0]]
+                .map(Vec::from)
+                .into()
+        }
         ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 3 + at]).collect(),
         ["rows", "cols", rest @ ..] => {
             let cols = (1..33).chain((32..1056).step_by(32).flat_map(|at| [at, at + 1]));
             let cols = cols.chain((1024..8193).step_by(512).flat_map(|at| [at, at + 1]));
+            let cols = cols.chain([5008, 8208, 9000, 12_289, 16_384, 16_400, 20_004, 24_577, 32_752]);
             cols.map(|cols| [2, cols].into_iter().chain(rest.iter().map(|_| 0)).collect()).collect()
         }
         _ => Vec::new(),
     }
 }
 
+/// The type in which a candidate is taken: single precision where it has it.
+fn dtype_of(candidate: &Candidate) -> Option<DType> {
+    let dtypes = &candidate.traits.dtypes;
+    [DType::F32, DType::BF16, DType::F16].into_iter().find(|dtype| dtypes.contains(dtype))
+}
+
 /// The committed PTX of a kernel.
 fn committed(kernel: &Kernel, dtype: DType) -> Option<String> {
+    if kernel.program.language == Language::Ptx {
+        return Some(kernel.program.text.clone());
+    }
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
     Committed::new(folder).find(&kernel.program, dtype).map(|ptx| ptx.text)
 }
 
-/// The CUDA candidates of the catalogue in f32 that take one launch, by entry.
+/// The CUDA candidates of the catalogue, by the entry that they launch first.
 pub fn kernels() -> Vec<Group> {
     let mut all: Vec<Group> = Vec::new();
     for suite in kernelgate::ops::catalogue() {
-        for candidate in suite.candidates.iter().filter(|candidate| candidate.traits.dtypes.contains(&DType::F32)) {
-            let Body::Cuda(kernel) = &candidate.body else { continue };
-            let Some(ptx) = committed(kernel, DType::F32) else { continue };
+        for candidate in &suite.candidates {
+            let (Body::Cuda(kernel), Some(dtype)) = (&candidate.body, dtype_of(candidate)) else { continue };
+            let Some(ptx) = committed(kernel, dtype) else { continue };
             let mut groups: BTreeMap<String, Group> = BTreeMap::new();
             let operator = suite.operator.as_ref();
-            // A subject has no room beside its inputs and outputs.
-            let subject = |point: &[usize], draw| match kernel.plan(point).0.as_slice() {
-                [plan] if candidate.body.workspace_bytes(point) == 0 => {
-                    let entry = kernel.entry_of(plan, DType::F32);
-                    Some((entry.clone(), case(operator, candidate, plan, point, draw, &entry, &ptx)))
-                }
-                _ => None,
+            let subject = |point: &[usize], draw| {
+                let subject = case(operator, candidate, kernel, dtype, point, draw, &ptx)?;
+                Some((subject.launch.entry.clone(), subject))
             };
             let distributions = [Distribution::Normal, Distribution::NonFinite];
             let distributions = distributions.into_iter().filter(|one| operator.distributions().contains(one));
@@ -115,17 +177,13 @@ pub fn kernels() -> Vec<Group> {
     all
 }
 
-/// A CUDA candidate in f32 at a shape; `None` where it takes several launches.
+/// A CUDA candidate at a shape; `None` where a subject cannot hold what it takes.
 pub fn candidate(operator: &str, name: &str, point: &[usize]) -> Option<Subject> {
     let suite = kernelgate::ops::catalogue().into_iter().find(|suite| suite.operator.name() == operator)?;
     let candidate = suite.candidates.iter().find(|candidate| candidate.name == name)?;
-    let Body::Cuda(kernel) = &candidate.body else { return None };
-    let ptx = committed(kernel, DType::F32)?;
-    let plan = kernel.plan(point).0;
-    let [plan] = plan.as_slice() else { return None };
-    let entry = kernel.entry_of(plan, DType::F32);
-    let draw = Draw::From(Distribution::Normal);
-    Some(case(suite.operator.as_ref(), candidate, plan, point, draw, &entry, &ptx))
+    let (Body::Cuda(kernel), Some(dtype)) = (&candidate.body, dtype_of(candidate)) else { return None };
+    let ptx = committed(kernel, dtype)?;
+    case(suite.operator.as_ref(), candidate, kernel, dtype, point, Draw::From(Distribution::Normal), &ptx)
 }
 
 /// What the inputs of a case hold.
@@ -142,12 +200,12 @@ enum Draw {
 const PEAK: f32 = 200.0;
 
 /// The inputs: their bytes and their values.
-fn inputs(operator: &dyn Operator, point: &[usize], draw: Draw) -> (Vec<Vec<u8>>, Vec<Vec<f64>>) {
+fn inputs(operator: &dyn Operator, point: &[usize], dtype: DType, draw: Draw) -> (Vec<Vec<u8>>, Vec<Vec<f64>>) {
     let distribution = if let Draw::From(distribution) = draw { distribution } else { Distribution::Normal };
-    let inputs = draw_inputs(operator, point, DType::F32, distribution, 1);
+    let inputs = draw_inputs(operator, point, dtype, distribution, 1);
     let mut bytes: Vec<Vec<u8>> = inputs.iter().map(|input| input.bytes().to_vec()).collect();
     let mut values: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_f64()).collect();
-    if let (Draw::Peak { third }, [_, columns, ..]) = (draw, point)
+    if let (Draw::Peak { third }, [_, columns, ..], DType::F32) = (draw, point, dtype)
         && operator.axes().iter().map(|axis| axis.name).take(2).eq(["rows", "cols"])
     {
         for row in (0..values[0].len()).step_by(*columns) {
@@ -163,45 +221,66 @@ fn inputs(operator: &dyn Operator, point: &[usize], draw: Draw) -> (Vec<Vec<u8>>
 fn case(
     operator: &dyn Operator,
     candidate: &Candidate,
-    plan: &Plan,
+    kernel: &Kernel,
+    dtype: DType,
     point: &[usize],
     draw: Draw,
-    entry: &str,
     ptx: &str,
-) -> Subject {
-    let (inputs, wide) = inputs(operator, point, draw);
+) -> Option<Subject> {
+    let plan = kernel.plan(point).0;
+    let plan: Vec<&Plan> = plan.iter().filter(|launch| !launch.is_empty()).collect();
+    let (first, then) = plan.split_first()?;
+    let (inputs, wide) = inputs(operator, point, dtype, draw);
+    let mut buffers = Buffers::new(
+        inputs.into_iter().zip(operator.inputs()).map(|(data, port)| (port.name.to_owned(), Argument::Input(data))),
+    );
+    let lengths: Vec<usize> =
+        (0..operator.outputs().len()).map(|at| operator.output_dims(at, point).iter().product()).collect();
+    let outputs = operator.outputs().iter().map(|port| (port.name, port.dtype(dtype)));
+    for ((name, dtype), length) in outputs.clone().zip(&lengths) {
+        buffers.add(name, Argument::Output(length * dtype.size()));
+    }
+    let workspace = candidate.body.workspace_bytes(point);
+    if workspace > 0 {
+        buffers.add("workspace", Argument::Output(workspace));
+    }
+    let arguments = buffers.arguments(first)?;
+    let spare = buffers.rest();
+    let launch = |plan: &Plan| {
+        let dim = |[x, y, z]: [usize; 3]| Dim::new(x as u32, y as u32, z as u32);
+        Launch::new(kernel.entry_of(plan, dtype), dim(plan.grid), dim(plan.block))
+            .cluster(plan.cluster as u32)
+            .dynamic_shared(plan.shared_bytes as u32)
+    };
+    let then = then.iter().map(|plan| Some((launch(plan), buffers.arguments(plan)?))).collect::<Option<Vec<_>>>()?;
     let wide: Vec<&[f64]> = wide.iter().map(Vec::as_slice).collect();
-    let lengths = (0..operator.outputs().len()).map(|at| operator.output_dims(at, point).iter().product());
-    let mut values: Vec<Vec<f64>> = lengths.map(|length: usize| vec![0.0; length]).collect();
+    let mut values: Vec<Vec<f64>> = lengths.iter().map(|length| vec![0.0; *length]).collect();
     operator.reference(point, &wide, &mut values);
     let mut magnitudes = values.clone();
     operator.magnitude(point, &wide, &mut magnitudes);
     let depth = operator.depth(point);
     let own = candidate.traits.tolerance.as_ref().or_else(|| operator.tolerance());
     let tolerance = own.map_or_else(Tolerance::default, |own| own.tolerance);
-    let mut arguments: Vec<Argument> = inputs.into_iter().map(Argument::Input).collect();
     let mut expected = Vec::new();
-    for (values, magnitudes) in values.into_iter().zip(magnitudes) {
-        let allowed = values.iter().zip(magnitudes);
-        let allowed = allowed.map(|(value, size)| tolerance.allowed(DType::F32, *value, depth, size)).collect();
-        let argument = arguments.len();
-        arguments.push(Argument::Output(values.len() * DType::F32.size()));
-        expected.push(Expected { argument, values, allowed });
+    for ((name, dtype), (values, magnitudes)) in outputs.zip(values.into_iter().zip(magnitudes)) {
+        let allowed = |tolerance: Tolerance| {
+            let pairs = values.iter().zip(&magnitudes);
+            pairs.map(|(value, size)| tolerance.allowed(dtype, *value, depth, *size)).collect::<Vec<_>>()
+        };
+        // As the gate does: twice the error of the arithmetic before the last rounding.
+        let at_the_edge = allowed(Tolerance { factor: 2.0 * tolerance.factor, ..tolerance });
+        let (argument, allowed) = (buffers.number(name)?, allowed(tolerance));
+        expected.push(Expected { argument, dtype, values, allowed, at_the_edge });
     }
-    arguments.extend(plan.arguments.iter().filter_map(|argument| match argument {
-        Further::Scalar(scalar) => Some(Argument::Scalar(scalar.bytes())),
-        // No kernel in f32 takes them.
-        Further::Map(_) | Further::Pointer(_) => None,
-    }));
-    let dim = |[x, y, z]: [usize; 3]| Dim::new(x as u32, y as u32, z as u32);
-    Subject {
-        name: format!("{} {} {entry}", operator.name(), candidate.name),
+    let launch = launch(first);
+    Some(Subject {
+        name: format!("{} {} {}", operator.name(), candidate.name, launch.entry),
         ptx: ptx.to_owned(),
-        launch: Launch::new(entry, dim(plan.grid), dim(plan.block))
-            .cluster(plan.cluster as u32)
-            .dynamic_shared(plan.shared_bytes as u32),
+        launch,
         arguments,
+        spare,
+        then,
         expected,
-        is_async: plan.cluster > 1,
-    }
+        is_async: first.cluster > 1 || !first.pointers,
+    })
 }

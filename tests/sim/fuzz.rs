@@ -149,8 +149,8 @@ fn end(subject: &Subject, text: &str) -> End {
     };
     match Module::parse(text).and_then(run) {
         Err(error) => refused(error),
-        Ok(outcome) if !outcome.report.findings.is_empty() => End::Reported,
-        Ok(outcome) if subject.wrong(&outcome) > 0 => End::Wrong,
+        Ok(outcome) if !outcome.findings.is_empty() => End::Reported,
+        Ok(outcome) if subject.wrong(&outcome, &options) > 0 => End::Wrong,
         Ok(_) => End::Right,
     }
 }

@@ -1,5 +1,6 @@
 //! The simulator from outside: its command, and the evidence for what it claims.
 
+mod buffers;
 mod catalogue;
 mod command;
 mod coverage;

@@ -127,10 +127,10 @@ fn judge_one(subject: &Subject, module: &Module, modes: &[(&str, Options)]) -> F
             Err(Error::Parse { .. } | Error::Unsupported { .. }) => return Fate::Refused,
             Err(Error::Launch(_)) => return Fate::Found("launch refused".into()),
         };
-        if let Some(finding) = outcome.report.findings.first() {
+        if let Some(finding) = outcome.findings.first() {
             return Fate::Found(finding.check.name().into());
         }
-        if subject.wrong(&outcome) > 0 {
+        if subject.wrong(&outcome, &options) > 0 {
             return Fate::Found(if *mode == "in order" { "values".into() } else { format!("values ({mode})") });
         }
     }
@@ -147,8 +147,12 @@ fn executed(group: &Group) -> BTreeSet<usize> {
     let module = Module::parse(&text.join("\n")).expect("the text of a right kernel");
     for subject in &group.subjects {
         let outcome = subject.run(&module, &Options { checks: Checks::NONE, ..Options::default() });
-        let counts = outcome.map(|outcome| outcome.report.metrics.lines).unwrap_or_default();
-        lines.extend(counts.iter().filter(|line| line.lane_instructions > 0).map(|line| line.ptx_line as usize - 1));
+        let launches = outcome.map(|outcome| outcome.metrics).unwrap_or_default();
+        let entries = std::iter::once(&subject.launch).chain(subject.then.iter().map(|(launch, _)| launch));
+        for (metrics, _) in launches.iter().zip(entries).filter(|(_, launch)| launch.entry == first.launch.entry) {
+            let ran = metrics.lines.iter().filter(|line| line.lane_instructions > 0);
+            lines.extend(ran.map(|line| line.ptx_line as usize - 1));
+        }
     }
     lines
 }

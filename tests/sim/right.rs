@@ -12,15 +12,15 @@ fn silent(group: &Group, seeds: std::ops::Range<u64>) {
             for (mode, options) in subject::modes(seed + 1) {
                 let place = format!("{}, shape {at}, {mode}, seed {}", subject.name, seed + 1);
                 let outcome = subject.run(&module, &options).unwrap_or_else(|error| panic!("{place}: {error}"));
-                assert_eq!(outcome.report.findings, [], "{place}");
-                assert_eq!(subject.wrong(&outcome), 0, "{place}");
+                assert_eq!(outcome.findings, [], "{place}");
+                assert_eq!(subject.wrong(&outcome, &options), 0, "{place}");
             }
         }
     }
     for (at, subject) in group.further.iter().enumerate() {
         let outcome = subject.run(&module, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
-        assert_eq!(outcome.report.findings, [], "{}, further shape {at}", subject.name);
-        assert_eq!(subject.wrong(&outcome), 0, "{}, further shape {at}", subject.name);
+        assert_eq!(outcome.findings, [], "{}, further shape {at}", subject.name);
+        assert_eq!(subject.wrong(&outcome, &Options::default()), 0, "{}, further shape {at}", subject.name);
     }
 }
 
@@ -46,7 +46,7 @@ fn objects_made_without_a_fence_or_twice_are_found() {
     let sums = sums.expect("the subject");
     let found = |text: String| {
         let outcome = sums.run(&Module::parse(&text).unwrap(), &Options::default()).unwrap();
-        outcome.report.findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
+        outcome.findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
     };
     assert!(found(sums.ptx.replace("fence.mbarrier_init.release.cluster;", "")).contains("no fence.mbarrier_init"));
     let body = sums.ptx.lines().skip(mutation::body(&sums.ptx, "sum_rows").start);
@@ -65,7 +65,7 @@ fn a_forgotten_proxy_fence_is_found() {
     let without: Vec<&str> = scale.ptx.lines().filter(|line| !line.contains("fence.proxy.async")).collect();
     let module = Module::parse(&without.join("\n")).unwrap();
     let outcome = scale.run(&module, &Options::default()).unwrap();
-    let found: Vec<Check> = outcome.report.findings.iter().map(|finding| finding.check).collect();
+    let found: Vec<Check> = outcome.findings.iter().map(|finding| finding.check).collect();
     assert_eq!(found, [Check::AsyncCopy]);
-    assert!(outcome.report.findings[0].message.contains("fence.proxy.async"), "{}", outcome.report.findings[0]);
+    assert!(outcome.findings[0].message.contains("fence.proxy.async"), "{}", outcome.findings[0]);
 }

@@ -1,10 +1,11 @@
 //! Right kernels with their arguments and expected results: what is mutated, fuzzed, covered, timed and compared.
 
 use half::{bf16, f16};
+use kernelgate::core::dtype::DType;
 use kernelgate::core::seed::{rng, unit};
 use kernelgate::sim::{
-    Accumulation, Arg, Completion, Dim, Error, Launch, Memory, Module, Options, Pointer, Report, Swizzle, TensorMap,
-    WarpOrder, launch,
+    Accumulation, Arg, Completion, Dim, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer, Swizzle,
+    TensorMap, WarpOrder, launch,
 };
 
 /// What a kernel gets.
@@ -15,6 +16,8 @@ pub enum Argument {
     /// Bytes without content.
     Output(usize),
     Map(View),
+    /// The buffer with that number once more.
+    Again(usize),
 }
 
 /// A tensor map of a matrix of its own, row by row.
@@ -30,12 +33,15 @@ pub struct View {
     pub swizzle: Swizzle,
 }
 
-/// What an argument must hold afterwards, as f32.
+/// What a buffer must hold afterwards.
 #[derive(Clone)]
 pub struct Expected {
     pub argument: usize,
+    pub dtype: DType,
     pub values: Vec<f64>,
     pub allowed: Vec<f64>,
+    /// The same where approximations err as far as they may.
+    pub at_the_edge: Vec<f64>,
 }
 
 #[derive(Clone)]
@@ -45,6 +51,10 @@ pub struct Subject {
     /// Without arguments.
     pub launch: Launch,
     pub arguments: Vec<Argument>,
+    /// Buffers that the first launch does not take, numbered behind its arguments.
+    pub spare: Vec<Argument>,
+    /// Launches behind the first, whose arguments are scalars and buffers once more.
+    pub then: Vec<(Launch, Vec<Argument>)>,
     pub expected: Vec<Expected>,
     /// Asynchronous copies, barrier objects, warp-group products or clusters.
     pub is_async: bool,
@@ -52,7 +62,9 @@ pub struct Subject {
 
 /// What a run left.
 pub struct Outcome {
-    pub report: Report,
+    pub findings: Vec<Finding>,
+    /// Of each launch.
+    pub metrics: Vec<Metrics>,
     /// By argument; empty for scalars.
     pub buffers: Vec<Vec<u8>>,
 }
@@ -64,50 +76,86 @@ impl Subject {
         let mut buffers: Vec<Option<(Pointer, usize)>> = Vec::new();
         let mut call = self.launch.clone();
         for argument in &self.arguments {
-            let mut hold = |bytes: usize, data: Option<&[u8]>| -> Result<Pointer, Error> {
-                let pointer = memory.alloc(bytes as u64, data)?;
-                buffers.push(Some((pointer, bytes)));
-                Ok(pointer)
-            };
-            let value = match argument {
-                Argument::Input(data) => Arg::from(hold(data.len(), Some(data))?),
-                Argument::Output(bytes) => Arg::from(hold(*bytes, None)?),
-                Argument::Map(view) => {
-                    let bytes = (view.rows * view.columns) as usize * view.element_bytes as usize;
-                    let base = hold(bytes, view.data.as_deref())?;
-                    Arg::bytes(&view.map(base).to_bytes()?)
-                }
-                Argument::Scalar(bytes) => {
-                    buffers.push(None);
-                    Arg::bytes(bytes)
-                }
-            };
-            call = call.arg(value);
+            call = call.arg(place(argument, &mut memory, &mut buffers)?);
         }
-        let report = launch(module, &call, &mut memory, options)?;
+        for argument in &self.spare {
+            place(argument, &mut memory, &mut buffers)?;
+        }
+        let mut outcome = Outcome { findings: Vec::new(), metrics: Vec::new(), buffers: Vec::new() };
+        let mut add = |call: &Launch, memory: &mut Memory| -> Result<bool, Error> {
+            let report = launch(module, call, memory, options)?;
+            outcome.metrics.push(report.metrics);
+            outcome.findings = report.findings;
+            Ok(outcome.findings.is_empty())
+        };
+        let mut goes_on = add(&call, &mut memory)?;
+        for (launch, arguments) in &self.then {
+            if !goes_on {
+                break;
+            }
+            let mut call = launch.clone();
+            for argument in arguments {
+                call = call.arg(place(argument, &mut memory, &mut buffers)?);
+            }
+            goes_on = add(&call, &mut memory)?;
+        }
         let read = |buffer: &Option<(Pointer, usize)>| {
             let Some((pointer, bytes)) = buffer else { return Ok(Vec::new()) };
             let mut out = vec![0; *bytes];
             memory.read(*pointer, &mut out).map(|()| out)
         };
-        let buffers = buffers.iter().map(read).collect::<Result<_, _>>()?;
-        Ok(Outcome { report, buffers })
+        outcome.buffers = buffers.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(outcome)
     }
 
-    /// Elements that are not as expected.
-    pub fn wrong(&self, outcome: &Outcome) -> usize {
+    /// Elements that are not as expected of a run with these options.
+    pub fn wrong(&self, outcome: &Outcome, options: &Options) -> usize {
         let wrong = |expected: &Expected| {
-            let got = outcome.buffers[expected.argument].chunks_exact(4);
-            let got = got.map(|bytes| f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
-            let pairs = got.zip(expected.values.iter().zip(&expected.allowed));
-            pairs.filter(|(got, (value, allowed))| !is_right(*got, **value, **allowed)).count()
+            let allowed = if options.adversarial_approximations { &expected.at_the_edge } else { &expected.allowed };
+            let got = values(expected.dtype, &outcome.buffers[expected.argument]);
+            let pairs = got.into_iter().zip(expected.values.iter().zip(allowed));
+            pairs.filter(|(got, (value, allowed))| !is_right(expected.dtype, *got, **value, **allowed)).count()
         };
         self.expected.iter().map(wrong).sum()
     }
 }
 
-fn is_right(got: f64, value: f64, allowed: f64) -> bool {
-    (value.is_nan() && got.is_nan()) || got == f64::from(value as f32) || (got - value).abs() <= allowed
+/// What an argument passes; buffers are made and remembered.
+fn place(argument: &Argument, memory: &mut Memory, buffers: &mut Vec<Option<(Pointer, usize)>>) -> Result<Arg, Error> {
+    let mut hold = |bytes: usize, data: Option<&[u8]>| -> Result<Pointer, Error> {
+        let pointer = memory.alloc(bytes as u64, data)?;
+        buffers.push(Some((pointer, bytes)));
+        Ok(pointer)
+    };
+    Ok(match argument {
+        Argument::Input(data) => Arg::from(hold(data.len(), Some(data))?),
+        Argument::Output(bytes) => Arg::from(hold(*bytes, None)?),
+        Argument::Map(view) => {
+            let bytes = (view.rows * view.columns) as usize * view.element_bytes as usize;
+            let base = hold(bytes, view.data.as_deref())?;
+            Arg::bytes(&view.map(base).to_bytes()?)
+        }
+        Argument::Scalar(bytes) => {
+            buffers.push(None);
+            Arg::bytes(bytes)
+        }
+        Argument::Again(at) => Arg::from(buffers[*at].expect("a buffer").0),
+    })
+}
+
+fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
+    match dtype {
+        DType::F16 => bytes.chunks_exact(2).map(|pair| f16::from_bits(half(pair)).to_f64()).collect(),
+        DType::BF16 => bytes.chunks_exact(2).map(|pair| bf16::from_bits(half(pair)).to_f64()).collect(),
+        _ => {
+            bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into()).collect()
+        }
+    }
+}
+
+fn is_right(dtype: DType, got: f64, value: f64, allowed: f64) -> bool {
+    (value.is_nan() && got.is_nan()) || got == dtype.round(value) || (got - value).abs() <= allowed
 }
 
 impl View {
@@ -224,13 +272,13 @@ pub fn fixtures() -> Vec<Group> {
 
 fn exactly(argument: usize, values: Vec<f64>) -> Vec<Expected> {
     let allowed = vec![0.0; values.len()];
-    vec![Expected { argument, values, allowed }]
+    vec![Expected { argument, dtype: DType::F32, values, at_the_edge: allowed.clone(), allowed }]
 }
 
 /// The same within a few roundings.
 fn nearly(argument: usize, values: Vec<f64>) -> Vec<Expected> {
-    let allowed = values.iter().map(|value| 1e-6 + 4e-6 * value.abs()).collect();
-    vec![Expected { argument, values, allowed }]
+    let allowed: Vec<f64> = values.iter().map(|value| 1e-6 + 4e-6 * value.abs()).collect();
+    vec![Expected { argument, dtype: DType::F32, values, at_the_edge: allowed.clone(), allowed }]
 }
 
 /// The bf16 product by warps; extents are multiples of 64, 64 and 32.
@@ -247,6 +295,8 @@ pub fn gemm_mma([m, n, k]: [usize; 3]) -> Subject {
             scalar(n as i32),
             scalar(k as i32),
         ],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(2, product(&a, &b, [m, n, k])),
         is_async: true,
     }
@@ -272,6 +322,8 @@ pub fn wgmma(entry: &str, [m, n, k]: [usize; 3]) -> Subject {
         ptx: fixture("wgmma_tma"),
         launch: Launch::new(entry, Dim::new(n as u32 / 64, m as u32 / 64, 1), 128),
         arguments: vec![map(&a, k), right, Argument::Output(4 * m * n), scalar(n as i32), scalar(k as i32)],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(2, product(&a, &b, [m, n, k])),
         is_async: true,
     }
@@ -295,6 +347,8 @@ fn scale(box_rows: usize, boxes: usize) -> Subject {
         ptx: fixture("bulk_pipeline"),
         launch: Launch::new("scale", box_rows as u32, 128),
         arguments: vec![map(Some(bytes_of_f32(&x))), map(None), scalar(boxes as i32)],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(1, x.iter().map(|x| f64::from((2.0 * x + 1.0) as f32)).collect()),
         is_async: true,
     }
@@ -307,6 +361,8 @@ fn sum_rows(rows: usize, columns: usize) -> Subject {
         ptx: fixture("bulk_pipeline"),
         launch: Launch::new("sum_rows", rows as u32, 64),
         arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * rows), scalar(columns as i32)],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(1, x.chunks(columns).map(|row| row.iter().sum()).collect()),
         is_async: true,
     }
@@ -321,6 +377,8 @@ fn row_max(rows: usize, columns: usize) -> Subject {
         ptx: fixture("cluster"),
         launch: Launch::new("row_max", 4 * rows as u32, 128).cluster(4),
         arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * rows), scalar(columns as i32)],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(
             1,
             x.chunks(columns).map(|row| f64::from(row.iter().copied().fold(f64::MIN, f64::max) as f32)).collect(),
@@ -337,6 +395,8 @@ fn ring(groups: usize) -> Subject {
         ptx: fixture("cluster"),
         launch: Launch::new("ring", 4 * groups as u32, 64).cluster(4),
         arguments: vec![Argument::Input(bytes_of_f32(&x)), Argument::Output(4 * x.len())],
+        spare: Vec::new(),
+        then: Vec::new(),
         expected: exactly(1, y),
         is_async: true,
     }
@@ -352,6 +412,8 @@ fn triton(arch: &str, [rows, columns]: [usize; 2], extents: [usize; 3]) -> Vec<S
             ptx: fixture(&format!("triton/{kernel}.{arch}")),
             launch: Launch::new(kernel, grid, 128).dynamic_shared(shared),
             arguments,
+            spare: Vec::new(),
+            then: Vec::new(),
             expected,
             is_async: kernel == "matmul",
         }

@@ -2,6 +2,7 @@
 
 use super::launches::Launched;
 use half::{bf16, f16};
+use kernelgate::core::dtype::DType;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -14,6 +15,9 @@ const MOST_RAW: usize = 24 << 10;
 pub enum Format {
     /// 4 bytes each.
     F32,
+    /// 2 bytes each.
+    F16,
+    Bf16,
     /// In the low bits of 8 bytes each.
     WideF32,
     WideF16,
@@ -32,8 +36,21 @@ impl Format {
         }
     }
 
+    /// Of an output of a kernel.
+    pub fn of_values(dtype: DType) -> Format {
+        match dtype {
+            DType::F16 => Format::F16,
+            DType::BF16 => Format::Bf16,
+            _ => Format::F32,
+        }
+    }
+
     fn bytes(self) -> usize {
-        if self == Format::F32 { 4 } else { 8 }
+        match self {
+            Format::F16 | Format::Bf16 => 2,
+            Format::F32 => 4,
+            _ => 8,
+        }
     }
 
     /// The value and its place in the order of the format, by which distances are counted.
@@ -43,8 +60,8 @@ impl Format {
         let bits = u64::from_le_bytes(wide);
         let (value, width) = match self {
             Format::F32 | Format::WideF32 => (f64::from(f32::from_bits(bits as u32)), 32),
-            Format::WideF16 => (f16::from_bits(bits as u16).to_f64(), 16),
-            Format::WideBf16 => (bf16::from_bits(bits as u16).to_f64(), 16),
+            Format::F16 | Format::WideF16 => (f16::from_bits(bits as u16).to_f64(), 16),
+            Format::Bf16 | Format::WideBf16 => (bf16::from_bits(bits as u16).to_f64(), 16),
             Format::F64 => (f64::from_bits(bits), 64),
         };
         let magnitude = (bits & ((1u64 << (width - 1)) - 1)) as i64;
