@@ -88,11 +88,13 @@ struct Team {
         }
     }
 
+    static constexpr int OF_BLOCK = WARPS / TEAM * ROWS;
+
+    // The rows of block `block`.
     static __device__ __forceinline__ void run(const scalar_t* x, const scalar_t* w, scalar_t* y, int batch, int n,
-                                               int k) {
+                                               int k, int block) {
         const int lane = threadIdx.x % STRIDE, team = threadIdx.x / STRIDE;
-        constexpr int OF_BLOCK = WARPS / TEAM * ROWS;
-        const int first = int(blockIdx.x % ((n - 1) / OF_BLOCK + 1)) * OF_BLOCK + team * ROWS;
+        const int first = block * OF_BLOCK + team * ROWS;
         const int packs = k / PACK_LEN;
         Team own{x, {}, batch, k};
 #pragma unroll
@@ -129,7 +131,14 @@ struct Team {
 #if defined(KERNELGATE_F32)
 
 __device__ __forceinline__ void few(const scalar_t* x, const scalar_t* w, scalar_t* y, int batch, int n, int k) {
-    Team<MOST_BATCH, 4, 2, 4>::run(x, w, y, batch, n, k);
+    constexpr int ROWS = 16;
+    using Four = Team<MOST_BATCH, 2, 4, 2>;  // rows a pass: more would leave few loads under way
+    constexpr int PASSES = ROWS / Four::OF_BLOCK;
+    const int first = blockIdx.x * PASSES;
+    for (int block = first; block < first + PASSES && block * Four::OF_BLOCK < n; ++block) {
+        Four::run(x, w, y, batch, n, k, block);
+        __syncthreads();  // its sums have been read
+    }
 }
 
 #else
@@ -187,15 +196,16 @@ __device__ __forceinline__ void few(const scalar_t* x, const scalar_t* w, scalar
 
 // v2: packs, four of them on their way together, a warp a row, a pass over w a vector.
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v2(PARAMETERS) {
-    const int of = int(blockIdx.x) / ((n - 1) / WARPS + 1);
-    Team<1, 1, 1, 4>::run(x + (long long)of * k, w, y + (long long)of * n, 1, n, k);
+    const int blocks = (n - 1) / WARPS + 1;  // a vector
+    const int of = int(blockIdx.x) / blocks;
+    Team<1, 1, 1, 4>::run(x + (long long)of * k, w, y + (long long)of * n, 1, n, k, int(blockIdx.x) % blocks);
 }
 
-// v3: few rows at a time, which are near each other in memory; several vectors on tensor cores, in f32 four rows a team.
+// v3: few rows at a time, which are near each other in memory; several vectors on tensor cores, in f32 on plain cores.
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_one(PARAMETERS) {
-    Team<1, 1, 8, 2>::run(x, w, y, batch, n, k);
+    Team<1, 1, 8, 2>::run(x, w, y, batch, n, k, blockIdx.x);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_half(PARAMETERS) {
-    Team<1, 1, 4, 4>::run(x, w, y, batch, n, k);
+    Team<1, 1, 4, 4>::run(x, w, y, batch, n, k, blockIdx.x);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_few(PARAMETERS) { few(x, w, y, batch, n, k); }

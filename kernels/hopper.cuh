@@ -99,6 +99,14 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// Starts a copy of neighbouring bytes, a multiple of 16 from a multiple of 16; they are counted at `barrier`.
+__device__ __forceinline__ void load_bytes(unsigned to, const void* from, int bytes, unsigned barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 // Starts the copy of the box at column `x` and row `y`; its bytes are counted at `barrier`.
 __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, unsigned barrier) {
     asm volatile(

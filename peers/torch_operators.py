@@ -21,8 +21,9 @@ def _layernorm(shape, x, weight, bias):
 
 def _attention(shape, q, k, v):
     queries, keys = shape["queries"], shape["keys"]
-    if not shape["causal"] or queries == keys:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=shape["causal"], enable_gqa=shape["group"] > 1)
+    causal = shape["causal"] and queries > 1  # a single query sees all keys
+    if not causal or queries == keys:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shape["group"] > 1)
     seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=shape["group"] > 1)
 
@@ -53,9 +54,21 @@ EAGER = {
     "gemm": lambda shape, a, b: a @ b,
     "gemv": lambda shape, x, w: F.linear(x, w),
     "attention": _attention,
+    "attention_decode": _attention,
     "conv2d": _conv2d,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),
 }
+
+
+def attention_by(backend):
+    """Attention by one back end of PyTorch: FLASH_ATTENTION or CUDNN_ATTENTION. It refuses what it does not serve."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attention(shape, q, k, v):
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return _attention(shape, q, k, v)
+
+    return {"attention": attention, "attention_decode": attention}
 
 
 def compiled():

@@ -183,12 +183,19 @@ class CudaCase:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mode", default="eager", help="eager, compile, liger, or several, separated by commas")
+    modes = "eager, compile, liger, flash or cudnn (attention by that back end), or several, separated by commas"
+    parser.add_argument("--mode", default="eager", help=modes)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     torch.set_grad_enabled(False)
 
-    makers = {"eager": lambda: torch_operators.EAGER, "compile": torch_operators.compiled, "liger": torch_operators.liger}
+    makers = {
+        "eager": lambda: torch_operators.EAGER,
+        "compile": torch_operators.compiled,
+        "liger": torch_operators.liger,
+        "flash": lambda: torch_operators.attention_by("FLASH_ATTENTION"),
+        "cudnn": lambda: torch_operators.attention_by("CUDNN_ATTENTION"),
+    }
     operators = {}
     for mode in arguments.mode.split(","):
         try:

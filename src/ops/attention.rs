@@ -42,7 +42,7 @@ crate::shape! {
 
 impl Heads {
     /// Query heads of all sequences.
-    fn query_heads(&self) -> usize {
+    pub(super) fn query_heads(&self) -> usize {
         self.batch * self.heads * self.group
     }
 
@@ -61,7 +61,7 @@ impl Heads {
         steps * self.keys - steps * (steps - 1) / 2
     }
 
-    fn scale(&self) -> f64 {
+    pub(super) fn scale(&self) -> f64 {
         1.0 / (self.dim as f64).sqrt()
     }
 }
@@ -80,7 +80,17 @@ pub fn suite() -> Suite {
 const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 fn operator() -> Op<Heads> {
-    Op::new("attention")
+    declare("attention").shapes(cases()).perf([
+        Heads { batch: 2, heads: 16, group: 1, queries: 512, keys: 512, dim: 64, causal: true },
+        Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: true },
+        Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: false },
+        Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 64, causal: true },
+    ])
+}
+
+/// The operator under a name, without shapes.
+pub(super) fn declare(name: &str) -> Op<Heads> {
+    Op::new(name)
         .input("q", |s: &Heads| [s.batch, s.heads * s.group, s.queries, s.dim])
         .input("k", |s| [s.batch, s.heads, s.keys, s.dim])
         .input("v", |s| [s.batch, s.heads, s.keys, s.dim])
@@ -112,13 +122,6 @@ fn operator() -> Op<Heads> {
             expect_last_query,
         )
         .varied_around(Heads { batch: 2, heads: 3, group: 2, queries: 5, keys: 9, dim: 11, causal: true })
-        .shapes(cases())
-        .perf([
-            Heads { batch: 2, heads: 16, group: 1, queries: 512, keys: 512, dim: 64, causal: true },
-            Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: true },
-            Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: false },
-            Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 64, causal: true },
-        ])
 }
 
 /// Roundings besides those of the two sums: scale, difference, two of the exponential, quotient.
@@ -237,7 +240,7 @@ fn expect_last_query(s: &Heads, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>], _
 }
 
 /// The definition in f32, a query at a time.
-fn naive<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+pub(super) fn naive<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (q, k, v) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
     let queries = q.chunks_exact(s.dim).zip(outputs.slice::<T>(0).chunks_exact_mut(s.dim));
     for (row, (q, y)) in queries.enumerate() {
@@ -255,7 +258,7 @@ fn naive<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     }
 }
 
-fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+pub(super) fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let extents =
         simd::AttentionExtents { group: s.group, queries: s.queries, keys: s.keys, dim: s.dim, causal: s.causal };
     simd::attention(&extents, inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2), outputs.slice::<T>(0));
@@ -293,13 +296,13 @@ fn hopper() -> Cuda<Heads> {
 }
 
 /// The scalars that versions 1 and 2 take.
-fn with_scalars(s: &Heads, launch: Launch) -> Launch {
+pub(super) fn with_scalars(s: &Heads, launch: Launch) -> Launch {
     let launch = launch.scalar(s.group as i32).scalar(s.queries as i32).scalar(s.keys as i32);
     launch.scalar(s.dim as i32).scalar(i32::from(s.causal)).scalar(s.scale() as f32)
 }
 
 /// What a candidate may lose that rounds the weights to the dtype before they meet the values: half an ulp each.
-fn rounded_weights() -> Override {
+pub(super) fn rounded_weights() -> Override {
     Tolerance::default().intermediate(1.0).because("tensor cores take the weights in the dtype")
 }
 
@@ -319,7 +322,7 @@ fn launch(version: usize, s: &Heads) -> Launch {
 }
 
 /// The launch of version 1, which serves every shape, without its scalars.
-fn naive_launch(s: &Heads) -> Launch {
+pub(super) fn naive_launch(s: &Heads) -> Launch {
     Launch::blocks(s.query_heads() * s.queries, 256).entry("attention_v1")
 }
 

@@ -67,6 +67,7 @@ catalogue![
     gemm,
     gemv,
     attention,
+    attention_decode,
     conv2d,
     lstm,
     embedding
