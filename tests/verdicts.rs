@@ -86,6 +86,7 @@ fn timing(shape: &str, median_us: f64, copy_us: f64) -> Timing {
         threshold: None,
         verdict: Verdict::Pass,
         peers: Vec::new(),
+        code: None,
         predicted_us: None,
     }
 }

@@ -102,7 +102,10 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
     timing.ratio = Some(standing.ratio);
     timing.normalised_ratio = standing.normalised_ratio;
     timing.verdict = standing.change.into();
-    let line = explain(timing, row, &standing, threshold);
+    let mut line = explain(timing, row, &standing, threshold);
+    if standing.is_of_environment {
+        line += ", and the machine code and the launches are those of the accepted time: this is the environment";
+    }
     match standing.change {
         Change::Slower => reasons.slower.push(line),
         Change::Faster => reasons.faster.push(line),
@@ -111,6 +114,9 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
             reasons.notes.push(format!("{line}: the yardstick changed as much, so this is the environment"));
         }
         Change::Same => {}
+    }
+    if let (Change::Same, None, Some(code)) = (standing.change, &row.code, &timing.code) {
+        replace(proposed, row.with_code(code));
     }
     if matches!(standing.change, Change::Slower | Change::Faster) {
         let epoch = (!standing.new_epoch).then_some(row.epoch_us);

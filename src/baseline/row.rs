@@ -9,8 +9,7 @@ use crate::device::Heat;
 const TITLE: &str = "kernelgate perf 1";
 
 /// The second line.
-const HEADER: &str =
-    "shape                            | heat |  median us |  +- % | ceiling % |   yardstick us | epoch us";
+const HEADER: &str = "shape                            | heat |  median us |  +- % | ceiling % |   yardstick us |        epoch us | code";
 
 /// The accepted times of one candidate in one dtype on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +35,8 @@ pub struct Row {
     pub yardstick: Option<Yardstick>,
     /// The pinned time that slow creep is measured from: the median, and the yardstick beside it.
     pub epoch_us: (f64, Option<f64>),
+    /// The hash of the machine code and the launches that took this time, where it was known.
+    pub code: Option<String>,
     /// The line as it stands in the file; empty for a new row.
     text: String,
 }
@@ -95,8 +96,16 @@ impl Row {
             of_ceiling: timing.of_ceiling,
             yardstick,
             epoch_us: epoch_us.unwrap_or((timing.median_us, yardstick.map(|y| y.us))),
+            code: timing.code.clone(),
             text: String::new(),
         };
+        row.text = row.write();
+        row
+    }
+
+    /// The same row, now that the code is known which takes this time.
+    pub fn with_code(&self, code: &str) -> Self {
+        let mut row = Row { code: Some(code.into()), ..self.clone() };
         row.text = row.write();
         row
     }
@@ -106,22 +115,22 @@ impl Row {
         let yardstick = self.yardstick.map(|y| format!("{} {}", figures(y.us), y.unit.name()));
         let epoch_yardstick = self.epoch_us.1.map(figures);
         format!(
-            "{:<32} | {} | {:>10} | {:>5.2} | {:>9} | {:>14} | {}/{}",
+            "{:<32} | {} | {:>10} | {:>5.2} | {:>9} | {:>14} | {:>15} | {}",
             self.shape,
             heat_name(self.heat),
             figures(self.median_us),
             100.0 * self.half_width,
             or_dash(self.of_ceiling.map(|share| format!("{:.1}", 100.0 * share))),
             or_dash(yardstick),
-            figures(self.epoch_us.0),
-            or_dash(epoch_yardstick),
+            format!("{}/{}", figures(self.epoch_us.0), or_dash(epoch_yardstick)),
+            or_dash(self.code.clone()),
         )
     }
 
     fn parse(line: &str) -> Result<Self, String> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [shape, heat, median, half_width, of_ceiling, yardstick, epoch] = cells[..] else {
-            return Err(format!("expected 7 columns, found {}", cells.len()));
+        let [shape, heat, median, half_width, of_ceiling, yardstick, epoch, code] = cells[..] else {
+            return Err(format!("expected 8 columns, found {}", cells.len()));
         };
         let heat = [Heat::Cold, Heat::Hot].into_iter().find(|&h| heat_name(h).trim() == heat);
         let (epoch, epoch_yardstick) = epoch.split_once('/').ok_or("expected `median/yardstick` as epoch")?;
@@ -133,6 +142,7 @@ impl Row {
             of_ceiling: or_dash(of_ceiling, |text| Ok(number("ceiling", text)? / 100.0))?,
             yardstick: or_dash(yardstick, parse_yardstick)?,
             epoch_us: (time("epoch", epoch)?, or_dash(epoch_yardstick, |text| time("epoch", text))?),
+            code: or_dash(code, |text| Ok(text.to_owned()))?,
             text: line.trim_end().into(),
         })
     }
@@ -224,10 +234,10 @@ mod tests {
 
     const TEXT: &str = "\
 kernelgate perf 1
-shape                            | heat |  median us |  +- % | ceiling % |   yardstick us | epoch us
-n=1048576                        | cold |     3.8512 |  0.12 |      97.4 |    3.7511 copy | 3.9000/3.7500
-m=1024,n=1024,k=1024             | hot  |     67.120 |  0.30 |      51.0 |     34.231 fma | 67.120/-
-n=7                              | cold |     2.0100 |  0.45 |         - |              - | 2.0100/-";
+shape                            | heat |  median us |  +- % | ceiling % |   yardstick us |        epoch us | code
+n=1048576                        | cold |     3.8512 |  0.12 |      97.4 |    3.7511 copy |   3.9000/3.7500 | 0123456789ab
+m=1024,n=1024,k=1024             | hot  |     67.120 |  0.30 |      51.0 |     34.231 fma |        67.120/- | -
+n=7                              | cold |     2.0100 |  0.45 |         - |              - |        2.0100/- | -";
 
     #[test]
     fn a_table_round_trips_to_the_byte() {
@@ -251,7 +261,7 @@ n=7                              | cold |     2.0100 |  0.45 |         - |      
     #[case::empty("", 1, "end of the text")]
     #[case::other_version("kernelgate perf 2\n", 1, "kernelgate perf 1")]
     #[case::no_rows(
-        "kernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us",
+        "kernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us | code",
         3,
         "none"
     )]
@@ -262,14 +272,14 @@ n=7                              | cold |     2.0100 |  0.45 |         - |      
     }
 
     #[rstest]
-    #[case::truncated("n=1 | cold | 3.8", "7 columns")]
-    #[case::no_number("n=1 | cold | fast | 0.1 | - | - | 1/-", "`fast`")]
-    #[case::nan("n=1 | cold | NaN | 0.1 | - | - | 1/-", "median")]
-    #[case::zero("n=1 | cold | 0 | 0.1 | - | - | 1/-", "more than 0")]
-    #[case::heat("n=1 | warm | 1 | 0.1 | - | - | 1/-", "cold")]
-    #[case::unit("n=1 | cold | 1 | 0.1 | - | 3 mile | 1/-", "mile")]
-    #[case::epoch("n=1 | cold | 1 | 0.1 | - | - | 1", "epoch")]
-    #[case::twice("n=7 | cold | 1 | 0.1 | - | - | 1/-", "second row")]
+    #[case::truncated("n=1 | cold | 3.8", "8 columns")]
+    #[case::no_number("n=1 | cold | fast | 0.1 | - | - | 1/- | -", "`fast`")]
+    #[case::nan("n=1 | cold | NaN | 0.1 | - | - | 1/- | -", "median")]
+    #[case::zero("n=1 | cold | 0 | 0.1 | - | - | 1/- | -", "more than 0")]
+    #[case::heat("n=1 | warm | 1 | 0.1 | - | - | 1/- | -", "cold")]
+    #[case::unit("n=1 | cold | 1 | 0.1 | - | 3 mile | 1/- | -", "mile")]
+    #[case::epoch("n=1 | cold | 1 | 0.1 | - | - | 1 | -", "epoch")]
+    #[case::twice("n=7 | cold | 1 | 0.1 | - | - | 1/- | -", "second row")]
     fn a_bad_row_is_refused(#[case] row: &str, #[case] part: &str) {
         let (at, what) = Table::parse(&format!("{TEXT}\n{row}")).unwrap_err();
         assert!(at == 6 && what.contains(part), "{at}: {what}");

@@ -28,6 +28,7 @@ pub(super) fn timing(shape: &str, median_us: f64, copy_us: Option<f64>) -> Timin
         threshold: None,
         verdict: Verdict::Pass,
         peers: Vec::new(),
+        code: None,
         predicted_us: None,
     }
 }

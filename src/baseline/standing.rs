@@ -21,6 +21,8 @@ pub struct Standing {
     pub normalised_ratio: Option<f64>,
     /// Whether it is slower only against the pinned epoch.
     pub is_creep: bool,
+    /// Whether it is unclear because the very code of the accepted time took another time.
+    pub is_of_environment: bool,
     /// The ratio to the pinned epoch.
     pub epoch_ratio: f64,
     /// Whether the epoch should begin anew with this time.
@@ -38,11 +40,15 @@ pub fn stand(row: &Row, timing: &Timing, threshold: f64) -> Standing {
     let last = Stored::of(accepted, now, units.map(|(then, now)| (then.us, now.us)), threshold);
     let first = Stored::of(epoch, now, epoch_units, LEAST_CREEP.max(CREEP_TIMES * threshold));
     let is_creep = last.change() == Change::Same && first.change() == Change::Slower;
+    let change = if is_creep { Change::Slower } else { last.change() };
+    let is_other = matches!(change, Change::Slower | Change::Faster);
+    let is_of_environment = is_other && row.code.is_some() && row.code == timing.code;
     Standing {
-        change: if is_creep { Change::Slower } else { last.change() },
+        change: if is_of_environment { Change::Unclear } else { change },
         ratio: last.plain.ratio,
         normalised_ratio: last.explained.map(|explained| explained.scaled.ratio),
         is_creep,
+        is_of_environment,
         epoch_ratio: first.plain.ratio,
         // A gain is kept as the new mark; a loss beyond the creep threshold is in plain sight once it is accepted.
         new_epoch: last.change() == Change::Faster || first.change() == Change::Slower,
@@ -66,6 +72,27 @@ mod tests {
         let row = Row::of(&timing("n=1", 10.0, Some(8.0)), None);
         let standing = stand(&row, &timing("n=1", median_us, Some(copy_us)), 0.01);
         assert_eq!(standing.change, expected, "{standing:?}");
+    }
+
+    #[rstest]
+    #[case::unknown(None, None, Change::Slower)]
+    #[case::unknown_then(None, Some("a"), Change::Slower)]
+    #[case::unknown_now(Some("a"), None, Change::Slower)]
+    #[case::other_code(Some("a"), Some("b"), Change::Slower)]
+    #[case::same_code(Some("a"), Some("a"), Change::Unclear)]
+    fn the_same_code_did_not_become_slower(
+        #[case] then: Option<&str>,
+        #[case] now: Option<&str>,
+        #[case] expected: Change,
+    ) {
+        let timed = |us: f64, code: Option<&str>| Timing { code: code.map(Into::into), ..timing("n=1", us, Some(8.0)) };
+        let row = Row::of(&timed(10.0, then), None);
+        for us in [10.3, 9.7] {
+            let standing = stand(&row, &timed(us, now), 0.01);
+            let expected = if us < 10.0 && expected == Change::Slower { Change::Faster } else { expected };
+            assert_eq!((standing.change, standing.is_of_environment), (expected, expected == Change::Unclear));
+        }
+        assert_eq!(stand(&row, &timed(10.0, now), 0.01).change, Change::Same);
     }
 
     #[test]

@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const TABLE: &str = "kernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us\n\
-                         n=1 | cold | 2 | 0.1 | - | - | 2/-";
+    const TABLE: &str = "kernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us | code\n\
+                         n=1 | cold | 2 | 0.1 | - | - | 2/- | -";
 
     fn written(folder: &Path) -> PathBuf {
         let snapshot = folder.join("deep/er/gelu.v3.f32.snap");
@@ -144,7 +144,7 @@ mod tests {
     #[case::bad_yaml("---\n  a: [\n---\nkernelgate perf 1\n", "YAML")]
     #[case::no_table("---\ndescription: a\n---\n", "line 4")]
     #[case::cut_row(
-        "---\na: b\n---\nkernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us\nn=1 | co",
+        "---\na: b\n---\nkernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us | code\nn=1 | co",
         "line 6: expected 7"
     )]
     fn a_file_that_is_no_baseline_says_what_to_do(#[case] text: &str, #[case] part: &str) {

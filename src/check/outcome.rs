@@ -222,6 +222,9 @@ pub struct Timing {
     /// Median core clock, MHz, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
+    /// A hash of the machine code and the launches, where the device knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Compulsory bytes.
     pub bytes: usize,
     /// Operations.

@@ -251,6 +251,8 @@ fn time_shape(
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }
+    // What was planted is not in the code.
+    timing.code = field.contestants[0].problem().code().filter(|_| settings.planted == 0.0);
     timing.peers = party.conclude(&measurement, &mut field.contestants, subject, &case, &inputs);
     Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
 }
@@ -288,6 +290,7 @@ fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measu
         threshold: None,
         verdict: if summary.samples < MIN_SAMPLES { Verdict::Unclear } else { Verdict::Pass },
         peers: Vec::new(),
+        code: None,
         predicted_us: None,
     }
 }

@@ -187,6 +187,11 @@ pub trait Problem {
         Err(Fault::Unsupported("only the simulator counts work".into()))
     }
 
+    /// A hash of the machine code and the launches, where the device knows them.
+    fn code(&self) -> Option<String> {
+        None
+    }
+
     /// Gets ready to be timed, as `plan` says: buffers to rotate through, batches recorded. Returns the number of
     /// recorded instances.
     ///

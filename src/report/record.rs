@@ -129,7 +129,8 @@ pub(super) mod samples {
             threshold: Some(0.02),
             verdict: Verdict::Same,
             peers: Vec::new(),
-            predicted_us: None,
+            code: None,
+        predicted_us: None,
         };
         let slow = Timing {
             shape: "n=4096".into(),

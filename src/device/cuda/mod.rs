@@ -3,6 +3,7 @@
 //! `driver`, `nvrtc`, `tensor_map` and `cublaslt` are the only files with `unsafe`; everything else builds on their safe functions.
 
 mod cache;
+mod code;
 mod compile;
 pub mod cublaslt;
 mod device;

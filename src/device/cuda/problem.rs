@@ -160,6 +160,10 @@ impl Problem for CudaProblem<'_> {
         Ok(different)
     }
 
+    fn code(&self) -> Option<String> {
+        self.work.code()
+    }
+
     fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
         self.device.context.bind().map_err(|e| fault(self.device, e))?;
         self.arm_timing(plan)

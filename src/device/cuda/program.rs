@@ -1,5 +1,6 @@
 //! Programs as loaded modules: compiled once, kept loaded, their entries held against the launches.
 
+use super::code;
 use super::compile::compile;
 use super::driver::{Context, Function, Module};
 use crate::core::candidate::{Language, Program};
@@ -29,6 +30,7 @@ pub struct Programs {
 /// A loaded program.
 pub struct Loaded {
     file: String,
+    image: Vec<u8>,
     module: Module,
     entries: Mutex<HashMap<String, Entry>>,
 }
@@ -55,7 +57,7 @@ impl Programs {
             .load(&code)
             .map_err(|e| Fault::Compile { log: format!("{}: the driver does not load it: {e}", program.file) })?;
         let entries = Mutex::default();
-        let new = Arc::new(Loaded { file: program.file.clone(), module, entries });
+        let new = Arc::new(Loaded { file: program.file.clone(), image: code, module, entries });
         loaded.insert(key, Arc::clone(&new));
         Ok(new)
     }
@@ -86,6 +88,11 @@ impl Loaded {
 }
 
 impl Loaded {
+    /// A hash of the machine code of entries and of their launches.
+    pub fn code<'a>(&self, launches: impl Iterator<Item = (&'a str, &'a Launch)>) -> String {
+        code::hash_of(&self.image, launches)
+    }
+
     fn look_up(&self, name: &str) -> Result<Entry, Fault> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(name) {

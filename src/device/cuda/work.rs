@@ -22,7 +22,7 @@ pub enum Work {
         /// Ready to go but for the addresses.
         steps: Vec<Step>,
         /// Keeps the functions of the steps valid.
-        _program: Arc<Loaded>,
+        program: Arc<Loaded>,
     },
     /// Host code.
     Host {
@@ -39,6 +39,7 @@ pub enum Work {
 
 /// One kernel of a plan.
 pub struct Step {
+    entry: String,
     function: Function,
     launch: Launch,
 }
@@ -57,7 +58,7 @@ impl Work {
                 }
                 let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
                 let steps = steps(device, &program, kernel, image, job)?;
-                Ok(Work::Kernels { steps, _program: program })
+                Ok(Work::Kernels { steps, program })
             }
             Body::Enqueue(body) => {
                 body.prepare(job.point, job.dtype).map_err(Fault::Unsupported)?;
@@ -75,6 +76,16 @@ impl Work {
     /// Whether the work could end up on another stream than the device's.
     pub fn may_escape(&self) -> bool {
         matches!(self, Work::Host { .. })
+    }
+
+    /// A hash of the kernels and their launches; host code may enqueue anything.
+    pub fn code(&self) -> Option<String> {
+        match self {
+            Work::Kernels { steps, program } => {
+                Some(program.code(steps.iter().map(|step| (step.entry.as_str(), &step.launch))))
+            }
+            Work::Host { .. } => None,
+        }
     }
 
     /// Enqueues the work on the image at address `base`.
@@ -142,7 +153,7 @@ fn steps(
             // Only the sizes count here: the image has no place in memory yet.
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step { function, launch })
+            Ok(Step { entry, function, launch })
         })
         .collect()
 }
