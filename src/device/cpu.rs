@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After a pause of so long the threads of the pools are asleep.
-const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// What precedes a sample after a pause: several ticks of the scheduler. Threads that wake up together often find
 /// themselves on one processor, and stay there until it looks again.
