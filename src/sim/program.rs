@@ -15,6 +15,7 @@ use super::ops::group_matrix::GroupProduct;
 use super::ops::integer_product::IntegerProduct;
 use super::ops::matrix::Product;
 use super::ops::matrix_memory::TileAccess;
+use super::ops::warp_tile::MatrixAccess;
 use super::ptx::ast::SourceLine;
 use super::ptx::special::Special;
 use super::ptx::types::Space;
@@ -232,6 +233,7 @@ pub(crate) struct Program {
     pub double_products: Vec<DoubleProduct>,
     pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
+    pub matrices: Vec<MatrixAccess>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
     /// Slots of operands that do not fit into an instruction: fragments, lists.

@@ -15,7 +15,7 @@ use super::metrics::InstructionClass;
 use super::ops::{
     self, async_store::AsyncStore, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy,
     copy_async::Copy, double_product::DoubleProduct, group_matrix::GroupProduct, integer_product::IntegerProduct,
-    matrix::Product, matrix_memory::TileAccess,
+    matrix::Product, matrix_memory::TileAccess, warp_tile::MatrixAccess,
 };
 use super::program::{ActionFn, Bundled, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
@@ -57,6 +57,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         double_products: Vec::new(),
         group_products: Vec::new(),
         tiles: Vec::new(),
+        matrices: Vec::new(),
         objects: Vec::new(),
         bulk_copies: Vec::new(),
         lists: Vec::new(),
@@ -104,6 +105,7 @@ pub(crate) struct Decoder<'a> {
     pub double_products: Vec<DoubleProduct>,
     pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
+    pub matrices: Vec<MatrixAccess>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
     pub lists: Vec<Vec<Slot>>,
@@ -250,6 +252,7 @@ impl Decoder<'_> {
             double_products: self.double_products,
             group_products: self.group_products,
             tiles: self.tiles,
+            matrices: self.matrices,
             objects: self.objects,
             bulk_copies: self.bulk_copies,
             lists: self.lists,

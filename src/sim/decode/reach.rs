@@ -39,6 +39,8 @@ pub(super) fn reach(body: &Body) -> (Reach, Reach) {
         match name {
             "ld" | "ldu" => read |= origins,
             "st" => written |= origins,
+            "wmma" if has("store") => written |= origins,
+            "wmma" => read |= origins,
             "atom" | "red" | "cp" | "multimem" => {
                 read |= origins;
                 // An ordinary asynchronous copy only reads global memory; bulk copies may go either way.
@@ -80,7 +82,7 @@ fn base_origin(base: Base, origin: &[u64]) -> u64 {
 fn flow(body: &Body, instruction: &Instruction, origin: &mut [u64]) -> bool {
     let Some(target) = instruction.operands.first() else { return false };
     let name = instruction.name();
-    let loads = matches!(name, "ld" | "ldu" | "atom");
+    let loads = matches!(name, "ld" | "ldu" | "atom" | "wmma");
     let from_param = matches!(instruction.operands.get(1), Some(Operand::Address(Base::Symbol(Symbol::Param(_)), _)));
     let mut sources = 0;
     if loads && !from_param {

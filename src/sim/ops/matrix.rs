@@ -139,6 +139,11 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         b: sources(decoder, b, b_count)?,
         c: sources(decoder, c, count(sum_in))?,
     };
+    push(decoder, product);
+    Ok(true)
+}
+
+fn push(decoder: &mut Decoder<'_>, product: Product) {
     decoder.products.push(product);
     let x = decoder.products.len() as u32 - 1;
     decoder.push_action(
@@ -146,7 +151,20 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         Tensor,
         [0, 0, 0, 0, x],
     );
-    Ok(true)
+}
+
+/// Emits an m16n8k16 with fragments whose slots are known, in the order of the operands; the types are those of the
+/// result, the factors and the addend.
+pub(super) fn push_product(
+    decoder: &mut Decoder<'_>,
+    op: &Opcode<'_>,
+    [to, factor, from]: [Type; 3],
+    [d, a, b, c]: [Vec<u32>; 4],
+) -> Result<()> {
+    let (a_element, b_element) = (element(op, factor)?, element(op, factor)?);
+    let (sum_out, sum_in) = (sum(op, to)?, sum(op, from)?);
+    push(decoder, Product { k: 16, a_element, b_element, sum_in, sum_out, d, a, b, c });
+    Ok(())
 }
 
 fn element(op: &Opcode<'_>, ty: Type) -> Result<Element> {

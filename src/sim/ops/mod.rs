@@ -18,6 +18,7 @@ mod convert_narrow;
 pub(crate) mod copy_async;
 mod descriptor;
 pub(crate) mod double_product;
+mod exact64;
 mod float32;
 mod float64;
 pub(crate) mod group_matrix;
@@ -33,6 +34,7 @@ mod rounding;
 mod small_formats;
 mod tile_product;
 mod warp;
+pub(crate) mod warp_tile;
 
 use super::decode::Decoder;
 use super::error::Result;
@@ -76,6 +78,7 @@ const FAMILIES: &[Family] = &[
     matrix::decode,
     group_matrix::decode,
     matrix_memory::decode,
+    warp_tile::decode,
     copy_async::decode,
     bulk::decode,
     barrier_object::decode,

@@ -12,6 +12,7 @@ mod rare;
 mod rare_products;
 mod tiers;
 mod values;
+mod warp_tiles;
 
 use super::{Launch, Memory, Module, Options, Pointer, Report, launch};
 

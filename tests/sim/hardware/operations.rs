@@ -193,9 +193,11 @@ fn doubles(out: &mut Vec<Operation>) {
             exact(out, format!("{name}.{rounding}.f64"), "g<gg");
         }
     }
-    exact(out, "fma.rn.f64", "g<ggg");
-    exact(out, "div.rn.f64", "g<gg");
-    for name in ["rcp.rn", "sqrt.rn", "abs", "neg"] {
+    for rounding in ["rn", "rz", "rm", "rp"] {
+        exact(out, format!("fma.{rounding}.f64"), "g<ggg");
+        exact(out, format!("div.{rounding}.f64"), "g<gg");
+    }
+    for name in ["rcp.rn", "rcp.rz", "rcp.rp", "sqrt.rn", "sqrt.rz", "sqrt.rp", "abs", "neg"] {
         exact(out, format!("{name}.f64"), "g<g");
     }
     for name in ["min", "max", "copysign"] {
