@@ -33,6 +33,7 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["batch", "channels", ..] => {
             vec![vec![2, 3, 9, 11, 5, 3, 3, 0, 1, 0, 0], vec![1, 5, 12, 10, 70, 3, 2, 1, 2, 1, 1]]
         }
+        ["batch", "n", "k"] => vec![vec![1, 33, 70], vec![3, 70, 129], vec![2, 5, 1000], vec![1, 300, 264]],
         ["steps", "batch", "inputs", "hidden", "layers"] => vec![vec![2, 3, 5, 17, 1], vec![1, 2, 7, 70, 0]],
         // An empty shape launches nothing.
         _ => operator
@@ -45,6 +46,10 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .collect(),
     }
 }
+
+/// Rows and columns where several rows share a block or a warp.
+const TALL: [[usize; 2]; 9] =
+    [[70, 3], [40, 5], [33, 17], [130, 8], [300, 2], [600, 1], [9, 1024], [5, 2048], [3, 4100]];
 
 /// Widths at which kernels that hold rows in registers change their ways.
 fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
@@ -59,7 +64,11 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
                 [[129, 260, 24], [257, 130, 17], [200, 136, 264], [8, 512, 72], [100, 8, 136], [72, 200, 640]]
                     .map(Vec::from),
             )
-            .chain([[130, 264, 1032], [300, 264, 328], [136, 520, 16]].map(Vec::from))
+            .chain([[130, 264, 1032], [300, 264, 328], [136, 520, 16], [64, 64, 256], [70, 72, 192]].map(Vec::from))
+            .collect(),
+        ["batch", "n", "k"] => (1..34)
+            .flat_map(|at| [vec![1 + at % 9, at, 67 - at], vec![1 + at % 4, 70 - at, 8 * at]])
+            .chain([[8, 64, 2056], [1, 20, 4100], [4, 130, 512], [17, 9, 640], [1, 1, 1]].map(Vec::from))
             .collect(),
         ["batch", .., "keys", "dim", "causal"] => (1..34)
             .map(|at| vec![1, 1, 1 + at % 2, at, 2 * at - at % 3, 3 + 7 * at % 40, at % 2])
@@ -92,17 +101,24 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
                 vec![1, 70, 5, 5, 4, 3, 5, 0, 2, 0, 1],
             ])
             .collect(),
-        ["steps", "batch", "inputs", "hidden", "layers"] => {
-            [[3, 5, 33, 9, 0], [2, 17, 9, 33, 1], [4, 1, 1, 1, 1], [1, 1, 64, 8, 0], [2, 9, 3, 15, 0]]
-                .map(Vec::from)
-                .into()
-        }
+        ["steps", "batch", "inputs", "hidden", "layers"] => [
+            [3, 5, 33, 9, 0],
+            [2, 17, 9, 33, 1],
+            [4, 1, 1, 1, 1],
+            [1, 1, 64, 8, 0],
+            [1, 2, 4, 3, 0],
+            [2, 2, 3, 4, 0],
+            [2, 9, 3, 15, 0],
+        ]
+        .map(Vec::from)
+        .into(),
         ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 3 + at]).collect(),
         ["rows", "cols", rest @ ..] => {
             let cols = (1..33).chain((32..1056).step_by(32).flat_map(|at| [at, at + 1]));
             let cols = cols.chain((1024..8193).step_by(512).flat_map(|at| [at, at + 1]));
             let cols = cols.chain([5008, 8208, 9000, 12_289, 16_384, 16_400, 20_004, 24_577, 32_752]);
-            cols.map(|cols| [2, cols].into_iter().chain(rest.iter().map(|_| 0)).collect()).collect()
+            let points = cols.map(|cols| [2, cols]).chain(TALL);
+            points.map(|point| point.into_iter().chain(rest.iter().map(|_| 0)).collect()).collect()
         }
         _ => Vec::new(),
     }

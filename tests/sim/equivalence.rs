@@ -7,9 +7,15 @@ const SPANS: &str = "The offsets of the butterfly still span the warp: every lan
 const SAME_STORE: &str = "All lanes hold the reduced value: whichever of them store it, the same bits lie there.";
 const PACKS: &str =
     "The number compared is a multiple of the length of a pack on this path: it never equals the bound.";
+const PARTS: &str =
+    "Chooses between adding the parts of few warps and of many: either is right, since parts that no warp wrote are 0.";
+const NOBODY_LOOKS: &str =
+    "From there to the end of the kernel nothing touches shared memory: what is still in flight meets nobody.";
 
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
+/// Lines between a comparison and its branch.
+const FAR: usize = 300;
 
 /// The argument for a mutant, where the text has one.
 pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
@@ -20,7 +26,49 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && guards_a_store_of_what_all_lanes_hold(&lines, at);
     let packs =
         ["comparison off by one", "constant off by one"].contains(&mutation.slip) && is_bound_between_packs(lines[at]);
-    spans.then_some(SPANS).or(stores.then_some(SAME_STORE)).or(packs.then_some(PACKS))
+    let parts = ["branch dropped", "guard negated", "guard dropped", "comparison off by one", "constant off by one"]
+        .contains(&mutation.slip)
+        && chooses_how_many_parts(&lines, at);
+    let waits = ["wait dropped", "waits for too little"].contains(&mutation.slip)
+        && lines[at].starts_with("cp.async.wait")
+        && nothing_shared_behind(&lines[at + 1..]);
+    let arguments = [(spans, SPANS), (stores, SAME_STORE), (packs, PACKS), (waits, NOBODY_LOOKS), (parts, PARTS)];
+    arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument)
+}
+
+/// A branch, and the comparison that it goes by: `at` is either of them.
+fn branch_and_test(lines: &[&str], at: usize) -> Option<(usize, usize)> {
+    let guard_of = |line: &str| {
+        line.strip_prefix('@').and_then(|line| line.split_once(" bra ")).map(|(guard, _)| guard.to_owned())
+    };
+    if let Some(guard) = guard_of(lines[at]) {
+        let defines = |line: &&str| line.starts_with("setp") && operands(line).first() == Some(&guard.as_str());
+        let test = lines[..at].iter().rev().take(FAR).position(defines)?;
+        return Some((at, at - 1 - test));
+    }
+    let guard = *operands(lines[at]).first()?;
+    let branch = lines[at..].iter().take(FAR).position(|line| guard_of(line).as_deref() == Some(guard))?;
+    Some((at + branch, at))
+}
+
+/// Bounds of 288 threads, by which blocks choose how many warps have parts to add up.
+fn chooses_how_many_parts(lines: &[&str], at: usize) -> bool {
+    branch_and_test(lines, at).is_some_and(|(_, test)| operands(lines[test]).last() == Some(&"288"))
+}
+
+/// Whether the rest of an entry leaves shared memory alone and never goes back.
+fn nothing_shared_behind(lines: &[&str]) -> bool {
+    let end = lines.iter().position(|line| *line == "}").unwrap_or(lines.len());
+    let rest = &lines[..end];
+    let touches =
+        |line: &str| ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"].iter().any(|part| line.contains(part));
+    let goes_back = |line: &str| {
+        line.split_once("bra ").is_some_and(|(_, label)| {
+            let label = format!("{}:", label.trim().trim_end_matches(';'));
+            !rest.contains(&label.as_str())
+        })
+    };
+    !rest.iter().any(|line| touches(line) || goes_back(line))
 }
 
 /// The operands of an instruction.
@@ -43,13 +91,9 @@ fn is_butterfly_offset(lines: &[&str], at: usize) -> bool {
 /// A branch by `number != 0`, or that comparison, behind a butterfly or a barrier, around nothing but a store of what
 /// every lane has there.
 fn guards_a_store_of_what_all_lanes_hold(lines: &[&str], at: usize) -> bool {
-    let branch = if lines[at].starts_with("setp.ne.s32") { at + 1 } else { at };
-    let (Some(line), Some(test)) = (lines.get(branch), branch.checked_sub(1).map(|before| lines[before])) else {
-        return false;
-    };
-    let Some((guard, label)) = line.strip_prefix('@').and_then(|line| line.split_once(" bra ")) else { return false };
-    let test = operands(test);
-    if test.first() != Some(&guard) || test.last() != Some(&"0") {
+    let Some((branch, test)) = branch_and_test(lines, at) else { return false };
+    let Some((_, label)) = lines[branch].split_once(" bra ") else { return false };
+    if !lines[test].starts_with("setp.ne.s32") || operands(lines[test]).last() != Some(&"0") {
         return false;
     }
     let end = format!("{}:", label.trim().trim_end_matches(';'));
@@ -108,5 +152,22 @@ mod tests {
     fn bounds_between_packs_are_those_of_128_elements() {
         assert_eq!(why("setp.lt.s32 %p1, %r1, 641;", 0, "comparison off by one"), Some(PACKS));
         assert_eq!(why("setp.lt.s32 %p1, %r1, 640;", 0, "comparison off by one"), None);
+    }
+
+    #[test]
+    fn the_comparison_of_a_branch_may_stand_far_above() {
+        let text = "setp.ne.s32 %p1, %r1, 0;\nadd.s32 %r2, %r1, 1;\nbar.sync 0;\n@%p1 bra $L;\nst.shared.f32 [%rd1], %f1;\n$L:";
+        assert_eq!(why(text, 3, "guard negated"), Some(SAME_STORE));
+        let text = text.replace("ne.s32 %p1, %r1, 0", "lt.s32 %p1, %r1, 288").replace("st.shared", "ld.shared");
+        assert_eq!(why(&text, 3, "guard negated"), Some(PARTS));
+        assert_eq!(why(&text.replace("288", "256"), 3, "guard negated"), None);
+    }
+
+    #[test]
+    fn a_wait_may_go_where_nothing_shared_follows() {
+        let text = "cp.async.wait_group 0;\nbra $L;\n$L:\nst.global.f32 [%rd1], %f1;\n}\nld.shared.f32 %f1, [%r1];";
+        assert_eq!(why(text, 0, "wait dropped"), Some(NOBODY_LOOKS));
+        assert_eq!(why(&text.replace("st.global", "st.shared"), 0, "wait dropped"), None);
+        assert_eq!(why(&text.replace("bra $L", "bra $K"), 0, "wait dropped"), None);
     }
 }

@@ -75,6 +75,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     ("triton", "constant off by one", ", 508;", ALWAYS_ZERO),
     ("triton", "constant off by one", ", 2048;", ALWAYS_ZERO),
+    ("gelu triton", "constant off by one", ", 508;", ALWAYS_ZERO),
+    ("silu triton", "constant off by one", ", 508;", ALWAYS_ZERO),
     ("gelu cuda", "operands swapped", "sub.f32", "Only the size of the difference is used."),
     ("layernorm cuda_v5", "operands swapped", "sub.f32", "Only the square of the difference of two means is used."),
     ("", "constant wrong", "0f32A57060", LOW_PART),
