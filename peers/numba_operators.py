@@ -60,18 +60,25 @@ def softmax(x, y):
             y[row, i] *= scale
 
 
+@numba.njit(fastmath=True, inline="always")
+def normalisation(x, row, eps):
+    """The mean of a row and the inverse of its standard deviation."""
+    cols = x.shape[1]
+    total = np.float32(0.0)
+    for i in range(cols):
+        total += x[row, i]
+    mean = total / np.float32(cols)
+    squares = np.float32(0.0)
+    for i in range(cols):
+        squares += (x[row, i] - mean) * (x[row, i] - mean)
+    return mean, ONE / np.float32(math.sqrt(squares / np.float32(cols) + eps))
+
+
 @fast
 def layernorm(x, weight, bias, eps, y):
     rows, cols = x.shape
     for row in prange(rows):
-        total = np.float32(0.0)
-        for i in range(cols):
-            total += x[row, i]
-        mean = total / np.float32(cols)
-        squares = np.float32(0.0)
-        for i in range(cols):
-            squares += (x[row, i] - mean) * (x[row, i] - mean)
-        scale = ONE / np.float32(math.sqrt(squares / np.float32(cols) + eps))
+        mean, scale = normalisation(x, row, eps)
         for i in range(cols):
             y[row, i] = (x[row, i] - mean) * scale * weight[i] + bias[i]
 
@@ -80,14 +87,7 @@ def layernorm(x, weight, bias, eps, y):
 def layernorm_gelu(x, weight, bias, eps, y):
     rows, cols = x.shape
     for row in prange(rows):
-        total = np.float32(0.0)
-        for i in range(cols):
-            total += x[row, i]
-        mean = total / np.float32(cols)
-        squares = np.float32(0.0)
-        for i in range(cols):
-            squares += (x[row, i] - mean) * (x[row, i] - mean)
-        scale = ONE / np.float32(math.sqrt(squares / np.float32(cols) + eps))
+        mean, scale = normalisation(x, row, eps)
         for i in range(cols):
             v = (x[row, i] - mean) * scale * weight[i] + bias[i]
             y[row, i] = HALF * v * (ONE + np.float32(math.erf(v * RSQRT2)))
