@@ -13,7 +13,7 @@
 //   v3_128x128  the same                          block 384  shared 196,688   dim <= 128
 //   align       grid any                          block 256
 // On an H200, bf16, batch 4, 32 heads, 2048 queries and keys, beside PyTorch's FlashAttention-2 and cuDNN: dim 128 causal
-// 1.99 and 1.08 times as fast, full 1.93 and .98; dim 64 causal 1.51 and .99, full 1.67 and 1.07.
+// 1.99 and 1.08 times as fast, full 1.90 and .96; dim 64 causal 1.51 and .99, full 1.67 and 1.07.
 #include "attention.cuh"
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)

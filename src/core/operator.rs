@@ -315,6 +315,11 @@ impl<S: Shape> Op<S> {
         self
     }
 
+    /// The values that its inputs are drawn from: all distributions but these, under which it is not defined.
+    pub fn not_under<const N: usize>(self, undefined: [Distribution; N]) -> Self {
+        self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
+    }
+
     /// Declares that the outputs along `axis` depend only on their own slice of those inputs whose leading extent
     /// follows it: large cases are then verified on some rows, and row order must not matter.
     ///

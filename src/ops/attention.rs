@@ -107,7 +107,7 @@ pub(super) fn declare(name: &str) -> Op<Heads> {
         })
         .depth(|s| s.dim + s.keys + STEPS)
         .range(RANGE)
-        .distributions(DEFINED)
+        .not_under(UNDEFINED)
         .cost(cost)
         .separable("batch")
         .relation(
@@ -130,14 +130,7 @@ const STEPS: usize = 5;
 const RANGE: f64 = 4.0;
 /// A mean larger than the range and values near the smallest number leave nothing to compare. What a key that is not
 /// seen holds, blocks of matrix products multiply by zero: there NaN and infinity are not defined.
-const DEFINED: [Distribution; 6] = [
-    Distribution::Normal,
-    Distribution::Uniform,
-    Distribution::NearOverflow,
-    Distribution::ConstantRows,
-    Distribution::Outlier,
-    Distribution::SignedZeros,
-];
+const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
 
 /// q, k, v and y once; two products a pair, and its exponential.
 fn cost(s: &Heads, dtype: DType) -> Cost {

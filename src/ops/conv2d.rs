@@ -144,7 +144,7 @@ fn operator() -> Op<Convolution> {
         .magnitude(|s, inputs, outputs| convolve(s, inputs, outputs, |x, w| (x * w).abs()))
         .depth(Convolution::taps)
         .range(RANGE)
-        .distributions(DEFINED)
+        .not_under(UNDEFINED)
         .cost(cost)
         .separable("batch")
         .exact_relation(
@@ -172,16 +172,9 @@ fn operator() -> Op<Convolution> {
 /// 2¹⁷ products of two such values still fit an f32 sum.
 const RANGE: f64 = 1e16;
 
-/// Without those for which gemm is not defined either, and without NaN and infinity: a zero beside the image makes NaN
+/// What gemm is not defined for either, and NaN and infinity: a zero beside the image makes NaN
 /// of an infinite weight if it is multiplied, and nothing if it is left out.
-const DEFINED: [Distribution; 6] = [
-    Distribution::Normal,
-    Distribution::Uniform,
-    Distribution::NearOverflow,
-    Distribution::ConstantRows,
-    Distribution::Outlier,
-    Distribution::SignedZeros,
-];
+const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
 
 /// One place under square filters of `taps` by `taps`, for the rest of a shape.
 fn square(taps: usize) -> Convolution {

@@ -53,7 +53,7 @@ fn operator() -> Op<Product> {
         .magnitude(|s, inputs, outputs| multiply(s, inputs, outputs, |a, b| (a * b).abs()))
         .depth(|s| s.k)
         .range(RANGE)
-        .distributions(Distribution::ALL.into_iter().filter(|d| !UNDEFINED.contains(d)))
+        .not_under(UNDEFINED)
         .cost(|s, dtype| Cost { bytes: (s.m * s.k + s.k * s.n + s.m * s.n) * dtype.size(), flops: 2 * s.m * s.n * s.k })
         .separable("m")
         .exact_relation(

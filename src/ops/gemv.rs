@@ -43,7 +43,7 @@ fn operator() -> Op<Vectors> {
         .magnitude(|s, inputs, outputs| multiply(s, inputs, outputs, |x, w| (x * w).abs()))
         .depth(|s| s.k)
         .range(RANGE)
-        .distributions(Distribution::ALL.into_iter().filter(|d| !UNDEFINED.contains(d)))
+        .not_under(UNDEFINED)
         .cost(|s, dtype| Cost {
             bytes: (s.batch * s.k + s.n * s.k + s.batch * s.n) * dtype.size(),
             flops: 2 * s.batch * s.n * s.k,

@@ -74,7 +74,7 @@ fn operator() -> Op<Sequences> {
         .magnitude(|s, inputs, outputs| unroll(s, inputs, outputs, |of| of.size))
         .depth(|s| s.inputs.max(s.hidden) + s.hidden + STEPS)
         .range(RANGE)
-        .distributions(Distribution::ALL.into_iter().filter(|d| !UNDEFINED.contains(d)))
+        .not_under(UNDEFINED)
         .cost(cost)
         .relation(
             "sequences know nothing of each other",
