@@ -1,7 +1,7 @@
 //! GELU: y = x Φ(x) = x/2 (1 + erf(x/√2)), with Φ the normal distribution function.
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, tiles};
+use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, step};
 use super::family::triton::built;
 use super::float::Float;
 use super::simd;
@@ -15,7 +15,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(5, cuda)
+        .ladder(6, cuda)
         .candidate("triton", built!("gelu").over_elements())
         .into()
 }
@@ -43,7 +43,7 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 
 fn cuda(version: usize) -> Cuda<Vector> {
     let entry = format!("gelu_v{version}");
-    tiles(version, kernel!("gelu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
+    step(version, kernel!("gelu.cu", ["common.cuh", "one_pack.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

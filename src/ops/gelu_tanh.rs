@@ -1,7 +1,7 @@
 //! GELU by tanh: y = x/2 (1 + tanh u), u = √(2/π) (x + 0.044715 x³).
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, tiles};
+use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, step};
 use super::float::Float;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -15,7 +15,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(5, cuda)
+        .ladder(6, cuda)
         .into()
 }
 
@@ -45,7 +45,7 @@ pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Out
 
 fn cuda(version: usize) -> Cuda<Vector> {
     let entry = format!("gelu_tanh_v{version}");
-    tiles(version, kernel!("gelu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
+    step(version, kernel!("gelu.cu", ["common.cuh", "one_pack.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

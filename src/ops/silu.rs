@@ -1,7 +1,7 @@
 //! SiLU: y = x σ(x) = x / (1 + e^-x).
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, activation, launch, map, pointwise, tiles};
+use super::family::elementwise::{Vector, activation, launch, map, pointwise, step};
 use super::family::triton::built;
 use super::float::Float;
 use super::simd;
@@ -16,7 +16,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(5, cuda)
+        .ladder(6, cuda)
         .candidate("triton", built!("silu").over_elements())
         .into()
 }
@@ -48,7 +48,7 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 
 fn cuda(version: usize) -> Cuda<Vector> {
     let entry = format!("silu_v{version}");
-    tiles(version, kernel!("silu.cu", ["common.cuh"], entry, move |s: &Vector| launch(version, s)))
+    step(version, kernel!("silu.cu", ["common.cuh", "one_pack.cuh"], entry, move |s: &Vector| launch(version, s)))
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -1,7 +1,7 @@
 //! SwiGLU: y = silu(gate) · up, the gated half of a feed-forward layer.
 
 use super::family::FUNCTION_FLOPS;
-use super::family::elementwise::{Vector, launch, sizes, tiles};
+use super::family::elementwise::{Vector, launch, sizes, step};
 use super::family::rows::{double, negate};
 use super::float::Float;
 use super::silu::{self, silu};
@@ -17,7 +17,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(2, cuda)
+        .ladder(3, cuda)
         .into()
 }
 
@@ -70,11 +70,11 @@ fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn cuda(version: usize) -> Cuda<Vector> {
-    /// The version of the activations whose launch rule version 2 follows.
-    const LIKE: usize = 5;
-    let rule = if version == 1 { 1 } else { LIKE };
+    /// The versions of the activations that each version is like.
+    const LIKE: [usize; 3] = [1, 5, 6];
+    let rule = LIKE[version - 1];
     let entry = format!("swiglu_v{version}");
-    tiles(rule, kernel!("swiglu.cu", ["common.cuh"], entry, move |s: &Vector| launch(rule, s)))
+    step(rule, kernel!("swiglu.cu", ["common.cuh"], entry, move |s: &Vector| launch(rule, s)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
+use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below};
@@ -64,6 +65,7 @@ const fn elements_of_thread(version: usize) -> usize {
     match version {
         1 => 1,
         4 => 16,
+        6 => 4,
         _ => 8,
     }
 }
@@ -74,8 +76,15 @@ pub fn launch(version: usize, s: &Vector) -> Launch {
     Launch::blocks(s.n.div_ceil(threads * elements_of_thread(version)), threads).scalar(s.n as i64)
 }
 
+/// Version `version` of an activation from the kernel that computes it. The last gives a thread one pack, which is what the
+/// one before does at half width.
+pub fn step(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
+    let kernel = tiles(version, kernel);
+    if version == 6 { kernel.dtypes([DType::F32]) } else { kernel }
+}
+
 /// Declares the extents at which version `version` takes another path: its pack, what a thread maps, its block.
-pub fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
+fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
     let thread = elements_of_thread(version);
     kernel.tile("n", 4).tile("n", thread).tile("n", thread * threads(version))
 }
