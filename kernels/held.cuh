@@ -47,7 +47,8 @@ __device__ __forceinline__ Pack load_shifted(const scalar_t* low, int shift) {
 // 2 * PACK_LEN - 1 elements, goes to the lanes of the first warp, one each: no lane waits for a second element, and no
 // pack is partly absent.
 // SPREAD: the packs of a thread lie blockDim.x packs apart. Else each warp holds one contiguous piece.
-template <int VALUES, bool SPREAD, bool ODD>
+// FULL: every thread of the team holds VALUES elements, which saves the tests.
+template <int VALUES, bool SPREAD, bool ODD, bool FULL = false>
 struct HeldRow {
     static constexpr int PACKS = VALUES / PACK_LEN;
     static constexpr bool has_edges = ODD;
@@ -75,7 +76,7 @@ struct HeldRow {
         }
     }
 
-    __device__ __forceinline__ bool has(int k) const { return k * stride < left; }
+    __device__ __forceinline__ bool has(int k) const { return FULL || k * stride < left; }
 
     // Every load is issued before the first value is used.
     __device__ __forceinline__ void load(const scalar_t* row, Absent absent) {
@@ -115,11 +116,7 @@ struct HeldRow {
 
 // The elements of a weight vector that go with a held row: fetched EARLY, while the row is on its way, or at their use.
 template <bool EARLY, typename Row>
-struct HeldWeights;
-
-template <bool EARLY, int VALUES, bool SPREAD, bool ODD>
-struct HeldWeights<EARLY, HeldRow<VALUES, SPREAD, ODD>> {
-    using Row = HeldRow<VALUES, SPREAD, ODD>;
+struct HeldWeights {
     const scalar_t* __restrict__ weights;
     Pack packs[EARLY ? Row::PACKS : 1];
 
@@ -135,7 +132,7 @@ struct HeldWeights<EARLY, HeldRow<VALUES, SPREAD, ODD>> {
     }
     __device__ __forceinline__ Pack fetch(int k, const Row& row) const {
         const scalar_t* const mine = weights + unsigned(row.column - row.head) + k * row.stride;
-        return ODD ? load_shifted(mine, row.head) : load_pack(mine);
+        return Row::has_edges ? load_shifted(mine, row.head) : load_pack(mine);
     }
     // Only where row.has(k).
     __device__ __forceinline__ void get(int k, const Row& row, float (&weight)[PACK_LEN]) const {

@@ -4,7 +4,10 @@
 #pragma once
 #include "held.cuh"
 
+// The last step of a row. What `apply` gets is SHARE times the argument: a factor that costs nothing when the
+// normalisation's own factor has it already.
 struct Identity {
+    static constexpr float SHARE = 1.0f;
     static __device__ __forceinline__ float apply(float x) { return x; }
 };
 
@@ -141,13 +144,17 @@ __device__ __forceinline__ void layernorm_in_registers(const Team& team, const L
 }
 
 // One pass over memory, the row held as packs. Teams of whole warps. BY_PRODUCT: the row's sum by matrix products.
-template <typename Function, int VALUES, bool EARLY, bool BY_PRODUCT, bool ODD, typename Team>
+// AHEAD: the row that a later block will read is asked for.
+template <typename Function, int VALUES, bool EARLY, bool AHEAD, bool BY_PRODUCT, bool ODD, typename Team>
 __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm& a) {
     using Row = HeldRow<VALUES, false, ODD>;
     Row row(team, a.cols);
     row.load(a.x + team.row() * a.cols, Absent::ZERO);
     const HeldWeights<EARLY, Row> weights(a.weight, row);
     const HeldWeights<EARLY, Row> biases(a.bias, row);
+    if constexpr (AHEAD) {
+        fetch_ahead(team, a.x, a.cols);
+    }
 
     const float mean = mean_of(team.template combine<Sum, 0>(warp_sum<BY_PRODUCT>(row)), a.cols);
     FourSums squares;
@@ -165,7 +172,7 @@ __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm
             biases.get(k, row, bias);
 #pragma unroll
             for (int j = 0; j < PACK_LEN; ++j) {
-                x[j] = Function::apply(fmaf(fmaf(x[j], scale, offset), weight[j], bias[j]));
+                x[j] = Function::apply(Function::SHARE * fmaf(fmaf(x[j], scale, offset), weight[j], bias[j]));
             }
             store_pack(y + k * row.stride, pack(x));
         }
@@ -173,7 +180,7 @@ __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm
     if (ODD && row.edge >= 0) {
         const float normal = fmaf(to_float(row.single), scale, offset);
         a.y[team.row() * a.cols + row.edge] =
-            from_float<scalar_t>(Function::apply(fmaf(normal, weights.edge(row), biases.edge(row))));
+            from_float<scalar_t>(Function::apply(Function::SHARE * fmaf(normal, weights.edge(row), biases.edge(row))));
     }
 }
 

@@ -23,6 +23,13 @@ __device__ __forceinline__ void add_product(float (&sums)[4], Pack pack, unsigne
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(low), "r"(high));
 }
 
+// sums += (the matrix of 16 x 8 with words a and b) x (the matrix of 8 x 8 with word c).
+__device__ __forceinline__ void add_square(float (&sums)[4], unsigned int a, unsigned int b, unsigned int c) {
+    asm(KERNELGATE_UNPACK_MMA " {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a), "r"(b), "r"(c));
+}
+
 // This lane's word of the identity of 8 x 8.
 __device__ __forceinline__ unsigned int identity_word() {
     const unsigned int lane = threadIdx.x % WARP;
@@ -42,15 +49,6 @@ __device__ __forceinline__ void unpack_by_product(Pack pack, unsigned int identi
         : "r"(a.z), "r"(a.w), "r"(identity), "f"(0.0f));
 }
 
-// Whether what was unpacked by product is right: what is added is neither infinite nor NaN, for the same four lanes.
-struct FiniteCheck {
-    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    __device__ __forceinline__ void add(Pack pack) { add_product(sums, pack, TWO_ONES, TWO_ONES); }
-    __device__ __forceinline__ bool all_finite() const {
-        return fabsf(sums[0] + sums[2]) < __int_as_float(0x7f800000);
-    }
-};
-
 // Sum and sum of squares of the packs that are added.
 struct Moments {
     float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -58,22 +56,28 @@ struct Moments {
     float lower[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
     __device__ __forceinline__ void add(Pack pack) {
+        const uint4 a = pack.words;
         add_product(sums, pack, TWO_ONES, TWO_ONES);
-        // The rows 0 .. 7, transposed, then the rows 8 .. 15: squares stand on the diagonals, the rest is not used.
-        add_product(upper, pack, pack.words.x, pack.words.z);
-        add_product(lower, pack, pack.words.y, pack.words.w);
+        // Two words of each lane by one of them, transposed: squares of rows 0 .. 7 stand on the first diagonal of
+        // `upper`, of rows 8 .. 15 on the second of `lower`, the rest is not used. Of two registers at a time: four would
+        // have to be copied into order.
+        add_square(upper, a.x, a.y, a.x);
+        add_square(lower, a.x, a.y, a.y);
+        add_square(upper, a.z, a.w, a.z);
+        add_square(lower, a.z, a.w, a.w);
     }
 
     // (sum, sum of squares) over a block of at most MAX_MOMENT_WARPS whole warps, the same bits in every thread. Once a
-    // launch.
+    // launch. ALL: there are so many warps.
     static constexpr int MAX_MOMENT_WARPS = 4;
+    template <bool ALL>
     __device__ __forceinline__ float2 of_block() const {
         __shared__ float partials[2 * MAX_MOMENT_WARPS];
-        const int lane = int(threadIdx.x) % WARP;
-        const int warp = int(threadIdx.x) / WARP;
-        const int warps = int(blockDim.x) / WARP;
+        const unsigned int lane = threadIdx.x % WARP;
+        const unsigned int warp = threadIdx.x / WARP;
+        const unsigned int warps = blockDim.x / WARP;
         // The diagonal's element of row g is in lane 4g + g / 2, first or second of a pair.
-        const int row = lane / 4;
+        const unsigned int row = lane / 4;
         const float squares = row % 2 ? upper[1] + lower[3] : upper[0] + lower[2];
         const float of_row = __shfl_sync(ALL_LANES, squares, row * 4 + row / 2);
         // The sums are the same in the four lanes of a row: odd lanes go on with the squares.
@@ -85,7 +89,7 @@ struct Moments {
         if (lane < 2) {
             partials[2 * warp + lane] = mine;
         }
-        if (warp == 0 && lane >= 2 * warps && lane < 2 * MAX_MOMENT_WARPS) {
+        if (!ALL && warp == 0 && lane >= 2 * warps && lane < 2 * MAX_MOMENT_WARPS) {
             partials[lane] = 0.0f;  // what is read below is there, and read in wide loads
         }
         __syncthreads();

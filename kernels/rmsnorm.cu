@@ -152,12 +152,16 @@ extern "C" __global__ void __launch_bounds__(1024) rmsnorm_v4_cluster(PARAMETERS
 #endif
 
 // One pass over memory, the row held as packs. Teams of whole warps.
-template <int VALUES, bool SPREAD, bool EARLY, bool ODD, typename Team>
+// AHEAD: the row that a later block will read is asked for.
+template <int VALUES, bool SPREAD, bool EARLY, bool AHEAD, bool ODD, typename Team>
 __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a) {
     using Row = HeldRow<VALUES, SPREAD, ODD>;
     Row row(team, a.cols);
     row.load(a.x + team.row() * a.cols, Absent::ZERO);
     const HeldWeights<EARLY, Row> weights(a.weight, row);
+    if constexpr (AHEAD) {
+        fetch_ahead(team, a.x, a.cols);
+    }
 
     FourSums squares;
     row.each(0.0f, [&](int turn, float x) { squares.add_square(turn, x); });
@@ -183,19 +187,19 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
 }
 
 // v5: the row is held as packs, plain accesses, half the values a thread and its weights early, packs for rows that
-// start anywhere. On an H200, as a fraction of a copy: bf16 .99 at 8192x4096 (v3 .955), .99 at 32768x8192,
-// .93 at 8192x4095 (v3 .70); f32 .97 at 8192x4096 (v3 .94), .95 at 8192x4095.
-#define HELD(PATH, BOUNDS, VALUES, SPREAD, EARLY, ...)                                        \
-    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH(PARAMETERS) {       \
-        rmsnorm_held<VALUES, SPREAD, EARLY, false>(__VA_ARGS__, {x, weight, y, cols, eps});   \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH##_odd(PARAMETERS) { \
-        rmsnorm_held<VALUES, SPREAD, false, true>(__VA_ARGS__, {x, weight, y, cols, eps});    \
+// start anywhere, and the row of a later block is asked for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096
+// (v3 .955), 1.00 at 32768x8192, .95 at 8192x4095 (v3 .70); f32 .995 at 8192x4096 (v3 .94), .96 at 8192x4095.
+#define HELD(PATH, BOUNDS, VALUES, SPREAD, EARLY, AHEAD, ...)                                     \
+    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH(PARAMETERS) {           \
+        rmsnorm_held<VALUES, SPREAD, EARLY, AHEAD, false>(__VA_ARGS__, {x, weight, y, cols, eps}); \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH##_odd(PARAMETERS) {     \
+        rmsnorm_held<VALUES, SPREAD, false, AHEAD, true>(__VA_ARGS__, {x, weight, y, cols, eps});  \
     }
-HELD(warp, (128), 16, false, true, LaneTeam(WARP, rows))
-HELD(few, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, BlockTeam())
-HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 3), 32, sizeof(scalar_t) == 4, true, BlockTeam())
-HELD(wide, (1024), 32, false, false, BlockTeam())
+HELD(warp, (128), 16, false, true, false, LaneTeam(WARP, rows))
+HELD(few, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, true, BlockTeam())
+HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 3), 32, sizeof(scalar_t) == 4, true, true, BlockTeam())
+HELD(wide, (1024), 32, false, false, true, BlockTeam())
 #if __CUDA_ARCH__ >= 900
-HELD(cluster, (1024), 32, false, false, ClusterTeam())
+HELD(cluster, (1024), 32, false, false, sizeof(scalar_t) == 2, ClusterTeam())
 #endif

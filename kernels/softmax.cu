@@ -188,11 +188,15 @@ __device__ __forceinline__ float exp_of_difference(float x, float m) {
 }
 
 // One pass over memory, the row held as packs until its exponentials take their place. Teams of whole warps.
-template <int VALUES, bool ODD, typename Team>
+// AHEAD: the row that a later block will read is asked for.
+template <int VALUES, bool AHEAD, bool ODD, typename Team>
 __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x, scalar_t* y, int cols) {
     using Row = HeldRow<VALUES, false, ODD>;
     Row row(team, cols);
     row.load(x + team.row() * cols, Absent::MINUS_INFINITY);
+    if constexpr (AHEAD) {
+        fetch_ahead(team, x, cols);
+    }
 
     float largest = Maximum::identity();
     row.each(0.0f, [&](int, float value) { largest = fmaxf(largest, value); });
@@ -229,24 +233,25 @@ __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x
     }
 }
 
-// v5: the row is held as packs, plain accesses, packs for rows that start anywhere. On an H200, as a
-// fraction of a copy: bf16 .97 at 8192x4096 (v3 .96), .99 at 32768x8192, .98 at 8192x4095 (v3 .78); f32 .97 (v3 .93).
+// v5: the row is held as packs, plain accesses, packs for rows that start anywhere, and the row of a later block is asked
+// for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096 (v3 .96), 1.00 at 32768x8192, .98 at 8192x4095 (v3 .78);
+// f32 .985 (v3 .93).
 #if defined(KERNELGATE_F32) && __CUDA_ARCH__ < 900
 constexpr int BLOCKS_OF_AN_SM = 3;  // one more would not fit without spills
 #else
 constexpr int BLOCKS_OF_AN_SM = 4;
 #endif
-#define HELD(PATH, BOUNDS, VALUES, ...)                                                       \
+#define HELD(PATH, BOUNDS, VALUES, AHEAD, ...)                                                \
     extern "C" __global__ void __launch_bounds__ BOUNDS softmax_v5_##PATH(PARAMETERS) {       \
-        softmax_held<VALUES, false>(__VA_ARGS__, x, y, cols);                                 \
+        softmax_held<VALUES, AHEAD, false>(__VA_ARGS__, x, y, cols);                          \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__ BOUNDS softmax_v5_##PATH##_odd(PARAMETERS) { \
-        softmax_held<VALUES, true>(__VA_ARGS__, x, y, cols);                                  \
+        softmax_held<VALUES, AHEAD, true>(__VA_ARGS__, x, y, cols);                           \
     }
-HELD(warp, (128), 16, LaneTeam(WARP, rows))
-HELD(few, (64), 16, BlockTeam())
-HELD(block, (256, BLOCKS_OF_AN_SM), 32, BlockTeam())
-HELD(wide, (1024), 32, BlockTeam())
+HELD(warp, (128), 16, false, LaneTeam(WARP, rows))
+HELD(few, (64), 16, false, BlockTeam())
+HELD(block, (256, BLOCKS_OF_AN_SM), 32, true, BlockTeam())
+HELD(wide, (1024), 32, true, BlockTeam())
 #if __CUDA_ARCH__ >= 900
-HELD(cluster, (1024), 32, ClusterTeam())
+HELD(cluster, (1024), 32, sizeof(scalar_t) == 2, ClusterTeam())
 #endif

@@ -28,7 +28,7 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(5, cuda)
+        .ladder(6, cuda)
         .candidate("triton", triton(built!("layernorm")))
         .into()
 }
@@ -146,7 +146,7 @@ fn cuda(version: usize) -> Cuda<Normalised> {
         version,
         kernel!(
             "layernorm.cu",
-            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh"],
+            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh", "product.cuh", "layernorm_product.cuh"],
             format!("layernorm_v{version}"),
             plan
         ),

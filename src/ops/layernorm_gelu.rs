@@ -8,8 +8,6 @@ use super::gelu::{gelu, gelu_f32};
 use super::layernorm::{self, Normalised};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
-use crate::core::dtype::DType;
-use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -60,30 +58,18 @@ const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
 
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let whole = if version == 6 { by_product(s) } else { None };
-        let launch = whole.unwrap_or_else(|| rows::launch("layernorm_gelu", version.min(5), HELD, (s.rows, s.cols)));
+        let launch = rows::launch("layernorm_gelu", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
-    let kernel = rows::tiles(
+    rows::tiles(
         version,
         kernel!(
             "layernorm_gelu.cu",
-            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh", "product.cuh"],
+            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh", "product.cuh", "layernorm_product.cuh"],
             format!("layernorm_gelu_v{version}"),
             plan
         ),
-    );
-    if version == 6 { kernel.dtypes([DType::F16, DType::BF16]) } else { kernel }
-}
-
-/// The launch of version 6 where each thread of a block has as many packs as the others.
-fn by_product(s: &Normalised) -> Option<Launch> {
-    let (path, values) = match s.cols {
-        2048 | 3072 | 4096 => ("block", 32),
-        6144 | 8192 => ("wide", 64),
-        _ => return None,
-    };
-    Some(Launch::blocks(s.rows, s.cols / values).entry(format!("layernorm_gelu_v6_{path}")))
+    )
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -1,6 +1,7 @@
 //! Operators over the rows of a matrix: `rows` independent rows of `cols` elements.
 
 use crate::core::candidate::{Cuda, Declare};
+use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::seed::{Rng, below, permutation};
 use crate::core::shape::Shape;
@@ -76,11 +77,22 @@ fn launch_held(op: &str, held: Held, (rows, cols): Extents) -> Launch {
     }
 }
 
+/// The launch rule of version 6, where it serves the shape: sums and squares are matrix products.
+fn launch_by_product(op: &str, (rows, cols): Extents) -> Option<Launch> {
+    let path = match cols {
+        4096 => "block",
+        1025..4096 if !cols.is_multiple_of(FEW) => "block_odd",
+        _ => return None,
+    };
+    Some(Launch::blocks(rows, team(cols)).entry(format!("{op}_v6_{path}")))
+}
+
 /// The launch rule that the kernels of norms and softmax share, without their scalars: version `version` of operator
 /// `op`, by the version before where a version does not serve the shape.
 pub fn launch(op: &str, version: usize, held: Held, (rows, cols): Extents) -> Launch {
     match version {
         1 => Launch::blocks(rows, 256).entry(format!("{op}_v1")),
+        6 => launch_by_product(op, (rows, cols)).unwrap_or_else(|| launch(op, 5, held, (rows, cols))),
         3..=5 if cols <= LANES_UP_TO => {
             let lanes = cols.div_ceil(FEW).next_power_of_two();
             let teams = SHARED_BLOCK / lanes;
@@ -101,7 +113,7 @@ pub fn launch(op: &str, version: usize, held: Held, (rows, cols): Extents) -> La
     }
 }
 
-/// Declares the extents at which version `version` takes another path.
+/// Declares the extents at which version `version` takes another path, and that version 6 is one of half width.
 pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
     match version {
         1 => kernel.tile("cols", 256),
@@ -112,7 +124,11 @@ pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
             match version {
                 3 => team,
                 4 => team.tile("cols", 4 * CLUSTER_SHARE),
-                _ => team.tile("cols", 512).tile("cols", 4096).tile("cols", 8192).tile("cols", BLOCK_UP_TO),
+                _ => {
+                    let held = team.tile("cols", 512).tile("cols", 4096).tile("cols", 8192).tile("cols", BLOCK_UP_TO);
+                    let by_product = [DType::F16, DType::BF16];
+                    if version == 5 { held } else { held.dtypes(by_product) }
+                }
             }
         }
     }
@@ -166,6 +182,12 @@ mod tests {
     #[case(5, (9, 32_768), "op_v5_wide", 9, [1024, 1], 1)]
     #[case(5, (9, 32_769), "op_v5_cluster_odd", 18, [544, 1], 2)]
     #[case(5, (9, 262_144), "op_v5_cluster", 72, [1024, 1], 8)]
+    #[case(6, (9, 1025), "op_v6_block_odd", 9, [64, 1], 1)]
+    #[case(6, (9, 1032), "op_v5_block", 9, [64, 1], 1)]
+    #[case(6, (9, 3072), "op_v5_block", 9, [96, 1], 1)]
+    #[case(6, (9, 4095), "op_v6_block_odd", 9, [128, 1], 1)]
+    #[case(6, (9, 4096), "op_v6_block", 9, [128, 1], 1)]
+    #[case(6, (9, 8192), "op_v5_large", 9, [256, 1], 1)]
     #[case(1, (7, 5), "op_v1", 7, [256, 1], 1)]
     #[case(2, (7, 5), "op_v2", 7, [32, 1], 1)]
     #[case(2, (7, 1025), "op_v2", 7, [64, 1], 1)]
