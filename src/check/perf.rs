@@ -38,8 +38,8 @@ pub struct PerfSettings {
     pub most_flops: usize,
     /// A planted slowdown, as a share of the launch time: what a gate must find.
     pub planted: f64,
-    /// Only this shape, whether or not the operator lists it.
-    pub only: Option<Point>,
+    /// Only these shapes, whether or not the operator lists them; empty: those that it lists.
+    pub only: Vec<Point>,
 }
 
 impl PerfSettings {
@@ -52,7 +52,7 @@ impl PerfSettings {
             session: SessionSettings::default(),
             most_flops: 1 << 42,
             planted: 0.0,
-            only: None,
+            only: Vec::new(),
         };
         if kind != DeviceKind::Cuda {
             // Host clocks and schedulers are coarse, and there is a single instance: longer batches, more rounds.
@@ -91,7 +91,7 @@ pub fn run_beside(
     if !capacity.timed {
         return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
     }
-    let points = settings.only.as_ref().map_or(subject.operator.perf_shapes(), std::slice::from_ref);
+    let points = if settings.only.is_empty() { subject.operator.perf_shapes() } else { &settings.only };
     if points.is_empty() {
         return Outcome::skip(format!("operator {} lists no shapes to time (`Op::perf`)", subject.operator.name()));
     }
@@ -162,9 +162,10 @@ fn fma_flops(cost: Cost, dtype: DType) -> usize {
 
 /// Bytes and operations of a shape, at the most. One that was asked for is timed however long it takes.
 fn limits(capacity: Capacity, settings: &PerfSettings) -> (usize, usize) {
-    match settings.only {
-        None => (capacity.timed_bytes, settings.most_flops),
-        Some(_) => (capacity.asked_bytes, usize::MAX),
+    if settings.only.is_empty() {
+        (capacity.timed_bytes, settings.most_flops)
+    } else {
+        (capacity.asked_bytes, usize::MAX)
     }
 }
 
@@ -405,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_shape_that_was_asked_for_is_timed_if_the_memory_holds_it() {
-        let ask = |n: usize| PerfSettings { only: Some(vec![n]), most_flops: 9_999, ..quick() };
+        let ask = |n: usize| PerfSettings { only: vec![vec![n]], most_flops: 9_999, ..quick() };
         let outcome = time(&operator(1), Cpu::new::<f32>(double), &ask(10_000));
         assert_eq!((outcome.verdict, outcome.cases), (Verdict::Pass, 1), "{outcome:?}");
         let outcome = time(&operator(1), Cpu::new::<f32>(double), &ask(1 << 45));

@@ -66,14 +66,14 @@ impl Bench {
         let mut summary = Summary::new(project().describe_run(self.selection.seed));
         let mut device_said = None;
         let mut found = BTreeSet::new();
-        self.selection.each(|&Selected { trial, suite, ref subject, device, point }| {
+        self.selection.each(|&Selected { trial, suite, ref subject, device, points }| {
             let rivals = self.rivals(suite, subject);
             found.extend(rivals.iter().map(|rival| rival.name.clone()));
             if device_said.replace(device.kind()) != Some(device.kind()) {
                 say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
             }
             let heat = if self.hot { Heat::Hot } else { Heat::Cold };
-            let mut settings = PerfSettings { heat, only: point.cloned(), ..PerfSettings::of(device.kind()) };
+            let mut settings = PerfSettings { heat, only: points.to_vec(), ..PerfSettings::of(device.kind()) };
             settings.session.stopping.budget = self.sampling.unwrap_or(settings.session.stopping.budget);
             let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
             let start = Instant::now();

@@ -50,7 +50,7 @@ impl Noise {
     pub fn run(self) -> Result<(), Failure> {
         let folder = BaselineSettings::new(&project().folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
-        let mut summary = self.selection.each(|&Selected { trial, ref subject, device, point, .. }| {
+        let mut summary = self.selection.each(|&Selected { trial, ref subject, device, points, .. }| {
             let fingerprint = device.fingerprint();
             let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
             let perf = PerfSettings::of(device.kind());
@@ -62,7 +62,7 @@ impl Noise {
                 planted_trials: self.planted,
                 search_trials: self.search,
             };
-            let points = point.map_or(subject.operator.perf_shapes(), std::slice::from_ref);
+            let points = if points.is_empty() { subject.operator.perf_shapes() } else { points };
             let fits = |point: &&Vec<usize>| {
                 // Both sides of a comparison are on the device at once.
                 2 * footprint_bytes(subject.operator, point, subject.dtype) <= device.capacity().timed_bytes

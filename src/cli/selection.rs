@@ -29,9 +29,9 @@ pub struct Selection {
     /// Only these dtypes
     #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',')]
     dtypes: Vec<DType>,
-    /// Only this shape instead of those that the operator lists: rows=8192,cols=4096
-    #[arg(long, value_name = "AXIS=N,…")]
-    shape: Option<String>,
+    /// Only this shape instead of those that the operator lists: rows=8192,cols=4096; may be given several times
+    #[arg(long = "shape", value_name = "AXIS=N,…")]
+    shapes: Vec<String>,
     /// The seed of the inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     pub seed: u64,
@@ -47,8 +47,8 @@ pub struct Selected<'a> {
     pub subject: Subject<'a>,
     /// Where it runs.
     pub device: &'a dyn Device,
-    /// The only shape, if one was asked for.
-    pub point: Option<&'a Point>,
+    /// The shapes that were asked for; empty: those that the operator lists.
+    pub points: &'a [Point],
 }
 
 impl Selection {
@@ -61,13 +61,13 @@ impl Selection {
         let (devices, lanes) = (Devices::new(self.device, self.device.is_none()), Lanes::default());
         let mut summary = Summary::new(project().describe_run(self.seed));
         let (mut absent, mut used) = (BTreeSet::new(), false);
-        for (trial, point) in &selected {
+        for (trial, points) in &selected {
             match devices.for_kind(trial.kind) {
                 Ok(device) => {
                     let _turn = lanes.enter(Check::Perf, trial.kind);
                     summary.add_device(device.fingerprint());
                     let (suite, subject) = (&suites[trial.suite], trial.subject(&suites));
-                    measure(&Selected { trial, suite, subject, device, point: point.as_ref() })?;
+                    measure(&Selected { trial, suite, subject, device, points })?;
                     used = true;
                 }
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),
@@ -77,17 +77,24 @@ impl Selection {
         if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }
     }
 
-    fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Option<Point>)>, Failure> {
+    fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
         let options = Options { filters: self.filters.clone(), dtypes: self.dtypes.clone(), ..Options::default() };
         let mut all = trials(suites).map_err(Failure::Input)?;
         all.retain(|trial| trial.check == Check::Perf && trial.is_selected(&options));
         if all.is_empty() {
             return Err(Failure::Input("no timed candidate has such a name; `kernelgate list` names them".into()));
         }
-        let Some(shape) = &self.shape else { return Ok(all.into_iter().map(|trial| (trial, None)).collect()) };
-        let point = |trial: &Trial| parse(trial.subject(suites).operator.axes(), shape);
-        let why = all.iter().find_map(|trial| point(trial).err());
-        let fitting: Vec<_> = all.into_iter().filter_map(|t| point(&t).ok().map(|point| (t, Some(point)))).collect();
+        if self.shapes.is_empty() {
+            return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());
+        }
+        let mut why = None;
+        let mut points = |trial: &Trial| -> Vec<Point> {
+            let axes = trial.subject(suites).operator.axes();
+            let parsed = self.shapes.iter().map(|shape| parse(axes, shape));
+            parsed.filter_map(|point| point.map_err(|error| why = Some(error)).ok()).collect()
+        };
+        let asked = all.into_iter().map(|trial| (points(&trial), trial)).map(|(points, trial)| (trial, points));
+        let fitting: Vec<_> = asked.filter(|(_, points)| !points.is_empty()).collect();
         match why {
             Some(why) if fitting.is_empty() => Err(Failure::Input(why)),
             _ => Ok(fitting),

@@ -124,6 +124,7 @@ impl Engine {
             return baseline::count_gate(context, subject, only.as_ref(), &baselines);
         }
         let planted = self.options.plant.as_ref().map_or(0.0, |plant| plant.share_of(&trial.name));
+        let only = only.into_iter().collect();
         let settings = PerfSettings { only, planted, ..PerfSettings::of(context.device.kind()) };
         baseline::gate(context, subject, &settings, &baselines)
     }
