@@ -130,7 +130,7 @@ pub(super) mod samples {
             verdict: Verdict::Same,
             peers: Vec::new(),
             code: None,
-        predicted_us: None,
+            predicted_us: None,
         };
         let slow = Timing {
             shape: "n=4096".into(),
