@@ -145,7 +145,7 @@ mod tests {
     #[case::no_table("---\ndescription: a\n---\n", "line 4")]
     #[case::cut_row(
         "---\na: b\n---\nkernelgate perf 1\nshape | heat | median us | +- % | ceiling % | yardstick us | epoch us | code\nn=1 | co",
-        "line 6: expected 7"
+        "line 6: expected 8"
     )]
     fn a_file_that_is_no_baseline_says_what_to_do(#[case] text: &str, #[case] part: &str) {
         let folder = tempfile::tempdir().unwrap();
