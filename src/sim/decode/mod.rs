@@ -180,12 +180,12 @@ impl Decoder<'_> {
     /// Emits an operation on registers whose slots are known.
     pub fn push_alu(&mut self, alu: Alu, class: InstructionClass, d: u32, sources: [u32; 3]) {
         let [a, b, c] = sources;
-        self.push(Exec::Alu(alu.handler.pick()), class, [d, a, b, c, 0], None);
+        self.push(Exec::Alu(alu.handler.widest), class, [d, a, b, c, 0], None);
     }
 
     /// Emits an action in the build for this machine.
     pub fn push_action(&mut self, handler: Tiers<ActionFn>, class: InstructionClass, fields: [u32; 5]) {
-        self.push_plain(handler.pick(), class, fields);
+        self.push_plain(handler.widest, class, fields);
     }
 
     /// Emits an action that gains nothing from wide registers.

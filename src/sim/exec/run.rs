@@ -39,7 +39,7 @@ pub(super) type Runner = fn(&mut Context<'_>) -> (Stop, bool);
 
 /// The loop in the build for this machine.
 pub(super) fn runner() -> Runner {
-    tiers!(run: fn(ctx: &mut Context<'_>) -> (Stop, bool)).pick()
+    tiers!(run: fn(ctx: &mut Context<'_>) -> (Stop, bool)).widest
 }
 
 #[inline(always)]

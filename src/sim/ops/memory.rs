@@ -112,7 +112,7 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
     let x = decoder.accesses.len() as u32;
     let bundled = operand.base.filter(|_| is_plain).zip(repeat::handler(access.bytes()));
     let (handler, a) = match bundled {
-        Some((base, small)) => (small, bundle(decoder, base, &access, handler.pick())),
+        Some((base, small)) => (small, bundle(decoder, base, &access, handler.widest)),
         None => (handler, 0),
     };
     decoder.accesses.push(access);

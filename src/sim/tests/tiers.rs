@@ -5,7 +5,6 @@ use crate::sim::ops::lane_wise;
 use crate::sim::program::{Exec, Instr};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::rng::Rng;
-use crate::sim::tier::has_wide;
 use rstest::rstest;
 
 /// Bits that are corners of some type: zeros, one, infinities, NaN, denormals, the ends of the integers, ties of f16.
@@ -126,17 +125,13 @@ fn both_builds_give_the_same_bits(
     )]
     text: &str,
 ) {
-    if !has_wide() {
-        return;
-    }
     let (alu, _) = lane_wise(&mut Opcode::new(text, 1)).unwrap_or_else(|error| panic!("{error}"));
-    let wide = alu.handler.wide.expect("this machine has the features");
     let mut rng = Rng::new(text.bytes().map(u64::from).sum());
     for round in 0..40 {
         let sources: [_; 3] = std::array::from_fn(|place| operand(&mut rng, round, place));
         let sources = sources.each_ref();
         let mask = if round % 2 == 0 { u32::MAX } else { rng.next() as u32 };
-        let results = [alu.handler.base, wide].map(|handler| run(handler, sources, alu.sources, mask));
+        let results = [alu.handler.plain, alu.handler.widest].map(|handler| run(handler, sources, alu.sources, mask));
         assert_eq!(results[0], results[1], "round {round}");
     }
 }
