@@ -1,6 +1,6 @@
 //! A suite: one operator, the dtypes to run it in, and its candidates.
 
-use super::candidate::{Candidate, Cuda, Declare, IntoCandidate};
+use super::candidate::{Candidate, Cpu, Cuda, Declare, IntoCandidate};
 use super::dtype::DType;
 use super::operator::{Op, Operator};
 use super::shape::Shape;
@@ -42,6 +42,12 @@ impl<S: Shape> SuiteOf<S> {
     pub fn candidate(mut self, name: &str, candidate: impl IntoCandidate<S>) -> Self {
         self.suite.candidates.push(candidate.named(name));
         self
+    }
+
+    /// Adds loops on the CPU as `naive` and what is fast there as `tiled`. The first, which is there to be read, is not
+    /// timed.
+    pub fn cpu_tiers(self, naive: Cpu<S>, tiled: Cpu<S>) -> Self {
+        self.candidate("naive", naive.untimed()).candidate("tiled", tiled)
     }
 
     /// Adds the versions of a CUDA kernel as `cuda_v1` and so on. The first, which is there to be read, is not timed.

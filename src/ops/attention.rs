@@ -69,8 +69,7 @@ impl Heads {
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("cuda_v1", cuda(1).untimed())
         .candidate("cuda_v2", cuda(2).dtypes(HALF).tolerance(rounded_weights()))
         .candidate("cuda_v3", hopper().dtypes(HALF).tolerance(rounded_weights()))

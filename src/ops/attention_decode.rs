@@ -11,8 +11,7 @@ use crate::ops::family::aligned::MULTIPROCESSORS;
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("cuda_v1", cuda("attention_v1", |s| with_scalars(s, naive_launch(s)).into()).untimed())
         .candidate("cuda_v2", tiles(cuda("attention_decode_v2", split).workspace(workspace_bytes)))
         .candidate(

@@ -12,11 +12,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
-        .ladder(6, cuda)
-        .into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(6, cuda).into()
 }
 
 fn operator() -> Op<Vector> {

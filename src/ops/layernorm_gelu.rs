@@ -15,8 +15,7 @@ use crate::core::tensor::{Inputs, Outputs};
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
         .ladder(6, cuda)
         .candidate("triton", layernorm::triton(built!("layernorm_gelu")))
         .into()

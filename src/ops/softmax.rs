@@ -25,8 +25,7 @@ crate::shape! {
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
         .ladder(5, cuda)
         .candidate(
             "triton",

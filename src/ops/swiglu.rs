@@ -14,11 +14,7 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
-        .ladder(3, cuda)
-        .into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda).into()
 }
 
 fn operator() -> Op<Vector> {
