@@ -291,16 +291,30 @@ struct Attend {
         RowPair rows;
         int step = tile.steps - 1;
 
+        const auto weigh_scores = [&] {
+            hold(scores);
+            release(at.keys_empty(keys.stage));
+            keys.next();
+            if ((step + 1) * C::KEYS > common) mask(scores, row, step * C::KEYS);
+            rows.weigh(scores, scale);
+        };
+        const auto multiply_values = [&] {
+            barrier_wait(at.values_full(values.stage), values.parity);
+            add_values<C>(sums, weights, at.values + values.stage * C::STEP_BYTES);
+        };
+        const auto finish_values = [&] {
+            product_wait<0>();
+            hold(sums);
+            release(at.values_empty(values.stage));
+            values.next();
+        };
+
         barrier_wait(at.queries_full(), parity);
         parity ^= 1;
         barrier_wait(at.keys_full(keys.stage), keys.parity);
         score<C>(scores, queries, at.keys + keys.stage * C::STEP_BYTES);
         product_wait<0>();
-        hold(scores);
-        release(at.keys_empty(keys.stage));
-        keys.next();
-        if ((step + 1) * C::KEYS > common) mask(scores, row, step * C::KEYS);
-        rows.weigh(scores, scale);
+        weigh_scores();
         round_weights<C::KEYS>(weights, scores);
 #pragma unroll
         for (int i = 0; i < C::DIM / 2; ++i) sums[i] = 0.0f;
@@ -311,29 +325,17 @@ struct Attend {
             barrier_wait(at.keys_full(keys.stage), keys.parity);
             take_turn();
             score<C>(scores, queries, at.keys + keys.stage * C::STEP_BYTES);
-            barrier_wait(at.values_full(values.stage), values.parity);
-            add_values<C>(sums, weights, at.values + values.stage * C::STEP_BYTES);
+            multiply_values();
             pass_turn();
             product_wait<1>();
-            hold(scores);
-            release(at.keys_empty(keys.stage));
-            keys.next();
-            if ((step + 1) * C::KEYS > common) mask(scores, row, step * C::KEYS);
-            rows.weigh(scores, scale);
-            product_wait<0>();
-            hold(sums);
-            release(at.values_empty(values.stage));
-            values.next();
+            weigh_scores();
+            finish_values();
             round_weights<C::KEYS>(weights, scores);
             multiply_rows(sums, rows.correction);
         }
         release(at.queries_empty());
-        barrier_wait(at.values_full(values.stage), values.parity);
-        add_values<C>(sums, weights, at.values + values.stage * C::STEP_BYTES);
-        product_wait<0>();
-        hold(sums);
-        release(at.values_empty(values.stage));
-        values.next();
+        multiply_values();
+        finish_values();
 
         float share[2];
 #pragma unroll

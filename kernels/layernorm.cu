@@ -71,14 +71,8 @@ constexpr int BLOCKS_OF_AN_SM = 5;  // one more would not fit without spills
     extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH##_odd(LAYERNORM_PARAMETERS) {          \
         layernorm_held<Identity, VALUES, false, AHEAD, false, true>(__VA_ARGS__, {x, weight, bias, y, cols, eps}); \
     }
-HELD(warp, (128), 16, true, false, LaneTeam(WARP, rows))
-HELD(few, (64), 16, true, false, BlockTeam())
+LAYERNORM_HELD(HELD)
 HELD(block, (128, BLOCKS_OF_AN_SM), 32, true, sizeof(scalar_t) == 4, BlockTeam())
-HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 4), 32, sizeof(scalar_t) == 4, true, BlockTeam())
-HELD(wide, (1024), 32, false, true, BlockTeam())
-#if __CUDA_ARCH__ >= 900
-HELD(cluster, (1024), 32, false, sizeof(scalar_t) == 2, ClusterTeam())
-#endif
 
 #if !defined(KERNELGATE_F32)
 // v6: squares by matrix products too, centred only where they would cancel, which saves a barrier; the weights of rows

@@ -201,3 +201,17 @@ __device__ __forceinline__ void layernorm_in_registers(const Team& team, const L
         layernorm_in_registers<Function, 1, VALUES>(team, a);
     }
 }
+
+// The entries of v5 besides `block`, which each operator sets for itself, one a range of columns:
+// HELD(path, launch bounds, values a thread, EARLY, AHEAD, team).
+#define LAYERNORM_HELD(HELD)                                                                          \
+    HELD(warp, (128), 16, true, false, LaneTeam(WARP, rows))                                          \
+    HELD(few, (64), 16, true, false, BlockTeam())                                                     \
+    HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 4), 32, sizeof(scalar_t) == 4, true, BlockTeam())   \
+    HELD(wide, (1024), 32, false, true, BlockTeam())                                                  \
+    LAYERNORM_HELD_BY_CLUSTERS(HELD)
+#if __CUDA_ARCH__ >= 900
+#define LAYERNORM_HELD_BY_CLUSTERS(HELD) HELD(cluster, (1024), 32, false, sizeof(scalar_t) == 2, ClusterTeam())
+#else
+#define LAYERNORM_HELD_BY_CLUSTERS(HELD)
+#endif

@@ -107,14 +107,8 @@ struct GeluOfNormalised {
         layernorm_held<GeluOfNormalised, VALUES, false, AHEAD, false, true>(                                   \
             __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                     \
     }
-HELD(warp, (128), 16, true, false, LaneTeam(WARP, rows))
-HELD(few, (64), 16, true, false, BlockTeam())
+LAYERNORM_HELD(HELD)
 HELD(block, (128, sizeof(scalar_t) == 4 ? 4 : 8), 32, sizeof(scalar_t) == 4, true, BlockTeam())
-HELD(large, (256, sizeof(scalar_t) == 4 ? 2 : 4), 32, sizeof(scalar_t) == 4, true, BlockTeam())
-HELD(wide, (1024), 32, false, true, BlockTeam())
-#if __CUDA_ARCH__ >= 900
-HELD(cluster, (1024), 32, false, sizeof(scalar_t) == 2, ClusterTeam())
-#endif
 
 #if !defined(KERNELGATE_F32)
 // v6: short of issue slots, not of memory. Matrix products take the sums and the squares and unpack the row, which is
