@@ -5,7 +5,7 @@ use super::family::elementwise::{Vector, activation, cancelled, launch, map, poi
 use super::family::triton::built;
 use super::float::Float;
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};

@@ -4,7 +4,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::{Vector, activation, cancelled, launch, map, pointwise, step};
 use super::float::Float;
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};

@@ -4,7 +4,7 @@ use super::family::rows::{self, double, negate, permute_columns, shift_rows};
 use super::family::triton::{Built, built};
 use super::float::{Float, sum};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;

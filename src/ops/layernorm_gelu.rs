@@ -7,7 +7,7 @@ use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
 use super::layernorm::{self, Normalised};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};

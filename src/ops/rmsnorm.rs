@@ -4,7 +4,7 @@ use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
 use super::layernorm::{EPS, Normalised, RANGE};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;

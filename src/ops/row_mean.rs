@@ -4,7 +4,6 @@ use super::float::{Float, sum};
 use super::row_sum::{cuda, declare};
 use super::simd;
 use super::softmax::Matrix;
-use crate::core::candidate::Declare;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};

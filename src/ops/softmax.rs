@@ -5,7 +5,7 @@ use super::family::rows::{self, permute_columns, shift_rows};
 use super::family::triton::built;
 use super::float::{Float, sum};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;

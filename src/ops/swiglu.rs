@@ -6,7 +6,7 @@ use super::family::rows::{double, negate};
 use super::float::Float;
 use super::silu::{self, silu};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
