@@ -31,6 +31,8 @@ OPERATORS = {
     "softmax": ["softmax.py", "rows.py"],
     "layernorm": ["layernorm.py", "normalise.py", "rows.py"],
     "layernorm_gelu": ["layernorm_gelu.py", "normalise.py", "rows.py"],
+    "gemm": ["gemm.py"],
+    "attention": ["attention.py"],
 }
 DTYPES = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 ARCHS = {"sm_80": 80, "sm_90a": 90}
@@ -58,15 +60,16 @@ def read(name):
 def compile_variant(module, variant, dtype, capability):
     program, constants = variant["program"], variant["constants"]
     types = {tensor: "*" + DTYPES[dtype] for tensor in module.TENSORS} | module.SCALARS
-    # Buffers start on 16 bytes; the extent that the variant is made for is a multiple of 16 or anything.
+    # Buffers start on 16 bytes; the extents that the variant is made for are multiples of 16 or anything.
     divisible = list(range(len(module.TENSORS)))
-    extent = "cols" if "cols" in module.SCALARS else "n"
     if variant["divisor"] == 16:
-        divisible.append(list(types).index(extent))
+        divisible += [list(types).index(extent) for extent in module.ALIGNED]
     attributes = {(i,): [["tt.divisibility", 16]] for i in divisible}
     signature = types | {constant: "constexpr" for constant in constants}
     source = ASTSource(program, signature, constants, attributes)
     options = {"num_warps": variant["warps"], "ptx_version": PTX_VERSION, "enable_fp_fusion": True}
+    if "stages" in variant:
+        options["num_stages"] = variant["stages"]
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
@@ -97,7 +100,7 @@ def build(operator, arch):
     module = importlib.import_module(operator)
     entries, bodies, header = [], [], None
     for variant in module.VARIANTS:
-        for dtype in DTYPES:
+        for dtype in getattr(module, "DTYPES", DTYPES):
             made = compile_variant(module, variant, dtype, ARCHS[arch])
             metadata = made.metadata
             if metadata.global_scratch_size or metadata.profile_scratch_size:

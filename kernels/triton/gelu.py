@@ -14,6 +14,7 @@ def gelu(x, y, n, BLOCK: tl.constexpr):
 
 TENSORS = ["x", "y"]
 SCALARS = {"n": "i64"}
+ALIGNED = ["n"]
 # Eight elements a thread: one access of 16 bytes at half width where n is a multiple of 16, two in f32.
 VARIANTS = [
     {"program": gelu, "constants": {"BLOCK": 1024}, "warps": 4, "up_to": 1 << 32, "divisor": divisor, "per_program": 1024}

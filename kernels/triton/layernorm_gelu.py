@@ -5,7 +5,7 @@ x, y [rows, cols]; weight, bias [cols].
 
 import triton
 import triton.language as tl
-from normalise import SCALARS, TENSORS, held, looped
+from normalise import ALIGNED, SCALARS, TENSORS, held, looped
 from rows import variants
 
 
@@ -19,5 +19,5 @@ def layernorm_gelu_looped(x, weight, bias, y, rows, cols, eps, BLOCK: tl.constex
     looped(x, weight, bias, y, rows, cols, eps, BLOCK, GELU=True)
 
 
-__all__ = ["TENSORS", "SCALARS", "VARIANTS"]
+__all__ = ["TENSORS", "SCALARS", "ALIGNED", "VARIANTS"]
 VARIANTS = list(variants(layernorm_gelu_held, layernorm_gelu_looped))

@@ -54,3 +54,4 @@ def looped(x, weight, bias, y, rows, cols, eps, BLOCK: tl.constexpr, GELU: tl.co
 
 TENSORS = ["x", "weight", "bias", "y"]
 SCALARS = {"rows": "i32", "cols": "i32", "eps": "fp32"}
+ALIGNED = ["cols"]

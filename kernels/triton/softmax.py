@@ -41,4 +41,5 @@ def softmax_looped(x, y, rows, cols, BLOCK: tl.constexpr):
 
 TENSORS = ["x", "y"]
 SCALARS = {"rows": "i32", "cols": "i32"}
+ALIGNED = ["cols"]
 VARIANTS = list(variants(softmax_held, softmax_looped))

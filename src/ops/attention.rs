@@ -7,13 +7,14 @@ mod hopper;
 
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
+use super::family::triton::{Entry, built};
 use super::float::{Float, sum};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
+use crate::core::launch::{Launch, Scalar};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
@@ -73,6 +74,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v1", cuda(1).untimed())
         .candidate("cuda_v2", cuda(2).dtypes(HALF).tolerance(rounded_weights()))
         .candidate("cuda_v3", hopper().dtypes(HALF).tolerance(rounded_weights()))
+        .candidate("triton", triton().dtypes(HALF).tolerance(rounded_weights()))
         .into()
 }
 
@@ -287,10 +289,20 @@ fn hopper() -> Cuda<Heads> {
     tiles.tile("dim", 128).workspace(hopper::workspace_bytes).needs("sm_90a")
 }
 
-/// The scalars that versions 1 and 2 take.
+fn triton() -> Cuda<Heads> {
+    let programs = |s: &Heads, entry: &Entry| s.query_heads() * s.queries.div_ceil(entry.per_program);
+    let kernel = built!("attention").candidate(|s| s.dim, |s| s.dim, programs, |s| scalars(s).to_vec());
+    kernel.tile("queries", 64).tile("queries", 128).tile("keys", 32).tile("keys", 64).tile("dim", 16).tile("dim", 64)
+}
+
+/// What versions 1 and 2 and the Triton program take behind the tensors.
+fn scalars(s: &Heads) -> [Scalar; 6] {
+    let [group, queries, keys, dim] = [s.group, s.queries, s.keys, s.dim].map(|extent| Scalar::I32(extent as i32));
+    [group, queries, keys, dim, Scalar::I32(i32::from(s.causal)), Scalar::F32(s.scale() as f32)]
+}
+
 pub(super) fn with_scalars(s: &Heads, launch: Launch) -> Launch {
-    let launch = launch.scalar(s.group as i32).scalar(s.queries as i32).scalar(s.keys as i32);
-    launch.scalar(s.dim as i32).scalar(i32::from(s.causal)).scalar(s.scale() as f32)
+    scalars(s).into_iter().fold(launch, Launch::scalar)
 }
 
 /// What a candidate may lose that rounds the weights to the dtype before they meet the values: half an ulp each.

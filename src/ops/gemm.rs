@@ -6,6 +6,7 @@ mod simt;
 mod vendor;
 
 use super::family::rows::{double, permute_columns};
+use super::family::triton::{Entry, built};
 use super::float::Float;
 use super::simd;
 use crate::core::candidate::{Cpu, Cuda, Declare};
@@ -38,7 +39,8 @@ pub fn suite() -> Suite {
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
-        .ladder(9, cuda);
+        .ladder(9, cuda)
+        .candidate("triton", triton());
     #[cfg(feature = "cuda")]
     let suite = suite.candidate("cublaslt", vendor::cublaslt());
     suite.into()
@@ -220,6 +222,17 @@ fn launch(version: usize, s: &Product) -> Launch {
             .shared(4 * 32 * (128 + 256) * 2)
             .entry(if s.k.is_multiple_of(8) && s.n.is_multiple_of(8) { "gemm_v6" } else { "gemm_v6_any" }),
     }
+}
+
+/// The product as a user of Triton would write it.
+fn triton() -> Cuda<Product> {
+    let programs = |s: &Product, entry: &Entry| s.m.div_ceil(entry.constants["M"]) * s.n.div_ceil(entry.constants["N"]);
+    // A row of b or c starts on 16 bytes if n allows it, a row of a if k does.
+    let rows = |s: &Product| if s.n.is_multiple_of(16) { s.k } else { s.n };
+    let extents = |s: &Product| [s.m, s.n, s.k].map(|extent| (extent as i32).into()).to_vec();
+    let kernel = built!("gemm").candidate(|s| s.m, rows, programs, extents);
+    let kernel = [16, 64, 128, 1024].into_iter().fold(kernel, |kernel, rows| kernel.tile("m", rows));
+    kernel.tile("n", 16).tile("n", 128).tile("k", 16).tile("k", 64)
 }
 
 #[cfg(test)]

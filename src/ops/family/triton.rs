@@ -1,11 +1,11 @@
 //! Triton programs that were compiled ahead of time: which entry serves a shape, and how it is launched.
 
 use crate::core::candidate::{Cuda, Declare};
-use crate::core::dtype::DType;
 use crate::core::launch::{Launch, Scalar};
 use crate::core::shape::Shape;
 use crate::ops::family::elementwise::Vector;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// What `kernels/triton/build.py` writes for an operator: the module, and the record that describes it.
 #[derive(Clone, Copy)]
@@ -38,16 +38,19 @@ struct Record {
 
 /// One entry: the extent that it serves, and its launch.
 #[derive(Clone, Debug, Deserialize)]
-struct Entry {
+pub struct Entry {
     name: String,
     dtype: String,
-    /// The largest extent, and what divides it.
+    /// The largest extent.
     up_to: usize,
+    /// What divides the extents that rows of tensors have.
     divisor: usize,
     /// Rows, or elements of a vector, that one program takes.
-    per_program: usize,
+    pub per_program: usize,
     warps: usize,
     shared_bytes: usize,
+    /// What the program was compiled for.
+    pub constants: BTreeMap<String, usize>,
 }
 
 /// Threads of a warp.
@@ -59,7 +62,7 @@ fn stem_of(entry: &Entry) -> &str {
 }
 
 impl Built {
-    /// The entries of f32, in the order to try them. Those of the other dtypes differ in their names, and some in the
+    /// The entries of one dtype, in the order to try them. Those of the others differ in their names, and some in the
     /// shared memory: the launch of all asks for what the greediest needs.
     fn entries(&self) -> Vec<Entry> {
         let record: Record = serde_json::from_str(self.record).expect("the record of a committed module");
@@ -67,24 +70,26 @@ impl Built {
             let same = record.entries.iter().filter(|entry| stem_of(entry) == stem);
             same.map(|entry| entry.shared_bytes).max().unwrap_or_default()
         };
-        let of_f32 = record.entries.iter().filter(|entry| entry.dtype == DType::F32.name());
-        of_f32.map(|entry| Entry { shared_bytes: shared(stem_of(entry)), ..entry.clone() }).collect()
+        let first = record.entries.first().map(|entry| entry.dtype.as_str());
+        let of_first = record.entries.iter().filter(|entry| Some(entry.dtype.as_str()) == first);
+        of_first.map(|entry| Entry { shared_bytes: shared(stem_of(entry)), ..entry.clone() }).collect()
     }
 
-    /// The candidate. `extent` decides between the entries, `work` is what their programs share out, `scalars` are the
-    /// arguments behind the tensors.
-    fn candidate<S: Shape>(
+    /// The candidate. `extent` decides between the entries, `row` is what must be a multiple of an entry's divisor,
+    /// `programs` how many of an entry are launched; `scalars` are the arguments behind the tensors.
+    pub fn candidate<S: Shape>(
         self,
         extent: impl Fn(&S) -> usize + Send + Sync + 'static,
-        work: impl Fn(&S) -> usize + Send + Sync + 'static,
+        row: impl Fn(&S) -> usize + Send + Sync + 'static,
+        programs: impl Fn(&S, &Entry) -> usize + Send + Sync + 'static,
         scalars: impl Fn(&S) -> Vec<Scalar> + Send + Sync + 'static,
     ) -> Cuda<S> {
         let entries = self.entries();
         let plan = move |s: &S| {
-            let extent = extent(s);
-            let serves = |entry: &&Entry| extent <= entry.up_to && extent.is_multiple_of(entry.divisor);
+            let (extent, row) = (extent(s), row(s));
+            let serves = |entry: &&Entry| extent <= entry.up_to && row.is_multiple_of(entry.divisor);
             let entry = entries.iter().find(serves).expect("an entry for the longest extent");
-            let launch = Launch::blocks(work(s).div_ceil(entry.per_program), WARP * entry.warps);
+            let launch = Launch::blocks(programs(s, entry), WARP * entry.warps);
             let named = launch.shared(entry.shared_bytes).entry(format!("{}{{dtype}}", stem_of(entry)));
             let scratch = [Scalar::U64(0), Scalar::U64(0)]; // two pointers that Triton adds and these programs don't use
             scalars(s).into_iter().chain(scratch).fold(named, Launch::scalar)
@@ -98,14 +103,16 @@ impl Built {
         extents: fn(&S) -> (usize, usize),
         scalars: impl Fn(&S) -> Vec<Scalar> + Send + Sync + 'static,
     ) -> Cuda<S> {
-        let kernel = self.candidate(move |s| extents(s).1, move |s| extents(s).0, scalars);
+        let columns = move |s: &S| extents(s).1;
+        let kernel = self.candidate(columns, columns, move |s, e| extents(s).0.div_ceil(e.per_program), scalars);
         let sizes = [16, 64, 256, 1024, 2048, 4096, 8192, 32_768];
         sizes.into_iter().fold(kernel.tile("rows", 16), |kernel, columns| kernel.tile("cols", columns))
     }
 
     /// The candidate of an activation.
     pub fn over_elements(self) -> Cuda<Vector> {
-        let kernel = self.candidate(|s: &Vector| s.n, |s| s.n, |s| vec![Scalar::I64(s.n as i64)]);
+        let programs = |s: &Vector, entry: &Entry| s.n.div_ceil(entry.per_program);
+        let kernel = self.candidate(|s: &Vector| s.n, |s| s.n, programs, |s| vec![Scalar::I64(s.n as i64)]);
         kernel.tile("n", 16).tile("n", 1024)
     }
 }
@@ -125,6 +132,8 @@ mod tests {
     #[case(built!("softmax"))]
     #[case(built!("layernorm"))]
     #[case(built!("layernorm_gelu"))]
+    #[case(built!("gemm"))]
+    #[case(built!("attention"))]
     fn a_module_is_what_its_sources_make(#[case] built: Built) {
         let record: serde_json::Value = serde_json::from_str(built.record).unwrap();
         let names = record["sources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
@@ -141,11 +150,13 @@ mod tests {
     #[case(built!("gelu"))]
     #[case(built!("softmax"))]
     #[case(built!("layernorm_gelu"))]
-    fn every_dtype_has_the_entries_of_f32(#[case] built: Built) {
+    #[case(built!("gemm"))]
+    #[case(built!("attention"))]
+    fn every_dtype_has_the_same_entries(#[case] built: Built) {
         let record: Record = serde_json::from_str(built.record).unwrap();
         for entry in &record.entries {
-            let of_f32 = built.entries();
-            let same = of_f32.iter().find(|other| stem_of(other) == stem_of(entry)).unwrap();
+            let of_first = built.entries();
+            let same = of_first.iter().find(|other| stem_of(other) == stem_of(entry)).unwrap();
             let launch = |entry: &Entry| (entry.per_program, entry.warps, entry.up_to, entry.divisor);
             assert_eq!(launch(entry), launch(same), "{}", entry.name);
             assert!(entry.shared_bytes <= same.shared_bytes, "{}", entry.name);
