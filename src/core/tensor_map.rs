@@ -27,6 +27,18 @@ pub enum Fill {
     Nan,
 }
 
+/// How a copy walks over the places of a tensor of images, `[images, rows, columns, channels]` (im2col): columns first,
+/// then rows, then images, inside a border that each image has. Pairs are (rows, columns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The first place, counted from the first row and column: negative before the image.
+    pub first: [i32; 2],
+    /// No place lies past this one, counted from the last row and column.
+    pub last: [i32; 2],
+    /// Rows or columns from a place to the next.
+    pub step: usize,
+}
+
 /// A tiled view of one buffer, passed to a kernel as a `__grid_constant__ const CUtensorMap` of 128 bytes. Extents go
 /// from the outermost to the innermost, as those of the operator's tensors do.
 ///
@@ -68,6 +80,8 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// What lies outside.
     pub fill: Fill,
+    /// How a copy walks, when it does not bring neighbours.
+    pub walk: Option<Walk>,
 }
 
 impl TensorMap {
@@ -83,7 +97,17 @@ impl TensorMap {
             strides: None,
             swizzle: Swizzle::None,
             fill: Fill::Zeros,
+            walk: None,
         }
+    }
+
+    /// A copy brings the elements at `places` places of the walk, `channels` of each, instead of a box: what lies
+    /// under one tap of a convolution. The tensor has four dimensions; the copy's coordinates name the first channel
+    /// and place, its offsets lead from the places to the tap.
+    pub fn walking(mut self, walk: Walk, places: usize, channels: usize) -> Self {
+        self.walk = Some(walk);
+        self.tile = vec![places, 1, 1, channels];
+        self
     }
 
     /// The box that one copy moves.

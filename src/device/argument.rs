@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
-use crate::core::tensor_map::{Fill, Swizzle, TensorMap};
+use crate::core::tensor_map::{Fill, Swizzle, TensorMap, Walk};
 
 /// Bytes of a tensor map among the parameters of a kernel.
 pub const MAP_BYTES: usize = 128;
@@ -38,6 +38,8 @@ pub struct Tiled {
     pub swizzle: Swizzle,
     /// What lies outside.
     pub fill: Fill,
+    /// How a copy walks; its pairs are (columns, rows) here.
+    pub walk: Option<Walk>,
 }
 
 /// Every argument of a launch on these buffers; `encode` turns tensor maps into what the device's kernels read.
@@ -109,6 +111,9 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
             row_limit(map.swizzle)
         ));
     }
+    if let Some(walk) = &map.walk {
+        walks(walk, map)?;
+    }
     let reach = map.extents.iter().rev().map(|&extent| extent - 1);
     let steps = std::iter::once(1).chain(strides.iter().rev().copied());
     let last = reach.zip(steps).fold(0usize, |all, (extent, step)| all.saturating_add(extent.saturating_mul(step)));
@@ -124,7 +129,28 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
         tile: map.tile.iter().rev().map(|&extent| extent as u32).collect(),
         swizzle: map.swizzle,
         fill: map.fill,
+        walk: map.walk.map(|Walk { first, last, step }| Walk {
+            first: [first[1], first[0]],
+            last: [last[1], last[0]],
+            step,
+        }),
     })
+}
+
+/// Holds a walk against what the driver takes.
+fn walks(walk: &Walk, map: &TensorMap) -> Result<(), String> {
+    let corners = || walk.first.iter().chain(&walk.last);
+    if map.extents.len() != 4 || map.tile[1..3] != [1, 1] {
+        return Err(format!("a walk over {} dimensions; it takes images, rows, columns and channels", map.extents.len()));
+    }
+    if corners().any(|corner| !(-128..=127).contains(corner)) || !(1..=8).contains(&walk.step) {
+        return Err(format!("{walk:?}; corners go from -128 to 127, steps from 1 to 8"));
+    }
+    let last = |at: usize| map.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
+    if (0..2).any(|at| last(at) < i64::from(walk.first[at])) {
+        return Err(format!("{walk:?} has no place in images of {} x {}", map.extents[1], map.extents[2]));
+    }
+    Ok(())
 }
 
 /// Longest row of a box in bytes.
@@ -148,6 +174,18 @@ mod tests {
         TensorMap::of("x", [24, 40]).tile([8, 16])
     }
 
+    fn images() -> TensorMap {
+        TensorMap::of("x", [4, 5, 6, 8])
+    }
+
+    #[test]
+    fn a_walk_is_turned_around() {
+        let walk = Walk { first: [-1, -2], last: [3, 4], step: 2 };
+        let placed = place(&images().walking(walk, 16, 8), &[X]).unwrap();
+        assert_eq!(placed.walk, Some(Walk { first: [-2, -1], last: [4, 3], step: 2 }));
+        assert_eq!(placed.tile, [8, 1, 1, 16]);
+    }
+
     #[test]
     fn a_map_is_turned_around_and_placed() {
         let view = TensorMap::of("x", [3, 8]).strides([40]).offset(32).tile([2, 8]).swizzle(Swizzle::Bytes32);
@@ -160,6 +198,7 @@ mod tests {
             tile: vec![8, 2],
             swizzle: Swizzle::Bytes32,
             fill: Fill::Zeros,
+            walk: None,
         };
         assert_eq!(placed, expected);
         assert_eq!(place(&map(), &[X]).unwrap().strides_bytes, [80]);
@@ -175,6 +214,10 @@ mod tests {
     #[case(map().tile([8, 12]), "24 bytes")]
     #[case(map().swizzle(Swizzle::Bytes32).tile([8, 32]), "no more than 32")]
     #[case(map().offset(16), "ends at byte 1936, the buffer has 1920")]
+    #[case(map().walking(Walk { first: [0, 0], last: [0, 0], step: 1 }, 8, 8), "4 of the box")]
+    #[case(images().walking(Walk { first: [0, -129], last: [0, 0], step: 1 }, 8, 8), "corners go from")]
+    #[case(images().walking(Walk { first: [0, 0], last: [0, 0], step: 9 }, 8, 8), "steps from 1 to 8")]
+    #[case(images().walking(Walk { first: [0, 0], last: [-5, 0], step: 1 }, 8, 8), "no place in images of 5 x 6")]
     fn a_map_that_cannot_be_is_refused(#[case] map: TensorMap, #[case] why: &str) {
         let said = place(&map, &[X]).unwrap_err();
         assert!(said.contains(why), "{said}");

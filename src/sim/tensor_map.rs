@@ -47,6 +47,33 @@ impl Swizzle {
     }
 }
 
+/// How a copy walks over the places of a tensor of images (im2col): columns first, then rows, then images. Pairs are
+/// (columns, rows).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walk {
+    /// The first place, counted from the first column and row.
+    pub first: [i8; 2],
+    /// No place lies past this one, counted from the last column and row.
+    pub last: [i8; 2],
+    /// Columns or rows from a place to the next.
+    pub step: u8,
+}
+
+impl Walk {
+    /// The eighth byte is never zero: the step.
+    fn to_word(self) -> u64 {
+        let [a, b] = self.first.map(|at| at as u8);
+        let [c, d] = self.last.map(|at| at as u8);
+        u64::from_le_bytes([a, b, c, d, 0, 0, 0, self.step])
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        let bytes = word.to_le_bytes();
+        let at = |first: usize| [bytes[first] as i8, bytes[first + 1] as i8];
+        (bytes[7] != 0).then_some(Walk { first: at(0), last: at(2), step: bytes[7] })
+    }
+}
+
 /// A tensor of up to five dimensions, the innermost first, and the box that one copy moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
@@ -62,6 +89,8 @@ pub struct TensorMap {
     pub box_extents: Vec<u32>,
     /// Layout in shared memory.
     pub swizzle: Swizzle,
+    /// For copies that walk over images: the box is then the channels and, as its last extent, the places.
+    pub walk: Option<Walk>,
 }
 
 const MAGIC: u64 = 0x6B67_746D_6170_3031;
@@ -97,6 +126,15 @@ impl TensorMap {
                 "the inner extent of the box must be a multiple of 16 bytes and no longer than the swizzled row",
             );
         }
+        if let Some(walk) = self.walk {
+            let last = |at: usize| self.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
+            if rank != 4 || self.box_extents[1..3] != [1, 1] || !(1..=8).contains(&walk.step) {
+                return refuse("a walk takes channels, columns, rows and images, and steps from 1 to 8");
+            }
+            if (0..2).any(|at| last(at) < i64::from(walk.first[at])) {
+                return refuse("a walk has at least one place in an image");
+            }
+        }
         let mut words = [0u64; BYTES / 8];
         words[0] = MAGIC;
         words[1] = self.base.address();
@@ -106,6 +144,7 @@ impl TensorMap {
             words[8 + at / 2] |= u64::from(self.box_extents[at]) << (32 * (at % 2));
         }
         words[11..11 + self.strides_bytes.len()].copy_from_slice(&self.strides_bytes);
+        words[15] = self.walk.map_or(0, Walk::to_word);
         let mut bytes = [0; BYTES];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -126,6 +165,7 @@ impl TensorMap {
             strides_bytes: words[11..11 + rank - 1].to_vec(),
             box_extents: (0..rank).map(|at| (words[8 + at / 2] >> (32 * (at % 2))) as u32).collect(),
             swizzle: Swizzle::from_code(words[2] >> 16 & 0xFF)?,
+            walk: Walk::from_word(words[15]),
         };
         // A kernel may have written over it.
         map.to_bytes().is_ok().then_some(map)
@@ -138,32 +178,56 @@ impl TensorMap {
 
     /// The 16-byte units of the box at these coordinates, in the order of shared memory.
     pub(crate) fn units(&self, coordinates: &[i32]) -> Vec<Unit> {
-        let per_unit = 16 / self.element_bytes;
-        let units_a_row = self.box_extents[0] / per_unit;
-        let rows: u32 = self.box_extents[1..].iter().product();
-        let mut out = Vec::with_capacity((rows * units_a_row) as usize);
-        for row in 0..rows {
-            let mut rest = row;
-            let mut address = self.base.address();
-            let mut outside = false;
+        let mut out = Vec::with_capacity((self.box_bytes() / 16) as usize);
+        let mut at = [0; 4];
+        for row in 0..self.box_extents[1..].iter().product() {
+            let mut rest: u32 = row;
             for dimension in 1..self.extents.len() {
-                let at = i64::from(coordinates[dimension]) + i64::from(rest % self.box_extents[dimension]);
+                let within = rest % self.box_extents[dimension];
                 rest /= self.box_extents[dimension];
-                outside |= at < 0 || at as u64 >= self.extents[dimension];
-                address = address.wrapping_add((at as u64).wrapping_mul(self.strides_bytes[dimension - 1]));
+                at[dimension - 1] = i64::from(coordinates[dimension]) + i64::from(within);
             }
-            for unit in 0..units_a_row {
-                let first = i64::from(coordinates[0]) + i64::from(unit * per_unit);
-                let inside = |at: u32| (0..self.extents[0] as i64).contains(&(first + i64::from(at)));
-                let valid =
-                    if outside { 0 } else { (0..per_unit).filter(|at| inside(*at)).fold(0, |set, at| set | 1 << at) };
-                out.push(Unit {
-                    address: address.wrapping_add((first as u64).wrapping_mul(u64::from(self.element_bytes))),
-                    valid,
-                });
+            self.push_row(&mut out, coordinates[0], &at[..self.extents.len() - 1]);
+        }
+        out
+    }
+
+    /// The units at the places of a walk from these coordinates on, each `offsets` columns and rows away.
+    pub(crate) fn units_of_walk(&self, walk: Walk, coordinates: &[i32], offsets: [u16; 2]) -> Vec<Unit> {
+        let mut out = Vec::with_capacity((self.box_bytes() / 16) as usize);
+        let mut place = [1, 2, 3].map(|at| i64::from(coordinates[at]));
+        for _ in 0..self.box_extents[3] {
+            let at = [place[0] + i64::from(offsets[0]), place[1] + i64::from(offsets[1]), place[2]];
+            self.push_row(&mut out, coordinates[0], &at);
+            for axis in 0..2 {
+                place[axis] += i64::from(walk.step);
+                if place[axis] < self.extents[1 + axis] as i64 + i64::from(walk.last[axis]) {
+                    break;
+                }
+                place[axis] = i64::from(walk.first[axis]);
+                if axis == 1 {
+                    place[2] += 1;
+                }
             }
         }
         out
+    }
+
+    /// A row of the box, from element `first` on, `at` the other dimensions.
+    fn push_row(&self, out: &mut Vec<Unit>, first: i32, at: &[i64]) {
+        let per_unit = 16 / self.element_bytes;
+        let outside = at.iter().zip(&self.extents[1..]).any(|(&at, &extent)| at < 0 || at as u64 >= extent);
+        let row = at.iter().zip(&self.strides_bytes).fold(self.base.address(), |address, (&at, &stride)| {
+            address.wrapping_add((at as u64).wrapping_mul(stride))
+        });
+        for unit in 0..self.box_extents[0] / per_unit {
+            let first = i64::from(first) + i64::from(unit * per_unit);
+            let inside = |at: u32| (0..self.extents[0] as i64).contains(&(first + i64::from(at)));
+            let valid =
+                if outside { 0 } else { (0..per_unit).filter(|at| inside(*at)).fold(0, |set, at| set | 1 << at) };
+            let address = row.wrapping_add((first as u64).wrapping_mul(u64::from(self.element_bytes)));
+            out.push(Unit { address, valid });
+        }
     }
 }
 
@@ -186,7 +250,36 @@ mod tests {
             strides_bytes: vec![48],
             box_extents: vec![16, 2],
             swizzle: Swizzle::Bytes32,
+            walk: None,
         }
+    }
+
+    /// Two images of 3 x 4 places with 8 channels: places of a 3 x 3 filter with a border of 1, every second one.
+    fn images() -> TensorMap {
+        TensorMap {
+            extents: vec![8, 4, 3, 2],
+            strides_bytes: vec![16, 64, 192],
+            box_extents: vec![8, 1, 1, 6],
+            swizzle: Swizzle::None,
+            walk: Some(Walk { first: [-1, -1], last: [-1, -1], step: 2 }),
+            ..map()
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_along_columns_rows_and_images() {
+        let map = images();
+        let walk = map.walk.unwrap();
+        let place = |unit: &Unit| (unit.valid != 0).then(|| (unit.address - map.base.address()) / 16);
+        // Places (-1, -1), (-1, 1), (1, -1), (1, 1) of the first image and the first two of the second, each a row and
+        // a column further.
+        let middle: Vec<_> = map.units_of_walk(walk, &[0, -1, -1, 0], [1, 1]).iter().map(place).collect();
+        assert_eq!(middle, [Some(0), Some(2), Some(8), Some(10), Some(12), Some(14)]);
+        let corner: Vec<_> = map.units_of_walk(walk, &[0, 1, -1, 0], [0, 0]).iter().map(place).collect();
+        assert_eq!(corner, [None, None, Some(5), None, None, None]);
+        // Behind the last image there is nothing.
+        let end: Vec<_> = map.units_of_walk(walk, &[0, 1, 1, 1], [0, 0]).iter().map(place).collect();
+        assert_eq!(end, [Some(17), None, None, None, None, None]);
     }
 
     #[test]
@@ -194,6 +287,9 @@ mod tests {
         let bytes = map().to_bytes().unwrap();
         let words = std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()));
         assert_eq!(TensorMap::from_words(&words), Some(map()));
+        let bytes = images().to_bytes().unwrap();
+        let words = std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()));
+        assert_eq!(TensorMap::from_words(&words), Some(images()));
         assert_eq!(TensorMap::from_words(&[0; 16]), None);
     }
 
@@ -221,6 +317,8 @@ mod tests {
             TensorMap { box_extents: vec![32, 2], ..map() },
             TensorMap { box_extents: vec![16, 257], ..map() },
             TensorMap { extents: vec![], ..map() },
+            TensorMap { walk: images().walk, ..map() },
+            TensorMap { extents: vec![8, 1, 1, 2], ..images() },
         ] {
             assert!(broken.to_bytes().is_err(), "{broken:?}");
         }

@@ -210,6 +210,7 @@ fn tensor_map(element_bytes: u64, view: &View, base: Pointer) -> TensorMap {
         extents,
         box_extents: view.box_extents.iter().rev().copied().collect(),
         swizzle: view.swizzle,
+        walk: None,
     }
 }
 

@@ -40,27 +40,57 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
         Fill::Zeros => Outside::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         Fill::Nan => Outside::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
     };
-    let steps = vec![1u32; map.extents.len()];
+    // Rows need not start at a cache line: fetching 256 bytes cost a GEMM with such rows a fifth of its speed.
+    let promotion = sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+    let packed = sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE;
+    let mut steps = vec![1u32; map.extents.len()];
     let mut encoded = sys::CUtensorMap { opaque: [0; MAP_BYTES / 8] };
-    // SAFETY: every pointer is valid for the call, the arrays have as many elements as the rank says (a stride less),
-    // and the tensor is only described, not touched.
-    check(unsafe {
-        sys::cuTensorMapEncodeTiled(
-            &mut encoded,
-            element,
-            map.extents.len() as u32,
-            map.address as *mut _,
-            map.extents.as_ptr(),
-            map.strides_bytes.as_ptr(),
-            map.tile.as_ptr(),
-            steps.as_ptr(),
-            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-            swizzle,
-            // Rows need not start at a cache line: fetching 256 bytes cost a GEMM with such rows a fifth of its speed.
-            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            outside,
-        )
-    })?;
+    let rank = map.extents.len() as u32;
+    let (address, extents, strides) =
+        (map.address as *mut _, map.extents.as_ptr(), map.strides_bytes.as_ptr());
+    let status = if let Some(walk) = &map.walk {
+        steps[1..3].fill(walk.step as u32);
+        // SAFETY: every pointer is valid for the call, the arrays have as many elements as the rank says (a stride less,
+        // two corners for the two dimensions between channels and images), and the tensor is only described.
+        unsafe {
+            sys::cuTensorMapEncodeIm2col(
+                &mut encoded,
+                element,
+                rank,
+                address,
+                extents,
+                strides,
+                walk.first.as_ptr(),
+                walk.last.as_ptr(),
+                map.tile[0],
+                map.tile[3],
+                steps.as_ptr(),
+                packed,
+                swizzle,
+                promotion,
+                outside,
+            )
+        }
+    } else {
+        // SAFETY: as above, without corners.
+        unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &mut encoded,
+                element,
+                rank,
+                address,
+                extents,
+                strides,
+                map.tile.as_ptr(),
+                steps.as_ptr(),
+                packed,
+                swizzle,
+                promotion,
+                outside,
+            )
+        }
+    };
+    check(status)?;
     let mut bytes = [0; MAP_BYTES];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
         chunk.copy_from_slice(&word.to_ne_bytes());

@@ -33,6 +33,8 @@ pub(crate) struct BulkCopy {
     far: AddressOperand,
     far_is_shared: bool,
     coordinates: Option<Vec<u32>>,
+    /// Columns and rows from the places of a walk to what is copied.
+    offsets: Option<[u32; 2]>,
     /// Bytes of a plain copy.
     bytes: Option<u32>,
     object: Option<AddressOperand>,
@@ -93,6 +95,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     let tensor = op.take("tensor");
     let reduction = if op.take("reduce") { Some(reduction(decoder, op)?) } else { None };
     let rank = op.take_map(|modifier| modifier.strip_suffix('d').and_then(|rank| rank.parse::<usize>().ok()));
+    let walks = op.take("im2col");
     let announces = op.take("mbarrier::complete_tx::bytes");
     let in_group = op.take("bulk_group");
     let multicast = op.take("multicast::cluster");
@@ -104,6 +107,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         || (announces && !global && !(cluster && own))
         || tensor != rank.is_some()
         || (reduction.is_some() && (tensor || !in_group))
+        || (walks && (rank != Some(4) || !into_shared))
     {
         return Err(op.unsupported());
     }
@@ -126,6 +130,16 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     };
     let bytes = if tensor { None } else { Some(decoder.source(Class::Word, take()?)?) };
     let object = if announces { Some(decoder.address_operand(take()?)?) } else { None };
+    let offsets = if walks {
+        match take()? {
+            Operand::Vector(items) if items.len() == 2 => {
+                Some([decoder.source(Class::Word, &items[0])?, decoder.source(Class::Word, &items[1])?])
+            }
+            _ => return Err(Error::parse(op.line, "expected the two offsets of a walk")),
+        }
+    } else {
+        None
+    };
     let receivers = if multicast { Some(decoder.source(Class::Word, take()?)?) } else { None };
     decoder.bulk_copies.push(BulkCopy {
         into_shared,
@@ -133,6 +147,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         far,
         far_is_shared: announces && !global,
         coordinates,
+        offsets,
         bytes,
         object,
         receivers,
@@ -269,7 +284,20 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
             if !holds(ctx, target, bytes, 128) {
                 return cannot_hold(ctx, lane, near, bytes);
             }
-            (map.units(&coordinates), map.element_bytes, map.swizzle, bytes)
+            let units = match (map.walk, copy.offsets) {
+                (None, None) => map.units(&coordinates),
+                (Some(walk), Some(slots)) => {
+                    let offsets = slots.map(|slot| ctx.warp.registers.word(slot)[lane] as u16);
+                    map.units_of_walk(walk, &coordinates, offsets)
+                }
+                (walk, _) => {
+                    let (map_is, copy_is) = if walk.is_some() { ("im2col", "tile") } else { ("tile", "im2col") };
+                    let message = format!("a copy of mode {copy_is} with a tensor map of mode {map_is}");
+                    ctx.report(Check::Trap, lane, Some(far), message);
+                    return None;
+                }
+            };
+            (units, map.element_bytes, map.swizzle, bytes)
         }
         None => {
             let bytes = copy.bytes.map_or(0, |slot| ctx.warp.registers.word(slot)[lane]);

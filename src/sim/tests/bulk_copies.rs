@@ -13,6 +13,7 @@ fn map(base: Pointer, swizzle: Swizzle) -> TensorMap {
         strides_bytes: vec![96],
         box_extents: vec![8, 4],
         swizzle,
+        walk: None,
     }
 }
 
