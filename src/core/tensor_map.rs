@@ -35,8 +35,8 @@ pub struct Walk {
     pub first: [i32; 2],
     /// No place lies past this one, counted from the last row and column.
     pub last: [i32; 2],
-    /// Rows or columns from a place to the next.
-    pub step: usize,
+    /// Rows and columns from a place to the next.
+    pub step: [usize; 2],
 }
 
 /// A tiled view of one buffer, passed to a kernel as a `__grid_constant__ const CUtensorMap` of 128 bytes. Extents go

@@ -132,7 +132,7 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
         walk: map.walk.map(|Walk { first, last, step }| Walk {
             first: [first[1], first[0]],
             last: [last[1], last[0]],
-            step,
+            step: [step[1], step[0]],
         }),
     })
 }
@@ -143,7 +143,7 @@ fn walks(walk: &Walk, map: &TensorMap) -> Result<(), String> {
     if map.extents.len() != 4 || map.tile[1..3] != [1, 1] {
         return Err(format!("a walk over {} dimensions; it takes images, rows, columns and channels", map.extents.len()));
     }
-    if corners().any(|corner| !(-128..=127).contains(corner)) || !(1..=8).contains(&walk.step) {
+    if corners().any(|corner| !(-128..=127).contains(corner)) || walk.step.iter().any(|step| !(1..=8).contains(step)) {
         return Err(format!("{walk:?}; corners go from -128 to 127, steps from 1 to 8"));
     }
     let last = |at: usize| map.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn a_walk_is_turned_around() {
-        let walk = Walk { first: [-1, -2], last: [3, 4], step: 2 };
+        let walk = Walk { first: [-1, -2], last: [3, 4], step: [1, 2] };
         let placed = place(&images().walking(walk, 16, 8), &[X]).unwrap();
-        assert_eq!(placed.walk, Some(Walk { first: [-2, -1], last: [4, 3], step: 2 }));
+        assert_eq!(placed.walk, Some(Walk { first: [-2, -1], last: [4, 3], step: [2, 1] }));
         assert_eq!(placed.tile, [8, 1, 1, 16]);
     }
 
@@ -214,10 +214,10 @@ mod tests {
     #[case(map().tile([8, 12]), "24 bytes")]
     #[case(map().swizzle(Swizzle::Bytes32).tile([8, 32]), "no more than 32")]
     #[case(map().offset(16), "ends at byte 1936, the buffer has 1920")]
-    #[case(map().walking(Walk { first: [0, 0], last: [0, 0], step: 1 }, 8, 8), "4 of the box")]
-    #[case(images().walking(Walk { first: [0, -129], last: [0, 0], step: 1 }, 8, 8), "corners go from")]
-    #[case(images().walking(Walk { first: [0, 0], last: [0, 0], step: 9 }, 8, 8), "steps from 1 to 8")]
-    #[case(images().walking(Walk { first: [0, 0], last: [-5, 0], step: 1 }, 8, 8), "no place in images of 5 x 6")]
+    #[case(map().walking(Walk { first: [0, 0], last: [0, 0], step: [1, 1] }, 8, 8), "4 of the box")]
+    #[case(images().walking(Walk { first: [0, -129], last: [0, 0], step: [1, 1] }, 8, 8), "corners go from")]
+    #[case(images().walking(Walk { first: [0, 0], last: [0, 0], step: [1, 9] }, 8, 8), "steps from 1 to 8")]
+    #[case(images().walking(Walk { first: [0, 0], last: [-5, 0], step: [1, 1] }, 8, 8), "no place in images of 5 x 6")]
     fn a_map_that_cannot_be_is_refused(#[case] map: TensorMap, #[case] why: &str) {
         let said = place(&map, &[X]).unwrap_err();
         assert!(said.contains(why), "{said}");

@@ -3,6 +3,9 @@
 //! Letters: n images, c channels, f filters, taps (a, b) of a filter, (p, q) places of the output. Taps that fall beside
 //! the image count nothing.
 
+#[cfg(feature = "cuda")]
+mod vendor;
+
 use super::family::rows::double;
 use super::float::{Float, sum};
 use super::simd;
@@ -128,11 +131,13 @@ impl Convolution {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
+    let suite = Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(2, cuda)
-        .into()
+        .ladder(2, cuda);
+    #[cfg(feature = "cuda")]
+    let suite = suite.candidate("cudnn", vendor::cudnn());
+    suite.into()
 }
 
 fn operator() -> Op<Convolution> {

@@ -55,22 +55,22 @@ pub struct Walk {
     pub first: [i8; 2],
     /// No place lies past this one, counted from the last column and row.
     pub last: [i8; 2],
-    /// Columns or rows from a place to the next.
-    pub step: u8,
+    /// Columns and rows from a place to the next.
+    pub step: [u8; 2],
 }
 
 impl Walk {
-    /// The eighth byte is never zero: the step.
+    /// The last byte, a step, is never zero.
     fn to_word(self) -> u64 {
         let [a, b] = self.first.map(|at| at as u8);
         let [c, d] = self.last.map(|at| at as u8);
-        u64::from_le_bytes([a, b, c, d, 0, 0, 0, self.step])
+        u64::from_le_bytes([a, b, c, d, 0, 0, self.step[0], self.step[1]])
     }
 
     fn from_word(word: u64) -> Option<Self> {
         let bytes = word.to_le_bytes();
         let at = |first: usize| [bytes[first] as i8, bytes[first + 1] as i8];
-        (bytes[7] != 0).then_some(Walk { first: at(0), last: at(2), step: bytes[7] })
+        (bytes[7] != 0).then_some(Walk { first: at(0), last: at(2), step: [bytes[6], bytes[7]] })
     }
 }
 
@@ -128,7 +128,7 @@ impl TensorMap {
         }
         if let Some(walk) = self.walk {
             let last = |at: usize| self.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
-            if rank != 4 || self.box_extents[1..3] != [1, 1] || !(1..=8).contains(&walk.step) {
+            if rank != 4 || self.box_extents[1..3] != [1, 1] || walk.step.iter().any(|step| !(1..=8).contains(step)) {
                 return refuse("a walk takes channels, columns, rows and images, and steps from 1 to 8");
             }
             if (0..2).any(|at| last(at) < i64::from(walk.first[at])) {
@@ -200,7 +200,7 @@ impl TensorMap {
             let at = [place[0] + i64::from(offsets[0]), place[1] + i64::from(offsets[1]), place[2]];
             self.push_row(&mut out, coordinates[0], &at);
             for axis in 0..2 {
-                place[axis] += i64::from(walk.step);
+                place[axis] += i64::from(walk.step[axis]);
                 if place[axis] < self.extents[1 + axis] as i64 + i64::from(walk.last[axis]) {
                     break;
                 }
@@ -261,7 +261,7 @@ mod tests {
             strides_bytes: vec![16, 64, 192],
             box_extents: vec![8, 1, 1, 6],
             swizzle: Swizzle::None,
-            walk: Some(Walk { first: [-1, -1], last: [-1, -1], step: 2 }),
+            walk: Some(Walk { first: [-1, -1], last: [-1, -1], step: [2, 2] }),
             ..map()
         }
     }

@@ -1,6 +1,7 @@
 //! cuBLASLt, loaded at run time: a matrix product by the fastest of the algorithms that the library proposes.
 #![expect(unsafe_code, reason = "the C interface of cuBLASLt")]
 
+use super::scratch::Scratch;
 use super::toolkit;
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
@@ -100,7 +101,7 @@ fn library() -> Result<Library, String> {
     let open = || {
         // SAFETY: only tries to open the library.
         if !unsafe { sys::is_culib_present() } {
-            bring_in();
+            toolkit::bring_in(&["libcublasLt.so.13", "libcublasLt.so.12"]);
         }
         // SAFETY: as above.
         if !unsafe { sys::is_culib_present() } {
@@ -116,17 +117,6 @@ fn library() -> Result<Library, String> {
         Ok(Library(handle))
     };
     LIBRARY.get_or_init(open).clone()
-}
-
-/// Loads the library from a toolkit outside the loader's path, for good: later lookups by its bare name then find it.
-fn bring_in() {
-    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-    for file in ["libcublasLt.so.13", "libcublasLt.so.12"].into_iter().filter_map(toolkit::library) {
-        // SAFETY: cuBLASLt has no load-time requirements; its initialisers only register tables.
-        if let Ok(library) = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
-            std::mem::forget(library);
-        }
-    }
 }
 
 /// The operation and the layouts of its matrices. The library counts columns first, so it is told that cᵀ = bᵀ aᵀ.
@@ -304,29 +294,6 @@ fn propose(
     asked?;
     let found = found.iter().take(count as usize).filter(|result| result.state == Status::CUBLAS_STATUS_SUCCESS);
     Ok(found.map(|result| result.algo).collect())
-}
-
-/// Device memory that is freed on drop.
-struct Scratch(u64);
-
-impl Scratch {
-    /// Small values of every float type.
-    const BYTE: u8 = 0x3c;
-
-    fn of(bytes: usize) -> Result<Self, cudarc::driver::DriverError> {
-        // SAFETY: freed once, on drop.
-        let memory = Scratch(unsafe { driver::malloc_sync(bytes.max(1)) }?);
-        // SAFETY: the range is the allocation.
-        unsafe { driver::memset_d8_sync(memory.0, Self::BYTE, bytes) }?;
-        Ok(memory)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: allocated once, freed once; freeing waits for the work on it.
-        let _ = unsafe { driver::free_sync(self.0) };
-    }
 }
 
 /// A point in the default stream.

@@ -1,11 +1,14 @@
 //! NVIDIA GPUs, through the driver API loaded at run time.
 //!
-//! `driver`, `nvrtc`, `tensor_map` and `cublaslt` are the only files with `unsafe`; everything else builds on their safe functions.
+//! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
+//! files with `unsafe`; everything else builds on their safe functions.
 
 mod cache;
 mod code;
 mod compile;
 pub mod cublaslt;
+mod cudnn;
+pub mod cudnn_conv;
 mod device;
 mod driver;
 mod nvrtc;
@@ -14,6 +17,7 @@ mod probe;
 mod problem;
 mod program;
 mod ptx;
+mod scratch;
 mod tensor_map;
 mod timing;
 mod toolkit;

@@ -49,7 +49,7 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
     let (address, extents, strides) =
         (map.address as *mut _, map.extents.as_ptr(), map.strides_bytes.as_ptr());
     let status = if let Some(walk) = &map.walk {
-        steps[1..3].fill(walk.step as u32);
+        steps[1..3].copy_from_slice(&walk.step.map(|step| step as u32));
         // SAFETY: every pointer is valid for the call, the arrays have as many elements as the rank says (a stride less,
         // two corners for the two dimensions between channels and images), and the tensor is only described.
         unsafe {

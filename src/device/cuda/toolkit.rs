@@ -1,4 +1,5 @@
-//! Where NVRTC and the CUDA headers are: neither is needed to build, and a GPU machine may have neither.
+//! Where NVRTC, the CUDA headers and the vendor's libraries are: none is needed to build, and a GPU machine may have none.
+#![expect(unsafe_code, reason = "loading a library runs its initialisers")]
 
 use std::path::{Path, PathBuf};
 
@@ -33,9 +34,23 @@ fn candidates() -> Vec<PathBuf> {
     roots
 }
 
-/// A library of a toolkit by its file name.
+/// A library of a toolkit by its file name. cuDNN has a folder of its own beside that of its wheel's CUDA.
 pub fn library(name: &str) -> Option<PathBuf> {
-    candidates().iter().flat_map(|root| folders(root)).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let roots = candidates();
+    let beside = roots.iter().map(|root| root.join("../cudnn/lib"));
+    let all = roots.iter().flat_map(|root| folders(root)).chain(beside);
+    all.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Loads libraries from a toolkit outside the loader's path, for good: later lookups by their bare names then find them.
+pub fn bring_in(files: &[&str]) {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+    for file in files.iter().filter_map(|name| library(name)) {
+        // SAFETY: the vendor's libraries have no load-time requirements; their initialisers only register tables.
+        if let Ok(library) = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
+            std::mem::forget(library);
+        }
+    }
 }
 
 fn folders(root: &Path) -> [PathBuf; 3] {

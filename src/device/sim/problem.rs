@@ -174,7 +174,7 @@ fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
         walk: map.walk.map(|walk| sim::Walk {
             first: walk.first.map(|at| at as i8),
             last: walk.last.map(|at| at as i8),
-            step: walk.step as u8,
+            step: walk.step.map(|step| step as u8),
         }),
     };
     tensor_map.to_bytes().map_err(|error| fault(file, error))

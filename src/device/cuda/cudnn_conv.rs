@@ -1,0 +1,249 @@
+//! Convolutions by cuDNN: the fastest of its algorithms that sum products as they are.
+#![expect(unsafe_code, reason = "the C interface of cuDNN")]
+
+use super::cudnn::{self, check, element};
+use super::scratch::Scratch;
+use crate::core::candidate::Enqueue;
+use crate::core::dtype::DType;
+use cudarc::cudnn::sys::{self, cudnnConvolutionFwdAlgo_t as Algorithm, cudnnMathType_t as Math, cudnnStatus_t as Status};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Algorithms that the library has.
+const ALGORITHMS: usize = 8;
+/// Those that transform images first lose more digits than a sum of products may, above all in f16.
+const TRANSFORMING: [Algorithm; 4] = [
+    Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+    Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+    Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+    Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+];
+
+/// A convolution with sums in f32 (no TF32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    /// Images, their channels, rows and columns.
+    pub images: [usize; 4],
+    /// Filters, their channels, rows and columns.
+    pub filters: [usize; 4],
+    /// Rows and columns of the output.
+    pub places: [usize; 2],
+    /// Places from one output to the next.
+    pub stride: usize,
+    /// Zeros around the image.
+    pub padding: usize,
+    /// Places from one tap to the next.
+    pub dilation: usize,
+    /// Whether channels are the innermost axis of all tensors.
+    pub channels_inside: bool,
+}
+
+impl Convolution {
+    fn outputs(&self) -> [usize; 4] {
+        [self.images[0], self.filters[0], self.places[0], self.places[1]]
+    }
+
+    /// Elements of x, w and y.
+    fn elements(&self) -> [usize; 3] {
+        [self.images, self.filters, self.outputs()].map(|extents| extents.iter().product())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.elements()[2] == 0
+    }
+}
+
+/// Bytes of scratch space that the library may use: copies of all tensors in another layout, and tables.
+pub fn workspace_bytes(convolution: Convolution) -> usize {
+    let elements: usize = convolution.elements().iter().sum();
+    (1 << 20) + 8 * elements
+}
+
+/// Loads the library and chooses the algorithm for a shape, once a process. The context is current.
+///
+/// # Errors
+/// Why there is no library or no algorithm, and what to do.
+pub fn prepare(convolution: Convolution, dtype: DType) -> Result<(), String> {
+    if convolution.is_empty() || chosen(convolution, dtype).is_some() {
+        return Ok(());
+    }
+    let choice = choose(convolution, dtype)?;
+    choices().lock().unwrap_or_else(PoisonError::into_inner).insert((convolution, dtype), choice);
+    Ok(())
+}
+
+/// Enqueues the convolution; [`prepare`] came before.
+///
+/// # Errors
+/// What the library said.
+pub fn enqueue(convolution: Convolution, call: &Enqueue) -> Result<(), String> {
+    if convolution.is_empty() {
+        return Ok(());
+    }
+    let choice = chosen(convolution, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
+    let description = Description::of(convolution, call.dtype, choice.math)?;
+    let (one, zero) = (1.0f32, 0.0f32);
+    let address = |device: u64| device as *mut c_void;
+    let handle = cudnn::handle(call.stream)?;
+    // SAFETY: the descriptors are alive, the buffers have the extents that they describe, and alpha and beta are read
+    // before the call returns.
+    let status = unsafe {
+        sys::cudnnConvolutionForward(
+            handle.0,
+            (&raw const one).cast(),
+            description.images,
+            address(call.inputs[0]),
+            description.filters,
+            address(call.inputs[1]),
+            description.convolution,
+            choice.algorithm,
+            address(call.workspace),
+            workspace_bytes(convolution),
+            (&raw const zero).cast(),
+            description.outputs,
+            address(call.outputs[0]),
+        )
+    };
+    check(status, "convolving")
+}
+
+/// An algorithm, and whether it takes tensor cores.
+#[derive(Clone, Copy)]
+struct Choice {
+    algorithm: Algorithm,
+    math: Math,
+}
+
+type Choices = Mutex<HashMap<(Convolution, DType), Choice>>;
+
+fn choices() -> &'static Choices {
+    static CHOICES: OnceLock<Choices> = OnceLock::new();
+    CHOICES.get_or_init(Choices::default)
+}
+
+fn chosen(convolution: Convolution, dtype: DType) -> Option<Choice> {
+    choices().lock().unwrap_or_else(PoisonError::into_inner).get(&(convolution, dtype)).copied()
+}
+
+/// Lets the library measure its algorithms, on memory of its own, and returns the fastest.
+fn choose(convolution: Convolution, dtype: DType) -> Result<Choice, String> {
+    let math = if dtype == DType::F32 { Math::CUDNN_FMA_MATH } else { Math::CUDNN_TENSOR_OP_MATH };
+    let handle = cudnn::handle(0)?;
+    let description = Description::of(convolution, dtype, math)?;
+    let cuda = |error: cudarc::driver::DriverError| format!("choosing an algorithm of cuDNN: {:?}", error.0);
+    let [x, w, y] = convolution.elements().map(|elements| Scratch::of(elements * dtype.size()));
+    let (x, w, y) = (x.map_err(cuda)?, w.map_err(cuda)?, y.map_err(cuda)?);
+    let workspace = Scratch::of(workspace_bytes(convolution)).map_err(cuda)?;
+    let address = |memory: &Scratch| memory.0 as *mut c_void;
+    // SAFETY: plain data.
+    let mut measured: [sys::cudnnConvolutionFwdAlgoPerf_t; ALGORITHMS] = unsafe { std::mem::zeroed() };
+    let mut count = 0;
+    // SAFETY: the descriptors are alive, the memory has the extents that they describe, and the array has room for as
+    // many results as are asked for.
+    let status = unsafe {
+        sys::cudnnFindConvolutionForwardAlgorithmEx(
+            handle.0,
+            description.images,
+            address(&x),
+            description.filters,
+            address(&w),
+            description.convolution,
+            description.outputs,
+            address(&y),
+            ALGORITHMS as i32,
+            &mut count,
+            measured.as_mut_ptr(),
+            address(&workspace),
+            workspace_bytes(convolution),
+        )
+    };
+    check(status, "measuring its algorithms")?;
+    // The fastest come first.
+    let fastest = measured.iter().take(count as usize).find(|result| {
+        let fits = result.memory <= workspace_bytes(convolution);
+        let exact = dtype != DType::F32 || result.mathType != Math::CUDNN_TENSOR_OP_MATH;
+        result.status == Status::CUDNN_STATUS_SUCCESS && fits && exact && !TRANSFORMING.contains(&result.algo)
+    });
+    let fastest = fastest.ok_or_else(|| format!("cuDNN runs none of its algorithms for {convolution:?}"))?;
+    // Without tensor cores f32 must say so: the default may round its inputs to TF32.
+    Ok(Choice { algorithm: fastest.algo, math: if dtype == DType::F32 { math } else { fastest.mathType } })
+}
+
+/// What the library is told of the tensors and the operation.
+struct Description {
+    images: sys::cudnnTensorDescriptor_t,
+    filters: sys::cudnnFilterDescriptor_t,
+    outputs: sys::cudnnTensorDescriptor_t,
+    convolution: sys::cudnnConvolutionDescriptor_t,
+}
+
+impl Description {
+    fn of(convolution: Convolution, dtype: DType, math: Math) -> Result<Self, String> {
+        use sys::cudnnTensorFormat_t as Format;
+        let format =
+            if convolution.channels_inside { Format::CUDNN_TENSOR_NHWC } else { Format::CUDNN_TENSOR_NCHW };
+        let element = element(dtype)?;
+        // Null until they are made: dropping then destroys what there is.
+        let mut made = Description {
+            images: std::ptr::null_mut(),
+            filters: std::ptr::null_mut(),
+            outputs: std::ptr::null_mut(),
+            convolution: std::ptr::null_mut(),
+        };
+        let (images, outputs) = (convolution.images, convolution.outputs());
+        for (tensor, extents) in [(&mut made.images, images), (&mut made.outputs, outputs)] {
+            let [n, c, h, w] = extents.map(|extent| extent as i32);
+            // SAFETY: the pointer is valid for the call.
+            check(unsafe { sys::cudnnCreateTensorDescriptor(tensor) }, "describing a tensor")?;
+            // SAFETY: the descriptor is alive.
+            let status = unsafe { sys::cudnnSetTensor4dDescriptor(*tensor, format, element, n, c, h, w) };
+            check(status, "describing a tensor")?;
+        }
+        let [k, c, h, w] = convolution.filters.map(|extent| extent as i32);
+        // SAFETY: the pointer is valid for the call.
+        check(unsafe { sys::cudnnCreateFilterDescriptor(&mut made.filters) }, "describing the filters")?;
+        // SAFETY: the descriptor is alive.
+        let status = unsafe { sys::cudnnSetFilter4dDescriptor(made.filters, element, format, k, c, h, w) };
+        check(status, "describing the filters")?;
+        let numbers = [convolution.padding, convolution.stride, convolution.dilation];
+        let [padding, stride, dilation] = numbers.map(|number| number as i32);
+        // SAFETY: the pointer is valid for the call.
+        check(unsafe { sys::cudnnCreateConvolutionDescriptor(&mut made.convolution) }, "describing the convolution")?;
+        // SAFETY: the descriptor is alive.
+        let status = unsafe {
+            sys::cudnnSetConvolution2dDescriptor(
+                made.convolution,
+                padding,
+                padding,
+                stride,
+                stride,
+                dilation,
+                dilation,
+                sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION,
+                sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+            )
+        };
+        check(status, "describing the convolution")?;
+        // SAFETY: as above.
+        check(unsafe { sys::cudnnSetConvolutionMathType(made.convolution, math) }, "choosing the arithmetic")?;
+        Ok(made)
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        for tensor in [self.images, self.outputs].into_iter().filter(|tensor| !tensor.is_null()) {
+            // SAFETY: created once, destroyed once.
+            let _ = unsafe { sys::cudnnDestroyTensorDescriptor(tensor) };
+        }
+        if !self.filters.is_null() {
+            // SAFETY: as above.
+            let _ = unsafe { sys::cudnnDestroyFilterDescriptor(self.filters) };
+        }
+        if !self.convolution.is_null() {
+            // SAFETY: as above.
+            let _ = unsafe { sys::cudnnDestroyConvolutionDescriptor(self.convolution) };
+        }
+    }
+}
