@@ -28,6 +28,11 @@ def _attention(shape, q, k, v):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=shape["group"] > 1)
 
 
+# Convolutions in f32 otherwise round their inputs to TF32, and cuDNN's algorithms are guessed at, not measured.
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.benchmark = True
+
+
 def _conv2d(shape, x, w):
     options = {name: shape[name] for name in ("stride", "padding", "dilation")}
     if shape["layout"] == "nchw":

@@ -141,7 +141,10 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
 fn walks(walk: &Walk, map: &TensorMap) -> Result<(), String> {
     let corners = || walk.first.iter().chain(&walk.last);
     if map.extents.len() != 4 || map.tile[1..3] != [1, 1] {
-        return Err(format!("a walk over {} dimensions; it takes images, rows, columns and channels", map.extents.len()));
+        return Err(format!(
+            "a walk over {} dimensions; it takes images, rows, columns and channels",
+            map.extents.len()
+        ));
     }
     if corners().any(|corner| !(-128..=127).contains(corner)) || walk.step.iter().any(|step| !(1..=8).contains(step)) {
         return Err(format!("{walk:?}; corners go from -128 to 127, steps from 1 to 8"));

@@ -3,6 +3,9 @@
 //! Letters: n images, c channels, f filters, taps (a, b) of a filter, (p, q) places of the output. Taps that fall beside
 //! the image count nothing.
 
+mod hopper;
+mod mma;
+mod packed;
 #[cfg(feature = "cuda")]
 mod vendor;
 
@@ -13,7 +16,7 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
+use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::shape::Attribute;
@@ -134,7 +137,7 @@ pub fn suite() -> Suite {
     let suite = Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(2, cuda);
+        .ladder(4, cuda);
     #[cfg(feature = "cuda")]
     let suite = suite.candidate("cudnn", vendor::cudnn());
     suite.into()
@@ -160,18 +163,25 @@ fn operator() -> Op<Convolution> {
         .relation("the order of channels is free", permute_channels, |_, _, _, _| {})
         .varied_around(Convolution { batch: 2, channels: 5, height: 9, width: 7, filters: 4, wide: 2, ..square(3) })
         .shapes(cases())
-        .perf([
-            Convolution { batch: 32, channels: 64, height: 56, width: 56, filters: 128, padding: 1, ..square(3) },
-            Convolution {
-                batch: 8,
-                channels: 256,
-                height: 28,
-                width: 28,
-                filters: 256,
-                layout: Layout::Nhwc,
-                ..square(1)
-            },
-        ])
+        .perf(layers())
+}
+
+/// What is timed: pieces of residual networks.
+fn layers() -> impl Iterator<Item = Convolution> {
+    // (batch, channels, side, filters, taps, stride, layout).
+    let all = [
+        (32, 64, 56, 128, 3, 1, Layout::Nchw),
+        (8, 256, 28, 256, 1, 1, Layout::Nhwc),
+        (32, 128, 28, 128, 3, 1, Layout::Nhwc),
+        (32, 128, 56, 128, 3, 2, Layout::Nhwc),
+        (32, 512, 7, 512, 3, 1, Layout::Nhwc),
+        (32, 1024, 14, 256, 1, 1, Layout::Nhwc),
+        (32, 256, 14, 256, 3, 1, Layout::Nchw),
+    ];
+    all.into_iter().map(|(batch, channels, side, filters, taps, stride, layout)| {
+        let padding = taps / 2;
+        Convolution { batch, channels, height: side, width: side, filters, stride, padding, layout, ..square(taps) }
+    })
 }
 
 /// 2¹⁷ products of two such values still fit an f32 sum.
@@ -306,8 +316,39 @@ fn cuda(version: usize) -> Cuda<Convolution> {
         let launch = extents.into_iter().chain(attributes).fold(launch(version, s), |l, v| l.scalar(v as i32));
         launch.scalar(inside)
     };
-    let kernel = kernel!("conv2d.cu", ["common.cuh"], format!("conv2d_v{version}"), plan);
-    if version == 1 { kernel } else { kernel.tile("filters", V2_TILE).tile("channels", 16) }
+    let early = || kernel!("conv2d.cu", ["common.cuh"], format!("conv2d_v{version}"), plan);
+    match version {
+        1 => early(),
+        2 => early().tile("filters", V2_TILE).tile("channels", 16),
+        3 => kernel!(
+            "conv2d_mma.cu",
+            ["async.cuh", "conv2d_pack.cuh", "gemm.cuh", "gemm_mma.cuh"],
+            "conv2d_v3_inside",
+            mma::plan
+        )
+        .workspace(mma::workspace_bytes)
+        .tile("filters", 64)
+        .tile("channels", 32)
+        .dtypes(HALF),
+        _ => hopper(hopper::plan),
+    }
+}
+
+const HALF: [DType; 2] = [DType::F16, DType::BF16];
+
+/// The kernels for compute capability 9.0a under a launch rule of theirs.
+fn hopper(plan: impl Fn(&Convolution) -> Plan + Send + Sync + 'static) -> Cuda<Convolution> {
+    kernel!(
+        "conv2d_hopper.cu",
+        ["async.cuh", "conv2d_pack.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh"],
+        "conv2d_v4_128x192",
+        plan
+    )
+    .workspace(hopper::workspace_bytes)
+    .needs("sm_90a")
+    .tile("filters", 64)
+    .tile("channels", 64)
+    .dtypes(HALF)
 }
 
 /// Outputs along each side of a block's tile in version 2.

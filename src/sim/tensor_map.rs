@@ -318,7 +318,7 @@ mod tests {
             TensorMap { box_extents: vec![16, 257], ..map() },
             TensorMap { extents: vec![], ..map() },
             TensorMap { walk: images().walk, ..map() },
-            TensorMap { extents: vec![8, 1, 1, 2], ..images() },
+            TensorMap { walk: Some(Walk { first: [-1, -1], last: [-1, -5], step: [2, 2] }), ..images() },
         ] {
             assert!(broken.to_bytes().is_err(), "{broken:?}");
         }

@@ -5,7 +5,9 @@ use super::cudnn::{self, check, element};
 use super::scratch::Scratch;
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
-use cudarc::cudnn::sys::{self, cudnnConvolutionFwdAlgo_t as Algorithm, cudnnMathType_t as Math, cudnnStatus_t as Status};
+use cudarc::cudnn::sys::{
+    self, cudnnConvolutionFwdAlgo_t as Algorithm, cudnnMathType_t as Math, cudnnStatus_t as Status,
+};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -181,8 +183,7 @@ struct Description {
 impl Description {
     fn of(convolution: Convolution, dtype: DType, math: Math) -> Result<Self, String> {
         use sys::cudnnTensorFormat_t as Format;
-        let format =
-            if convolution.channels_inside { Format::CUDNN_TENSOR_NHWC } else { Format::CUDNN_TENSOR_NCHW };
+        let format = if convolution.channels_inside { Format::CUDNN_TENSOR_NHWC } else { Format::CUDNN_TENSOR_NCHW };
         let element = element(dtype)?;
         // Null until they are made: dropping then destroys what there is.
         let mut made = Description {

@@ -46,8 +46,7 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
     let mut steps = vec![1u32; map.extents.len()];
     let mut encoded = sys::CUtensorMap { opaque: [0; MAP_BYTES / 8] };
     let rank = map.extents.len() as u32;
-    let (address, extents, strides) =
-        (map.address as *mut _, map.extents.as_ptr(), map.strides_bytes.as_ptr());
+    let (address, extents, strides) = (map.address as *mut _, map.extents.as_ptr(), map.strides_bytes.as_ptr());
     let status = if let Some(walk) = &map.walk {
         steps[1..3].copy_from_slice(&walk.step.map(|step| step as u32));
         // SAFETY: every pointer is valid for the call, the arrays have as many elements as the rank says (a stride less,

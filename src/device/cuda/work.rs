@@ -127,7 +127,8 @@ fn buffers(image: &Image, base: u64) -> Vec<Buffer<'_>> {
 
 /// A tensor map as the driver encodes it.
 fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
-    tensor_map::encode(map).map_err(|error| Fault::Launch(format!("the driver refuses the tensor map {map:?}: {error}")))
+    tensor_map::encode(map)
+        .map_err(|error| Fault::Launch(format!("the driver refuses the tensor map {map:?}: {error}")))
 }
 
 /// Looks up the entries of a plan; launches without blocks are left out.

@@ -1,7 +1,7 @@
 //! Bulk copies by tensor map and without, into and out of shared memory.
 
 use super::{read_words, words};
-use crate::sim::{Arg, Check, Completion, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, launch};
+use crate::sim::{Arg, Check, Completion, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, Walk, launch};
 use rstest::rstest;
 
 /// A 20 x 6 tensor of words, rows 96 bytes apart, and boxes of 8 x 4.
@@ -75,6 +75,52 @@ fn a_box_without_a_wait_is_found(#[values(Completion::Early, Completion::Late)] 
     let (_, _, mut checks) = fetch(0, 0, Swizzle::None, completion, "");
     checks.retain(|check| *check != Check::UninitialisedShared);
     assert!(!checks.is_empty() && checks.iter().all(|check| *check == Check::AsyncCopy), "{checks:?}");
+}
+
+/// One lane copies four places of 5 x 4 images with 4 channels, from column 3 of row 0 on, a column and two rows further.
+fn walk(mode: &str, offsets: &str, walk: Option<Walk>) -> (Vec<u32>, Vec<Check>) {
+    let text = format!(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .align 64 .b8 m[128], .param .u64 p1) {{\n\
+         .reg .b16 %h<3>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<5>; .shared .align 128 .b8 tile[64]; .shared .align 8 .b8 bar[8];\n\
+         mov.b64 %rd1, m; cvta.param.u64 %rd2, %rd1; ld.param.u64 %rd3, [p1]; mov.u32 %r4, tile; mov.u32 %r5, bar; mov.u16 %h1, 1; mov.u16 %h2, 2;\n\
+         mbarrier.init.shared::cta.b64 [%r5], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 64;\n\
+         cp.async.bulk.tensor.4d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [%r4], [%rd2, {{0, 3, 0, 0}}], [%r5]{offsets};\n\
+         L: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra L;\n\
+         ld.shared.u32 %r6, [%r4]; ld.shared.u32 %r7, [%r4+16]; ld.shared.u32 %r8, [%r4+32]; ld.shared.u32 %r9, [%r4+48]; st.global.v4.u32 [%rd3], {{%r6, %r7, %r8, %r9}}; ret; }}"
+    );
+    let module = Module::parse(&text).unwrap();
+    let mut memory = Memory::new();
+    let tensor = words(&mut memory, &(0..2 * 4 * 5 * 4).map(|at| at / 4).collect::<Vec<_>>());
+    let out = words(&mut memory, &[9999; 4]);
+    let images = TensorMap {
+        base: tensor,
+        element_bytes: 4,
+        extents: vec![4, 5, 4, 2],
+        strides_bytes: vec![16, 80, 320],
+        box_extents: vec![4, 1, 1, 4],
+        swizzle: Swizzle::None,
+        walk,
+    };
+    let call = Launch::new("k", 1, 1).arg(Arg::bytes(&images.to_bytes().unwrap())).arg(out);
+    let report = launch(&module, &call, &mut memory, &Options::default()).unwrap();
+    (read_words(&memory, out, 4), report.findings.iter().map(|finding| finding.check).collect())
+}
+
+#[test]
+fn a_copy_walks_over_images() {
+    // Columns 0 to 3, every second row from 0 to 2.
+    let border = Walk { first: [0, 0], last: [-1, -1], step: [1, 2] };
+    let (found, checks) = walk("im2col", ", {%h1, %h2}", Some(border));
+    assert_eq!(checks, []);
+    // (3, 0) and then (0, 2), (1, 2), (2, 2), each a column and two rows further: the last three lie below the image.
+    assert_eq!(found, [14, 0, 0, 0]);
+}
+
+#[test]
+fn a_copy_in_another_mode_than_its_map_is_found() {
+    let border = Walk { first: [0, 0], last: [0, 0], step: [1, 1] };
+    assert_eq!(walk("tile", "", Some(border)).1, [Check::Trap]);
+    assert_eq!(walk("im2col", ", {%h1, %h2}", None).1, [Check::Trap]);
 }
 
 #[rstest]

@@ -1,0 +1,189 @@
+//! Images and filters as tensor maps take them: channels inside, a multiple of 16 bytes from column to column.
+
+use super::{Convolution, Layout};
+use crate::core::launch::Launch;
+use crate::core::tensor_map::{TensorMap, Walk};
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+
+/// Places and channels that a block turns around.
+const TURNED: usize = 64;
+/// Most channels for which the columns of a filter become one run of channels.
+const FEW_CHANNELS: usize = 24;
+
+/// How the images reach the kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Images {
+    /// By a walk under each tap.
+    Walked,
+    /// By a walk under each row of taps: the columns of a filter lie behind each other, as further channels, and a
+    /// column of the tensor is a place.
+    Folded,
+    /// One tap without stride and border: as a matrix of places by channels.
+    Plain,
+    /// The same with channels outside, as they are.
+    Direct,
+}
+
+/// Where an operand lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Home {
+    /// In its own buffer.
+    Own,
+    /// So many elements into the workspace.
+    Workspace(usize),
+}
+
+impl Home {
+    fn map(self, name: &str, extents: impl Into<Vec<usize>>) -> TensorMap {
+        match self {
+            Home::Own => TensorMap::of(name, extents),
+            Home::Workspace(offset) => TensorMap::of("workspace", extents).offset(offset * ELEMENT_BYTES),
+        }
+    }
+
+    fn is_copy(self) -> bool {
+        self != Home::Own
+    }
+}
+
+/// The operands of a convolution as the kernels take them.
+pub struct Packed<'s> {
+    shape: &'s Convolution,
+    /// How the images reach the kernel.
+    pub images: Images,
+    x: Home,
+    w: Home,
+    /// Elements from column to column.
+    pub pitch: usize,
+    /// Elements of a row of the images, and of the filters.
+    x_row: usize,
+    w_row: usize,
+    /// Elements of the workspace.
+    elements: usize,
+}
+
+impl<'s> Packed<'s> {
+    /// For kernels that find what lies under a tap themselves: images and filters are copied where they have channels
+    /// outside, or rows of channels that are not a multiple of 16 bytes.
+    pub fn for_walks(shape: &'s Convolution) -> Self {
+        Packed::reached(shape, Images::Walked)
+    }
+
+    /// For kernels that take tensor maps.
+    pub fn for_maps(shape: &'s Convolution) -> Self {
+        let s = shape;
+        let outside = s.layout == Layout::Nchw;
+        let one_tap = s.tall * s.wide == 1 && s.stride == 1 && s.padding == 0;
+        let images = if one_tap && outside && is_aligned(s.height * s.width) {
+            Images::Direct
+        } else if one_tap {
+            Images::Plain
+        } else if s.wide > 1 && s.dilation == 1 && s.channels <= FEW_CHANNELS {
+            Images::Folded
+        } else {
+            Images::Walked
+        };
+        Packed::reached(shape, images)
+    }
+
+    /// Decides what is copied, and to where.
+    fn reached(shape: &'s Convolution, images: Images) -> Self {
+        let s = shape;
+        let outside = s.layout == Layout::Nchw;
+        let folded = images == Images::Folded;
+        // Folded, places are `stride` columns apart: that has to be a multiple of 16 bytes, a column alone has not.
+        let half = folded && s.channels <= 4 && is_aligned(4 * s.stride);
+        let pitch = if half { 4 } else { s.channels.next_multiple_of(8) };
+        let columns = s.width + if folded { 2 * s.padding } else { 0 };
+        let (x_row, w_row) = ((columns * pitch).next_multiple_of(8), (s.wide * pitch).next_multiple_of(8));
+        let mut elements = 0;
+        let mut home = |is_copied: bool, rows: usize| {
+            let offset = elements;
+            elements += if is_copied { rows } else { 0 };
+            if is_copied { Home::Workspace(offset) } else { Home::Own }
+        };
+        let unaligned = folded || !is_aligned(s.channels);
+        let x = home(images != Images::Direct && (unaligned || outside), s.batch * s.height * x_row);
+        let w = home(unaligned || (outside && s.tall * s.wide > 1), s.filters * s.tall * w_row);
+        Packed { shape, images, x, w, pitch, x_row, w_row, elements }
+    }
+
+    /// Bytes of the copies.
+    pub fn bytes(&self) -> usize {
+        self.elements * ELEMENT_BYTES
+    }
+
+    /// The buffers of images and filters, and where the filters begin in theirs, in elements.
+    pub fn buffers(&self) -> (&'static str, &'static str, usize) {
+        let offset = if let Home::Workspace(offset) = self.w { offset } else { 0 };
+        let name = |home: Home, own| if home.is_copy() { "workspace" } else { own };
+        (name(self.x, "x"), name(self.w, "w"), offset)
+    }
+
+    /// Channels and columns of taps that the kernel sees.
+    pub fn channels(&self) -> (usize, usize) {
+        let s = self.shape;
+        if self.images == Images::Folded { (s.wide * self.pitch, 1) } else { (s.channels, s.wide) }
+    }
+
+    /// Rows and columns from a place to the next, and those of the border before the first place.
+    pub fn steps(&self) -> ([usize; 2], [usize; 2]) {
+        let s = self.shape;
+        if self.images == Images::Folded { ([s.stride, 1], [s.padding, 0]) } else { ([s.stride; 2], [s.padding; 2]) }
+    }
+
+    /// The filters: filters, taps, channels.
+    pub fn filters(&self) -> TensorMap {
+        let (channels, wide) = self.channels();
+        let pitch = self.w_row / wide;
+        let taps = self.shape.tall * wide;
+        self.w.map("w", [self.shape.filters, taps, channels]).strides([taps * pitch, pitch])
+    }
+
+    /// The images, of which a copy brings `channels` channels for `places` places.
+    pub fn images(&self, places: usize, channels: usize) -> TensorMap {
+        let s = self.shape;
+        let (all_channels, _) = self.channels();
+        let plane = s.height * s.width;
+        let (step, border) = self.steps();
+        match self.images {
+            Images::Direct => self.x.map("x", [s.batch, s.channels, plane]).tile([1, 64, 64]),
+            Images::Plain => {
+                let map = self.x.map("x", [s.batch * plane, s.channels]).strides([self.pitch]);
+                map.tile([places, channels])
+            }
+            Images::Walked | Images::Folded => {
+                let (_, across) = s.places();
+                let folded = self.images == Images::Folded;
+                let columns = if folded { across } else { s.width };
+                let column = self.pitch * if folded { s.stride } else { 1 };
+                let map = self.x.map("x", [s.batch, s.height, columns, all_channels]);
+                let spanned = |taps: usize| (s.dilation * (taps - 1)) as i32;
+                let border = border.map(|zeros| zeros as i32);
+                let last = [border[0] - spanned(s.tall), if folded { 0 } else { border[1] - spanned(s.wide) }];
+                let walk = Walk { first: border.map(|zeros| -zeros), last, step };
+                map.strides([s.height * self.x_row, self.x_row, column]).walking(walk, places, channels)
+            }
+        }
+    }
+
+    /// The launch that makes the copies, if any is needed.
+    pub fn launch(&self) -> Option<Launch> {
+        let s = self.shape;
+        let plane = s.height * s.width;
+        let inside = s.layout == Layout::Nhwc;
+        let turns = self.x.is_copy() && !inside && self.images != Images::Folded;
+        let turning = if turns { s.batch * plane.div_ceil(TURNED) * self.pitch.div_ceil(TURNED) } else { 0 };
+        let x_units = if self.x.is_copy() && !turns { s.batch * s.height * self.x_row / 8 } else { 0 };
+        let w_units = if self.w.is_copy() { s.filters * s.tall * self.w_row / 8 } else { 0 };
+        let others = (x_units + w_units).div_ceil(256).min(8 * MULTIPROCESSORS);
+        let (_, _, offset) = self.buffers();
+        let left = if self.images == Images::Folded { s.padding } else { 0 };
+        let launch = Launch::blocks(turning + others, 256).entry("conv2d_pack").without_pointers();
+        let launch = launch.pointer("x").pointer("w").pointer("workspace").scalar(offset as i64);
+        let extents = [s.channels, s.height, s.width, s.tall, s.wide, self.pitch, left, self.x_row, self.w_row];
+        let work = [turning, x_units, w_units, usize::from(inside)];
+        let launch = extents.into_iter().chain(work).fold(launch, |launch, number| launch.scalar(number as i32));
+        (self.elements > 0).then_some(launch)
+    }
+}
