@@ -1,21 +1,17 @@
 //! cuBLASLt, loaded at run time: a matrix product by the fastest of the algorithms that the library proposes.
 #![expect(unsafe_code, reason = "the C interface of cuBLASLt")]
 
-use super::scratch::Scratch;
+use super::scratch::{Scratch, milliseconds};
 use super::toolkit;
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
-use cudarc::driver::result as driver;
-use cudarc::driver::sys::CUevent_flags;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Algorithms that are measured for a shape.
 const PROPOSALS: usize = 8;
-/// Launches of each that are measured at once, after as many to warm up.
-const LAUNCHES: usize = 5;
 /// What the gate promises of base pointers; the library assumes 256 unless told.
 static ALIGNMENT_BYTES: u32 = 16;
 /// Partial sums in the type of the computation only: in that of the output they cost more than the tolerance allows.
@@ -222,14 +218,7 @@ fn choose(library: Library, gemm: Gemm, dtype: DType) -> Result<sys::cublasLtMat
     let mut fastest: Option<(f32, sys::cublasLtMatmulAlgo_t)> = None;
     for algorithm in proposals {
         let launch = || multiply(library, &description, &algorithm, &buffers, 0);
-        if (0..LAUNCHES).try_for_each(|_| launch()).is_err() {
-            continue;
-        }
-        let (begin, end) = (Mark::new().map_err(cuda)?, Mark::new().map_err(cuda)?);
-        begin.record().map_err(cuda)?;
-        (0..LAUNCHES).try_for_each(|_| launch())?;
-        end.record().map_err(cuda)?;
-        let milliseconds = begin.until(&end).map_err(cuda)?;
+        let Ok(milliseconds) = milliseconds(launch) else { continue };
         if fastest.is_none_or(|(least, _)| milliseconds < least) {
             fastest = Some((milliseconds, algorithm));
         }
@@ -294,33 +283,4 @@ fn propose(
     asked?;
     let found = found.iter().take(count as usize).filter(|result| result.state == Status::CUBLAS_STATUS_SUCCESS);
     Ok(found.map(|result| result.algo).collect())
-}
-
-/// A point in the default stream.
-struct Mark(cudarc::driver::sys::CUevent);
-
-impl Mark {
-    fn new() -> Result<Self, cudarc::driver::DriverError> {
-        Ok(Mark(driver::event::create(CUevent_flags::CU_EVENT_DEFAULT)?))
-    }
-
-    fn record(&self) -> Result<(), cudarc::driver::DriverError> {
-        // SAFETY: the event is alive; null is the default stream.
-        unsafe { driver::event::record(self.0, std::ptr::null_mut()) }
-    }
-
-    /// Milliseconds to `end`, which is waited for.
-    fn until(&self, end: &Mark) -> Result<f32, cudarc::driver::DriverError> {
-        // SAFETY: both events are alive.
-        unsafe { driver::event::synchronize(end.0) }?;
-        // SAFETY: both have passed.
-        unsafe { driver::event::elapsed(self.0, end.0) }
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        // SAFETY: made once, destroyed once.
-        let _ = unsafe { driver::event::destroy(self.0) };
-    }
 }
