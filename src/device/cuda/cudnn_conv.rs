@@ -86,7 +86,8 @@ pub fn enqueue(convolution: Convolution, call: &Enqueue) -> Result<(), String> {
     let choice = chosen(convolution, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
     let description = Description::of(convolution, call.dtype, choice.math)?;
     let buffers = Buffers { x: call.inputs[0], w: call.inputs[1], y: call.outputs[0], workspace: call.workspace };
-    convolve(&cudnn::handle(call.stream)?, &description, choice.algorithm, &buffers, workspace_bytes(convolution))
+    let handle = cudnn::handle(call.stream)?;
+    convolve(&handle, &description, choice.algorithm, &buffers, workspace_bytes(convolution))
 }
 
 /// Device addresses of a convolution.
