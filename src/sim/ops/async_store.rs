@@ -1,7 +1,8 @@
 //! `st.async` and `red.async`: single values that go to the shared memory of another block of the cluster and are
 //! announced to a barrier object there.
 //!
-//! The value moves at once in either mode; whoever reads it before the object's phase is over is reported.
+//! The value moves at once in either mode; whoever reads it before the object's phase is over is reported. What the warp
+//! did before is known to those who wait for the object: the announcement is a release at the scope of the cluster.
 
 use super::atomic::{Change, change, change_shared};
 use super::barrier_object::{locate, must_be_shown, notify};
@@ -19,7 +20,7 @@ use crate::sim::metrics::InstructionClass::Async;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::race::Range;
+use crate::sim::race::{Clock, Range};
 use crate::sim::report::Check;
 
 /// One decoded store or reduction.
@@ -88,6 +89,7 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let bytes = store.width * store.values.len() as u32;
     let targets = addresses(&ctx.warp.registers, &store.target);
     let objects = addresses(&ctx.warp.registers, &store.object);
+    let clock = ctx.warp.race.publish();
     for lane in lanes(mask) {
         let place = locate(ctx, targets[lane]).filter(|(block, offset)| {
             offset.is_multiple_of(bytes) && offset.saturating_add(bytes) <= ctx.blocks[*block].shared.bytes()
@@ -99,8 +101,8 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         };
         must_be_shown(ctx, lane, object_block, object);
         let known = match store.change {
-            None => put(ctx, store, lane, Range { block, offset, bytes }, object_block, object),
-            Some(change) => combine(ctx, store, change, lane, (block, offset), object_block, object),
+            None => put(ctx, store, lane, Range { block, offset, bytes }, (object_block, object), &clock),
+            Some(change) => combine(ctx, store, change, lane, (block, offset), (object_block, object), &clock),
         };
         if !known {
             let message = "no barrier object was made at this address".to_owned();
@@ -122,7 +124,14 @@ fn value(ctx: &Context<'_>, slot: Slot, lane: usize) -> u64 {
 }
 
 /// Stores and tells the object; `false` if there is none.
-fn put(ctx: &mut Context<'_>, store: &AsyncStore, lane: usize, range: Range, object_block: usize, object: u32) -> bool {
+fn put(
+    ctx: &mut Context<'_>,
+    store: &AsyncStore,
+    lane: usize,
+    range: Range,
+    (object_block, object): (usize, u32),
+    clock: &Clock,
+) -> bool {
     ctx.begin_writing(range, lane as u32);
     for (at, slot) in store.values.iter().enumerate() {
         let value = value(ctx, *slot, lane);
@@ -131,7 +140,7 @@ fn put(ctx: &mut Context<'_>, store: &AsyncStore, lane: usize, range: Range, obj
     }
     ctx.blocks[range.block].shared.define(u64::from(range.offset), u64::from(range.bytes));
     let pc = ctx.pc;
-    ctx.blocks[object_block].objects.bytes_arrive(object, range, pc)
+    ctx.blocks[object_block].objects.released_bytes_arrive(object, range, pc, clock)
 }
 
 /// Changes the value there as an atomic operation does, and tells the object.
@@ -141,14 +150,13 @@ fn combine(
     change: Change,
     lane: usize,
     (block, offset): (usize, u32),
-    object_block: usize,
-    object: u32,
+    (object_block, object): (usize, u32),
+    clock: &Clock,
 ) -> bool {
     let pattern = Pattern::new([u64::from(offset); 32], 1 << lane, store.width);
     ctx.track_shared(block, &pattern, Kind::Atomic, true, None);
     let value = value(ctx, store.values[0], lane);
     change_shared(&mut ctx.blocks[block].shared, offset as usize, store.width, |old| change(old, value, 0));
     ctx.blocks[block].shared.define(u64::from(offset), u64::from(store.width));
-    let clock = ctx.warp.race.publish();
-    ctx.blocks[object_block].objects.complete_bytes(object, store.width, &clock)
+    ctx.blocks[object_block].objects.complete_bytes(object, store.width, clock)
 }

@@ -105,6 +105,14 @@ impl BarrierObjects {
         true
     }
 
+    /// The same for a store of a warp that passes on `clock`, what it did before.
+    pub fn released_bytes_arrive(&mut self, offset: u32, range: Range, pc: u32, clock: &Clock) -> bool {
+        if let Some(object) = self.objects.get_mut(&offset) {
+            object.clock.join(clock);
+        }
+        self.bytes_arrive(offset, range, pc)
+    }
+
     /// Bytes were reported by a thread; `clock` is what it passes on.
     pub fn complete_bytes(&mut self, offset: u32, bytes: u32, clock: &Clock) -> bool {
         let Some(object) = self.objects.get_mut(&offset) else { return false };

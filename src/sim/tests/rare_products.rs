@@ -240,6 +240,43 @@ fn values_sent_wrongly_are_found(#[case] send: &str, #[case] bytes: u32, #[case]
     assert!(found.contains(&check), "{found:?}");
 }
 
+/// Two blocks of two buffers each: thread 0 sends to the other one three times and reads what came, before the next store
+/// or behind it. The third store goes where the first went.
+#[rstest]
+#[case::before_the_next_store(true, vec![])]
+#[case::behind_it(false, vec![Check::RaceShared])]
+fn a_store_tells_what_its_warp_has_read(#[case] first_read: bool, #[case] expected: Vec<Check>) {
+    let wait = |label: &str, object: u32, parity: u32| {
+        format!("{label}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [{object}], {parity}; @!%p1 bra {label};")
+    };
+    let send = |to: &str, object: &str| {
+        format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [{to}], %r5, [{object}];")
+    };
+    let (first, second) = (send("%r3", "%r4"), send("%r6", "%r7"));
+    let read = "ld.shared.u32 %r8, [64];";
+    let (before, behind) = if first_read { (read, "") } else { ("", read) };
+    let body = format!(
+        "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %tid.x; mov.u32 %r1, %cluster_ctarank; xor.b32 %r2, %r1, 1; setp.ne.u32 %p0, %r0, 0; mov.u32 %r5, 5;\n\
+         mapa.shared::cluster.u32 %r3, 64, %r2; mapa.shared::cluster.u32 %r4, 0, %r2; mapa.shared::cluster.u32 %r6, 80, %r2; mapa.shared::cluster.u32 %r7, 8, %r2;\n\
+         @%p0 bra M; mbarrier.init.shared::cta.b64 [0], 1; mbarrier.init.shared::cta.b64 [8], 1; fence.mbarrier_init.release.cluster;\n\
+         mbarrier.arrive.expect_tx.shared::cta.b64 _, [0], 4; mbarrier.arrive.expect_tx.shared::cta.b64 _, [8], 4;\n\
+         M: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; @%p0 bra E;\n\
+         {first} {wait_first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [0], 4;\n\
+         {before} {second} {behind} {wait_second} {first} {wait_third}\n\
+         E: barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
+        wait_first = wait("A", 0, 0),
+        wait_second = wait("B", 8, 0),
+        wait_third = wait("C", 0, 1),
+    );
+    let mut memory = Memory::new();
+    let out = words(&mut memory, &[0; 4]);
+    let call = Launch::new("k", 2, 32).cluster(2).dynamic_shared(128).arg(out);
+    let report = launch(&kernel(1, &body), &call, &mut memory, &Options::default()).unwrap();
+    let mut found: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
+    found.dedup();
+    assert_eq!(found, expected, "{:?}", report.findings.first().map(ToString::to_string));
+}
+
 #[rstest]
 #[case("add.u32", [11, 22, 33, 44])]
 #[case("max.s32", [10, 20, 30, 40])]
