@@ -42,6 +42,26 @@ def _conv2d(shape, x, w):
     return F.conv2d(x.permute(inside), w.permute(inside), **options).permute(outside)
 
 
+_lstms = {}
+
+
+def _lstm(shape, x, w, w_above, r, bias):
+    """cuDNN's on a GPU. The module and its packed weights are made once a shape; calls that a graph records find them."""
+    key = (*(shape[name] for name in ("inputs", "hidden", "layers")), x.dtype, x.device)
+    if key not in _lstms:
+        _lstms[key] = torch.nn.LSTM(shape["inputs"], shape["hidden"], shape["layers"]).to(x.device, x.dtype)
+    module = _lstms[key]
+    with torch.no_grad():
+        if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+            for layer in range(shape["layers"]):
+                getattr(module, f"weight_ih_l{layer}").copy_(w if layer == 0 else w_above[layer - 1])
+                getattr(module, f"weight_hh_l{layer}").copy_(r[layer])
+                getattr(module, f"bias_ih_l{layer}").copy_(bias[layer])
+                getattr(module, f"bias_hh_l{layer}").zero_()
+        y, (h, c) = module(x)
+    return y, h, c
+
+
 # Every operator takes the shape and its inputs, and gives a tensor or a tuple of them.
 EAGER = {
     "gelu": lambda shape, x: F.gelu(x),
@@ -62,6 +82,7 @@ EAGER = {
     "attention_decode": _attention,
     "conv2d": _conv2d,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),
+    "lstm": _lstm,
 }
 
 

@@ -3,13 +3,16 @@
 //! Both states start as zeros. Of two layers the second reads what the first gives. Rows of W, R and b are those of i,
 //! f, g, o, `hidden` each.
 
+mod cuda;
+#[cfg(feature = "cuda")]
+mod vendor;
+
 use super::float::{Float, sum};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
@@ -53,11 +56,13 @@ impl Sequences {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
+    let suite = Suite::of(operator())
         .candidate("naive", every_float!(naive).untimed())
         .candidate("tiled", every_float!(tiled))
-        .ladder(1, |_| cuda_v1())
-        .into()
+        .ladder(3, cuda);
+    #[cfg(feature = "cuda")]
+    let suite = suite.candidate("cudnn", vendor::cudnn());
+    suite.into()
 }
 
 fn operator() -> Op<Sequences> {
@@ -288,23 +293,25 @@ fn tiled<T: Float>(s: &Sequences, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>
     put::<T>(outputs.slice::<T>(0), &below);
 }
 
-fn cuda_v1() -> Cuda<Sequences> {
-    let plan = |s: &Sequences| {
-        let launches = (0..s.layers).flat_map(|layer| {
-            (0..s.steps).map(move |step| {
-                let extents = [s.steps, s.batch, s.inputs, s.hidden, s.layers, layer, step];
-                let launch = Launch::blocks(s.cells().div_ceil(V1_THREADS), V1_THREADS);
-                extents.into_iter().fold(launch, |launch, value| launch.scalar(value as i32))
-            })
-        });
-        Plan(launches.collect())
-    };
-    // Every state of every step and layer in f32, then every layer's cells.
-    let bytes = |s: &Sequences| s.layers * (s.steps + 1) * s.cells() * size_of::<f32>();
-    kernel!("lstm.cu", ["common.cuh"], "lstm_v1", plan).workspace(bytes).tile("hidden", V1_THREADS)
+fn cuda(version: usize) -> Cuda<Sequences> {
+    cuda::version(version, |plan| {
+        kernel!(
+            "lstm.cu",
+            [
+                "async.cuh",
+                "common.cuh",
+                "gemm.cuh",
+                "gemm_mma.cuh",
+                "hopper.cuh",
+                "lstm_cluster.cuh",
+                "lstm_product.cuh",
+                "lstm_product_hopper.cuh"
+            ],
+            "lstm_v1",
+            plan
+        )
+    })
 }
-
-const V1_THREADS: usize = 128;
 
 #[cfg(test)]
 mod tests {
