@@ -9,6 +9,7 @@ mod compile;
 pub mod cublaslt;
 mod cudnn;
 pub mod cudnn_conv;
+pub mod cudnn_rnn;
 mod device;
 mod driver;
 mod nvrtc;
