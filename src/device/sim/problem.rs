@@ -131,6 +131,9 @@ impl SimProblem {
         let options = options(mode, self.seed, self.work_budget);
         let mut metrics = Vec::new();
         for launch in &self.launches {
+            // A cluster does the work of all its blocks.
+            let work_budget = options.work_budget.saturating_mul(u64::from(launch.cluster.x));
+            let options = sim::Options { work_budget, ..options };
             let report = sim::launch(&self.program.module, launch, memory, &options)
                 .map_err(|error| fault(&self.program.file, error))?;
             if !report.printf.is_empty() {
