@@ -223,7 +223,8 @@ fn rival<'p>(
         Err(Rejection::Unsupported(why)) => Stage::Out(Verdict::Skip, why),
         Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => Stage::Out(Verdict::Fail, failure.text),
     };
-    Guest { name: candidate.name.clone(), about: String::new(), stage }
+    let about = candidate.body.describe(&case.point, subject.dtype).unwrap_or_default();
+    Guest { name: candidate.name.clone(), about, stage }
 }
 
 /// The ways of a peer that fit, or why there is none.

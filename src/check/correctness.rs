@@ -138,9 +138,11 @@ fn check_all(
             asks_for_work(subject, case, &inputs, &expected)?;
             Ok(found)
         });
-        if let Some(judged) = judged {
+        if let Some(judged) = judged
+            && let Some(found) = unless_unsupported(judged, outcome)?
+        {
             outcome.cases += 1;
-            errors = errors.max(judged?);
+            errors = errors.max(found);
             outcome.errors = Some(errors);
         }
     }
@@ -148,11 +150,27 @@ fn check_all(
     for relation in subject.operator.relations() {
         for point in [&base(subject.operator), &plan.middle] {
             outcome.cases += 1;
-            hold(context, subject, relation, point)?;
+            unless_unsupported(hold(context, subject, relation, point), outcome)?;
         }
     }
-    rows_are_independent(context, subject, &plan.middle)?;
-    repeats(context, subject, &plan.middle)
+    unless_unsupported(rows_are_independent(context, subject, &plan.middle), outcome)?;
+    unless_unsupported(repeats(context, subject, &plan.middle), outcome)?;
+    Ok(())
+}
+
+/// A library may have some cases of an operator and not others: a note says which it has not. One that is not there has not
+/// even the first.
+fn unless_unsupported<T>(judged: Result<T, Rejection>, outcome: &mut Outcome) -> Result<Option<T>, Rejection> {
+    match judged {
+        Err(Rejection::Unsupported(why)) if outcome.errors.is_some() => {
+            let note = format!("not every case: {why}");
+            if !outcome.notes.contains(&note) {
+                outcome.notes.push(note);
+            }
+            Ok(None)
+        }
+        judged => judged.map(Some),
+    }
 }
 
 /// The null oracle of a case.
@@ -197,12 +215,15 @@ fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
     use crate::core::cost::Cost;
     use crate::core::dtype::{DType, Element};
     use crate::core::operator::{Op, Operator};
     use crate::core::tensor::{Inputs, Outputs};
     use crate::device::cpu::CpuDevice;
+    use crate::device::fault::Fault;
+    use crate::device::fingerprint::Fingerprint;
+    use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
     use half::bf16;
     use rstest::rstest;
     use std::time::Duration;
@@ -257,6 +278,43 @@ mod tests {
         let outcome = check(sums);
         assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
         assert!(outcome.cases > 40 && outcome.errors.is_some());
+    }
+
+    /// A CPU on which nothing runs at wide shapes.
+    struct Narrow(CpuDevice);
+
+    impl Device for Narrow {
+        fn kind(&self) -> DeviceKind {
+            self.0.kind()
+        }
+        fn fingerprint(&self) -> &Fingerprint {
+            self.0.fingerprint()
+        }
+        fn runs(&self, body: &Body) -> bool {
+            self.0.runs(body)
+        }
+        fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
+            if job.point[1] > 1000 { Err(Fault::Unsupported("too wide".into())) } else { self.0.prepare(job) }
+        }
+        fn capacity(&self) -> Capacity {
+            self.0.capacity()
+        }
+    }
+
+    #[rstest]
+    #[case(sums, Verdict::Pass)]
+    #[case(biased, Verdict::Fail)]
+    fn what_supports_some_cases_is_judged_by_those(
+        #[case] f: fn(&Rows, &[f32], &mut [f32]),
+        #[case] expected: Verdict,
+    ) {
+        let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
+        let (device, operator, candidate) = (Narrow(CpuDevice::new()), operator(), Cpu::new::<f32>(body).named("c"));
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+        assert_eq!(outcome.verdict, expected, "{outcome:#?}");
+        let is_noted = outcome.notes.contains(&"not every case: too wide".to_owned());
+        assert_eq!(is_noted, expected == Verdict::Pass, "{outcome:#?}");
     }
 
     #[test]

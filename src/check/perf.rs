@@ -216,6 +216,7 @@ fn time_shape(
 
     let mut inputs = draw(subject.operator, point, subject.dtype, seed);
     let (problem, _) = verified(context, subject, &case, &inputs)?;
+    notes.extend(subject.candidate.body.describe(point, subject.dtype).map(|what| format!("{shape}: {what}")));
     let mut party = Party::invite(company, context, subject, &case, &inputs);
     if party.is_empty() {
         inputs.clear();

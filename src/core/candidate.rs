@@ -308,16 +308,23 @@ pub struct Enqueue {
 
 type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
 type PrepareFn = Arc<dyn Fn(&[usize], DType) -> Result<(), String> + Send + Sync>;
+type DescribeFn = Arc<dyn Fn(&[usize], DType) -> Option<String> + Send + Sync>;
 
 /// Host code that enqueues GPU work, with its scratch space.
 #[derive(Clone)]
 pub struct EnqueueBody {
     function: EnqueueFn,
     prepare: PrepareFn,
+    describe: DescribeFn,
     workspace_bytes: BytesFn,
 }
 
 impl EnqueueBody {
+    /// What it does for a case that it was prepared for, where it can say.
+    pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
+        (self.describe)(point, dtype)
+    }
+
     /// Does what must be done before the first launch of a case.
     ///
     /// # Errors
@@ -336,6 +343,11 @@ impl EnqueueBody {
 }
 
 impl Body {
+    /// What host code that enqueues GPU work says of a case that it was prepared for.
+    pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
+        if let Body::Enqueue(body) = self { body.describe(point, dtype) } else { None }
+    }
+
     /// Whether it runs on the host alone.
     pub fn is_host(&self) -> bool {
         matches!(self, Body::Cpu(_))
@@ -373,7 +385,12 @@ impl<S: Shape> CudaHost<S> {
     /// Host code that enqueues the work of a case on the given stream.
     pub fn new(function: impl Fn(&S, &Enqueue) -> Result<(), String> + Send + Sync + 'static) -> Self {
         let function: EnqueueFn = Arc::new(move |point, call| function(&S::from_point(point), call));
-        let body = EnqueueBody { function, prepare: Arc::new(|_, _| Ok(())), workspace_bytes: Arc::new(|_| 0) };
+        let body = EnqueueBody {
+            function,
+            prepare: Arc::new(|_, _| Ok(())),
+            describe: Arc::new(|_, _| None),
+            workspace_bytes: Arc::new(|_| 0),
+        };
         CudaHost { body, traits: Traits::default(), shape: std::marker::PhantomData }
     }
 
@@ -381,6 +398,12 @@ impl<S: Shape> CudaHost<S> {
     /// context is current. An error skips the trial with that reason.
     pub fn prepare(mut self, prepare: impl Fn(&S, DType) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.body.prepare = Arc::new(move |point, dtype| prepare(&S::from_point(point), dtype));
+        self
+    }
+
+    /// What it does for a case that it was prepared for: an algorithm that it chose, say. Reports of times show it.
+    pub fn describe(mut self, describe: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.body.describe = Arc::new(move |point, dtype| describe(&S::from_point(point), dtype));
         self
     }
 

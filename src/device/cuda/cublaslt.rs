@@ -17,7 +17,12 @@ static ALIGNMENT_BYTES: u32 = 16;
 /// Partial sums in the type of the computation only: in that of the output they cost more than the tolerance allows.
 static REDUCTIONS: u32 = 2;
 
-/// A product of row-major matrices, `c[m,n] = a[m,k] b[k,n]`, with sums in f32 (no TF32).
+/// `CUBLAS_OP_T`, a `cublasOperation_t`.
+const TRANSPOSED: i32 = 1;
+
+/// A product of row-major matrices, `c[m,n] = a[m,k] b[k,n]`, with sums in f32 (no TF32), and what follows it.
+///
+/// The inputs of its calls are a and b, then the bias where one follows, then what is added where something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
     /// Rows of a and c.
@@ -26,6 +31,37 @@ pub struct Gemm {
     pub n: usize,
     /// Columns of a, rows of b.
     pub k: usize,
+    /// Whether b is `[n, k]` in memory and not `[k, n]`.
+    pub b_along_k: bool,
+    /// What is done to the sums.
+    pub epilogue: Epilogue,
+    /// Whether a matrix like c is added to the sums.
+    pub adds: bool,
+}
+
+/// What the library can do to sums on their way to c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Epilogue {
+    /// Nothing.
+    None,
+    /// It adds a bias, an element a column.
+    Bias,
+    /// It adds a bias and applies GELU by tanh.
+    GeluBias,
+}
+
+impl Epilogue {
+    fn code(self) -> sys::cublasLtEpilogue_t {
+        match self {
+            Epilogue::None => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+            Epilogue::Bias => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+            Epilogue::GeluBias => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS,
+        }
+    }
+
+    fn has_bias(self) -> bool {
+        self != Epilogue::None
+    }
 }
 
 /// Bytes of scratch space that the library may use.
@@ -56,15 +92,44 @@ pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
         return Ok(());
     }
     let algorithm = chosen(gemm, call.dtype).ok_or("cuBLASLt was not prepared for this shape")?;
+    let (bias, added) = (call.inputs.get(2).copied(), call.inputs.get(3).copied());
     let buffers = Buffers {
         a: call.inputs[0],
         b: call.inputs[1],
+        bias: bias.filter(|_| gemm.epilogue.has_bias()),
+        added: added.filter(|_| gemm.adds),
         c: call.outputs[0],
         workspace: call.workspace,
         workspace_bytes: workspace_bytes(gemm),
     };
     let description = Description::of(gemm, call.dtype)?;
     multiply(library()?, &description, &algorithm, &buffers, call.stream)
+}
+
+/// The algorithm that was chosen for a shape, in the library's numbers.
+pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
+    use sys::cublasLtMatmulAlgoConfigAttributes_t as Attribute;
+    let algorithm = chosen(gemm, dtype)?;
+    let number = |attribute| {
+        let (mut value, mut written) = (0u32, 0);
+        // SAFETY: the algorithm is alive, and `value` has room for the four bytes of these attributes.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, (&raw mut value).cast(), 4, &mut written)
+        };
+        // Some have two bytes: the rest stays 0.
+        if status == Status::CUBLAS_STATUS_SUCCESS { value.to_string() } else { "?".to_owned() }
+    };
+    let parts = [
+        ("algorithm", Attribute::CUBLASLT_ALGO_CONFIG_ID),
+        ("tile", Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID),
+        ("stages", Attribute::CUBLASLT_ALGO_CONFIG_STAGES_ID),
+        ("split_k", Attribute::CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+        ("swizzle", Attribute::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING),
+        ("custom", Attribute::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
+        ("inner_shape", Attribute::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
+        ("cluster_shape", Attribute::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID),
+    ];
+    Some(parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", "))
 }
 
 type Choices = Mutex<HashMap<(Gemm, DType), sys::cublasLtMatmulAlgo_t>>;
@@ -137,14 +202,34 @@ impl Description {
         // SAFETY: the pointer is valid for the call.
         let status = unsafe { sys::cublasLtMatmulDescCreate(&mut made.operation, compute, Type::CUDA_R_32F) };
         check(status, "describing the product")?;
-        let shapes = [(gemm.n, gemm.k), (gemm.k, gemm.m), (gemm.n, gemm.m)];
+        let b = if gemm.b_along_k { (gemm.k, gemm.n) } else { (gemm.n, gemm.k) };
+        let shapes = [b, (gemm.k, gemm.m), (gemm.n, gemm.m)];
         for (layout, (rows, columns)) in made.layouts.iter_mut().zip(shapes) {
             // SAFETY: as above.
             let status =
                 unsafe { sys::cublasLtMatrixLayoutCreate(layout, element, rows as u64, columns as u64, rows as i64) };
             check(status, "describing a matrix")?;
         }
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        if gemm.b_along_k {
+            made.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &TRANSPOSED)?;
+        }
+        made.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &gemm.epilogue.code())?;
         Ok(made)
+    }
+
+    /// Sets an attribute, whose type is `T`.
+    fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<(), String> {
+        // SAFETY: the descriptor is alive, and `value` holds that many bytes, which the call copies.
+        let status = unsafe {
+            sys::cublasLtMatmulDescSetAttribute(
+                self.operation,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        };
+        check(status, "describing the product")
     }
 }
 
@@ -165,6 +250,10 @@ impl Drop for Description {
 struct Buffers {
     a: u64,
     b: u64,
+    /// Of n elements, where the epilogue takes one.
+    bias: Option<u64>,
+    /// Like c, where something is added.
+    added: Option<u64>,
     c: u64,
     workspace: u64,
     workspace_bytes: usize,
@@ -178,6 +267,10 @@ fn multiply(
     stream: u64,
 ) -> Result<(), String> {
     let (one, zero) = (1.0f32, 0.0f32);
+    let (share_of_added, added) = buffers.added.map_or((&zero, buffers.c), |added| (&one, added));
+    if let Some(bias) = buffers.bias {
+        description.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+    }
     let [b, a, c] = description.layouts;
     let address = |device: u64| device as *mut c_void;
     // SAFETY: the descriptors are alive, the buffers have the extents that they describe, alpha and beta are read
@@ -191,8 +284,8 @@ fn multiply(
             b,
             address(buffers.a),
             a,
-            (&raw const zero).cast(),
-            address(buffers.c),
+            std::ptr::from_ref(share_of_added).cast(),
+            address(added),
             c,
             address(buffers.c),
             c,
@@ -210,11 +303,20 @@ fn choose(library: Library, gemm: Gemm, dtype: DType) -> Result<sys::cublasLtMat
     let description = Description::of(gemm, dtype)?;
     let proposals = propose(library, &description, workspace_bytes(gemm))?;
     let cuda = |error: cudarc::driver::DriverError| format!("choosing an algorithm of cuBLASLt: {:?}", error.0);
-    let elements = [gemm.m * gemm.k, gemm.k * gemm.n, gemm.m * gemm.n];
-    let [a, b, c] = elements.map(|elements| Scratch::of(elements * dtype.size()));
-    let (a, b, c) = (a.map_err(cuda)?, b.map_err(cuda)?, c.map_err(cuda)?);
+    let scratch = |elements: usize| Scratch::of(elements * dtype.size()).map_err(cuda);
+    let (a, b, c) = (scratch(gemm.m * gemm.k)?, scratch(gemm.k * gemm.n)?, scratch(gemm.m * gemm.n)?);
+    let bias = gemm.epilogue.has_bias().then(|| scratch(gemm.n)).transpose()?;
+    let added = gemm.adds.then(|| scratch(gemm.m * gemm.n)).transpose()?;
     let workspace = Scratch::of(workspace_bytes(gemm)).map_err(cuda)?;
-    let buffers = Buffers { a: a.0, b: b.0, c: c.0, workspace: workspace.0, workspace_bytes: workspace_bytes(gemm) };
+    let buffers = Buffers {
+        a: a.0,
+        b: b.0,
+        bias: bias.as_ref().map(|bias| bias.0),
+        added: added.as_ref().map(|added| added.0),
+        c: c.0,
+        workspace: workspace.0,
+        workspace_bytes: workspace_bytes(gemm),
+    };
     let mut fastest: Option<(f32, sys::cublasLtMatmulAlgo_t)> = None;
     for algorithm in proposals {
         let launch = || multiply(library, &description, &algorithm, &buffers, 0);
