@@ -95,10 +95,6 @@ __device__ __forceinline__ float4 load_from(unsigned address, unsigned rank) {
 
 // --- bulk tensor copies ---
 
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
 // Starts a copy of neighbouring bytes, a multiple of 16 from a multiple of 16; they are counted at `barrier`.
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, int bytes, unsigned barrier) {
     asm volatile(
@@ -221,41 +217,46 @@ __device__ __forceinline__ void hold(float (&sums)[COUNT]) {
 
 #define HOPPER_TEN(t)                                                                                               \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
-#define HOPPER_FIRST_30 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " HOPPER_TEN(1) HOPPER_TEN(2)
+#define HOPPER_FIRST_10 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+#define HOPPER_FIRST_30 HOPPER_FIRST_10 HOPPER_TEN(1) HOPPER_TEN(2)
 #define HOPPER_FIRST_60 HOPPER_FIRST_30 HOPPER_TEN(3) HOPPER_TEN(4) HOPPER_TEN(5)
 #define HOPPER_FIRST_90 HOPPER_FIRST_60 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8)
 #define HOPPER_SUMS_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define HOPPER_SUMS_16(i) HOPPER_SUMS_4(i), HOPPER_SUMS_4(i + 4), HOPPER_SUMS_4(i + 8), HOPPER_SUMS_4(i + 12)
 #define HOPPER_SUMS_32(i) HOPPER_SUMS_16(i), HOPPER_SUMS_16(i + 16)
 
-// sums = a * b (+ sums where `add`), 64 x WIDTH x 16. Rows of a run along k in shared memory; those of b along n where
-// B_ACROSS is 1, along k where it is 0. A lane holds columns 8 j + lane % 4 * 2 (+ 1) of rows lane / 4 (sums[4 j],
-// sums[4 j + 1]) and lane / 4 + 8 (the next two) of its warp's sixteen rows.
-template <int WIDTH, int B_ACROSS>
+// sums = a * b (+ sums where `add`), 64 x WIDTH x 16. Rows of b run along n in shared memory where B_ACROSS is 1, along k
+// where it is 0; those of a likewise along m or k. A lane holds columns 8 j + lane % 4 * 2 (+ 1) of rows lane / 4
+// (sums[4 j], sums[4 j + 1]) and lane / 4 + 8 (the next two) of its warp's sixteen rows.
+template <int WIDTH, int B_ACROSS, int A_ACROSS = 0>
 struct Product;
 
-#define HOPPER_PRODUCT(WIDTH, REGISTERS, A, B, ADD, ACROSS, ...)                                                    \
-    template <int B_ACROSS>                                                                                         \
-    struct Product<WIDTH, B_ACROSS> {                                                                               \
+#define HOPPER_PRODUCT(WIDTH, REGISTERS, A, B, ADD, A_ORDER, B_ORDER, ...)                                          \
+    template <int B_ACROSS, int A_ACROSS>                                                                           \
+    struct Product<WIDTH, B_ACROSS, A_ACROSS> {                                                                     \
         static __device__ __forceinline__ void add(float (&sums)[WIDTH / 2], unsigned long long a,                  \
                                                    unsigned long long b, int add) {                                 \
             asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                                       \
                          "wgmma.mma_async.sync.aligned.m64n" #WIDTH "k16." HOPPER_TYPES " {" REGISTERS "}, " A      \
-                         ", " B ", add, 1, 1, 0, " ACROSS ";\n}"                                                    \
+                         ", " B ", add, 1, 1, " A_ORDER ", " B_ORDER ";\n}"                                         \
                          : __VA_ARGS__                                                                              \
-                         : "l"(a), "l"(b), "r"(add), "n"(B_ACROSS));                                                \
+                         : "l"(a), "l"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));                                 \
         }                                                                                                           \
     }
 
-HOPPER_PRODUCT(64, HOPPER_FIRST_30 "%30, %31", "%32", "%33", "%34", "%35", HOPPER_SUMS_32(0));
-HOPPER_PRODUCT(128, HOPPER_FIRST_60 "%60, %61, %62, %63", "%64", "%65", "%66", "%67", HOPPER_SUMS_32(0),
+HOPPER_PRODUCT(16, "%0, %1, %2, %3, %4, %5, %6, %7", "%8", "%9", "%10", "%11", "%12", HOPPER_SUMS_4(0),
+               HOPPER_SUMS_4(4));
+HOPPER_PRODUCT(32, HOPPER_FIRST_10 "%10, %11, %12, %13, %14, %15", "%16", "%17", "%18", "%19", "%20",
+               HOPPER_SUMS_16(0));
+HOPPER_PRODUCT(64, HOPPER_FIRST_30 "%30, %31", "%32", "%33", "%34", "%35", "%36", HOPPER_SUMS_32(0));
+HOPPER_PRODUCT(128, HOPPER_FIRST_60 "%60, %61, %62, %63", "%64", "%65", "%66", "%67", "%68", HOPPER_SUMS_32(0),
                HOPPER_SUMS_32(32));
-HOPPER_PRODUCT(192, HOPPER_FIRST_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98", "%99", HOPPER_SUMS_32(0),
-               HOPPER_SUMS_32(32), HOPPER_SUMS_32(64));
+HOPPER_PRODUCT(192, HOPPER_FIRST_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98", "%99", "%100",
+               HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_32(64));
 HOPPER_PRODUCT(256,
                HOPPER_FIRST_90 HOPPER_TEN(9) HOPPER_TEN(10) HOPPER_TEN(11)
                "%120, %121, %122, %123, %124, %125, %126, %127",
-               "%128", "%129", "%130", "%131", HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_32(64),
+               "%128", "%129", "%130", "%131", "%132", HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_32(64),
                HOPPER_SUMS_32(96));
 
 // The same with a in registers: lane's rows lane / 4 and lane / 4 + 8 of its warp's sixteen, columns lane % 4 * 2 (+ 1)

@@ -11,17 +11,25 @@ __device__ __forceinline__ unsigned pair(float low, float high) {
     return pack_detail::pack_word(both);
 }
 
-// Stores WIDTH columns of a warp group's 64 rows of a matrix from registers: every shape.
-template <int WIDTH>
-__device__ __forceinline__ void store_direct(scalar_t* __restrict__ matrix, int rows, int cols, TileOrigin tile,
-                                             const float* sums) {
+// The first output of a lane: its row of the two that are eight apart, its column of the two that are neighbours.
+__device__ __forceinline__ TileOrigin first_output(TileOrigin tile) {
     const int lane = threadIdx.x % 32;
-    const int row = tile.row + threadIdx.x % GROUP_THREADS / 32 * 16 + lane / 4;
+    const int warp = threadIdx.x % GROUP_THREADS / 32;
+    return {tile.row + warp * 16 + lane / 4, tile.col + lane % 4 * 2};
+}
+
+// Stores WIDTH columns of a warp group's 64 rows of a matrix from registers: every shape.
+template <int WIDTH, class Epilogue = Unchanged>
+__device__ __forceinline__ void store_direct(scalar_t* __restrict__ matrix, int rows, int cols, TileOrigin tile,
+                                             const float* sums, const Epilogue& epilogue = Unchanged()) {
+    const TileOrigin first = first_output(tile);
+    const int row = first.row;
 #pragma unroll
     for (int j = 0; j < WIDTH / 8; ++j) {
-        const int col = tile.col + j * 8 + lane % 4 * 2;
-        const float upper[2] = {sums[4 * j], sums[4 * j + 1]};
-        const float lower[2] = {sums[4 * j + 2], sums[4 * j + 3]};
+        const int col = first.col + j * 8;
+        const float upper[2] = {epilogue.of_one(sums[4 * j], row, col), epilogue.of_one(sums[4 * j + 1], row, col + 1)};
+        const float lower[2] = {epilogue.of_one(sums[4 * j + 2], row + 8, col),
+                                epilogue.of_one(sums[4 * j + 3], row + 8, col + 1)};
         store_run<2>(matrix, rows, cols, row, col, upper, cols % 2 == 0);
         store_run<2>(matrix, rows, cols, row + 8, col, lower, cols % 2 == 0);
     }

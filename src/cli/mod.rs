@@ -18,6 +18,7 @@ mod report;
 mod schema;
 mod selection;
 mod sim;
+mod tune;
 
 use crate::core::environment;
 use crate::harness::{Gate, Project};
@@ -54,6 +55,8 @@ enum Sub {
     Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
+    /// Time the tiles of gemm on this device, and write the table by which one is chosen
+    Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
     Merge(merge::Merge),
     /// Turn summaries into a table
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
         Sub::Bench(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
+        Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
         Sub::Schema => schema::run(),

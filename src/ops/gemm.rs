@@ -1,7 +1,9 @@
 //! Matrix product: C = A B, with A `m`×`k`, B `k`×`n` and C `m`×`n`, all row-major.
 
-mod hopper;
-mod simt;
+pub(super) mod hopper;
+pub(super) mod simt;
+mod times;
+pub mod tuning;
 #[cfg(feature = "cuda")]
 mod vendor;
 
@@ -13,7 +15,7 @@ use crate::core::candidate::{Cpu, Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::{Launch, Plan};
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
 use crate::core::suite::Suite;
@@ -173,8 +175,9 @@ fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     matmul(c, Accum::Replace, a, b, 1.0, Par::rayon(0));
 }
 
+const HALF: [DType; 2] = [DType::F16, DType::BF16];
+
 fn cuda(version: usize) -> Cuda<Product> {
-    const HALF: [DType; 2] = [DType::F16, DType::BF16];
     let entry = format!("gemm_v{version}");
     let plain = move |s: &Product| launch(version, s).scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32);
     let early = || kernel!("gemm.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh"], entry.clone(), plain);
@@ -183,18 +186,18 @@ fn cuda(version: usize) -> Cuda<Product> {
         2 => early().tile("m", 16).tile("n", 16).tile("k", 16),
         3 => early().tile("m", 128).tile("n", 128).tile("k", 8),
         4 => early().tile("m", 128).tile("n", 128).tile("k", 32).dtypes(HALF),
-        5 => kernel!("gemm_simt.cu", ["async.cuh", "gemm.cuh"], entry, simt::plan)
+        5 => kernel!("gemm_simt.cu", ["async.cuh", "gemm.cuh", "gemm_simt.cuh"], entry, simt::plan)
             .workspace(simt::workspace_bytes)
             .tile("m", 128)
             .tile("n", 128)
             .tile("k", 8)
             .dtypes([DType::F32]),
-        6 => kernel!("gemm_mma.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh"], entry, plain)
+        6 => kernel!("gemm_mma.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh", "gemm_mma_tile.cuh"], entry, plain)
             .tile("m", 128)
             .tile("n", 256)
             .tile("k", 32)
             .dtypes(HALF),
-        _ => hopper(move |s| hopper::plan(version, s))
+        _ => hopper(move |s| hopper::tile_of(version, s))
             .tile("m", 128)
             .tile("n", if version == 9 { 64 } else { 256 })
             .tile("k", 64)
@@ -202,11 +205,17 @@ fn cuda(version: usize) -> Cuda<Product> {
     }
 }
 
-/// The kernels for compute capability 9.0a under a launch rule of theirs.
-fn hopper(plan: impl Fn(&Product) -> Plan + Send + Sync + 'static) -> Cuda<Product> {
-    kernel!("gemm_hopper.cu", ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh"], "gemm_v7", plan)
-        .workspace(hopper::workspace_bytes)
-        .needs("sm_90a")
+/// The kernels for compute capability 9.0a, with the tile that `choose` says.
+fn hopper(choose: impl Fn(&Product) -> &'static hopper::Tile + Clone + Send + Sync + 'static) -> Cuda<Product> {
+    let chosen = choose.clone();
+    kernel!(
+        "gemm_hopper.cu",
+        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh"],
+        "gemm_128x256",
+        move |s| hopper::GEMM.plan(choose(s), s, &[])
+    )
+    .workspace(move |s| hopper::GEMM.workspace_bytes(chosen(s), s))
+    .needs("sm_90a")
 }
 
 /// The launch rule of the versions that have one tile, without its scalars.

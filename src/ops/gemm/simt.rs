@@ -5,8 +5,9 @@ use crate::core::launch::{Launch, Plan};
 
 const TILE: [usize; 2] = [128, 128];
 const THREADS: usize = 128;
-/// Four stages of 8 rows of k: 128 + 4 floats of a, 128 of b.
-const SHARED_BYTES: usize = 4 * 8 * (128 + 4 + 128) * 4;
+/// Floats from a k to the next in shared memory, of 128 rows of a factor along k and of 128 columns of one across.
+pub const PITCH_ALONG: usize = 128 + 4;
+const PITCH_ACROSS: usize = 128;
 /// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
 const AT_ONCE: usize = 264;
 /// Most blocks that share a tile.
@@ -23,7 +24,7 @@ fn tiles(s: &Product) -> usize {
 }
 
 /// How many blocks share a tile: what leaves the least time for the sum of whole waves and the second pass.
-fn parts(s: &Product) -> usize {
+pub fn parts(s: &Product) -> usize {
     let cost = |parts: usize| {
         let waves = (tiles(s) * parts).div_ceil(AT_ONCE);
         let adding = ADDING_K + s.m * s.n * (1 + parts) / ADDED_A_K;
@@ -38,10 +39,15 @@ pub fn workspace_bytes(s: &Product) -> usize {
     if parts(s) > 1 { parts(s) * s.m * s.n * 4 } else { 0 }
 }
 
+/// The blocks of the product: four stages of 8 of k of both factors, b with this pitch.
+pub fn blocks(s: &Product, parts: usize, pitch_b: usize) -> Launch {
+    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * 8 * (PITCH_ALONG + pitch_b) * 4)
+}
+
 /// One launch, or one and the sum of its parts.
 pub fn plan(s: &Product) -> Plan {
     let parts = parts(s);
-    let multiply = Launch::blocks(tiles(s) * parts, THREADS).shared(SHARED_BYTES).without_pointers();
+    let multiply = blocks(s, parts, PITCH_ACROSS).without_pointers();
     let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_v5" } else { "gemm_v5_any" });
     let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
     let multiply = multiply.scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32).scalar(parts as i32);

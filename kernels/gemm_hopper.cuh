@@ -1,0 +1,429 @@
+// Matrix products in f16 and bf16 for compute capability 9.0a, whatever the order of the factors in memory and whatever
+// becomes of the sums: c[m,n] = epilogue(the sum over k of a[m,k] * b[k,n]), c row-major, sums in f32.
+//
+// Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 64 of k: 128 bytes of a row of a.
+// The last warp group of a block copies slices of a and b into a ring of stages, the others multiply them. Tensor maps
+// fill with zeros what lies outside a and b, and leave out what lies outside c. They need rows of a multiple of 16
+// bytes: an operand without is copied to the workspace first, c without is stored from registers.
+//
+// A factor lies along k (its rows in memory run along k) or across. Its map has boxes of 64 of k by the rows of a tile
+// where it lies along k, of 64 columns by 64 of k where it lies across; a factor that CLUSTER blocks fetch for each
+// other has boxes of 1 / CLUSTER of the rows. The map of c has boxes of 64 columns by 64 rows. All are in the 128-byte
+// swizzle.
+#pragma once
+#include "gemm.cuh"
+#include "hopper_store.cuh"
+
+namespace hopper {
+
+constexpr int SLICE = 64;         // of k
+constexpr int COLUMNS = 64;       // that one swizzled row holds
+constexpr int WGMMA_K = 16;       // of k a product
+constexpr int STORE_BUFFERS = 2;  // a warp group, of 64 x 64 outputs each
+constexpr int STORE_BYTES = 64 * ROW_BYTES;
+constexpr int COLUMNS_BYTES = SLICE * ROW_BYTES;  // 64 columns of a slice of a factor that lies across
+
+struct Extents {
+    int m;
+    int n;
+    int k;
+};
+
+// Which way the rows of a factor run in memory.
+constexpr int ALONG_K = 0;
+constexpr int ACROSS_K = 1;
+
+// The plan of a block: WARP_GROUPS x 64 rows by TILE_N columns of the product, STAGES slices under way. CLUSTER blocks
+// have tiles below each other; each fetches its part of b's slice for all of them.
+template <int WARP_GROUPS_, int TILE_N_, int STAGES_, int CLUSTER_, int A_ORDER_, int B_ORDER_>
+struct Config {
+    static constexpr int WARP_GROUPS = WARP_GROUPS_;
+    static constexpr int TILE_M = 64 * WARP_GROUPS;
+    static constexpr int TILE_N = TILE_N_;
+    static constexpr int STAGES = STAGES_;
+    static constexpr int CLUSTER = CLUSTER_;
+    static constexpr int A_ORDER = A_ORDER_;
+    static constexpr int B_ORDER = B_ORDER_;
+    static constexpr int MULTIPLIERS = GROUP_THREADS * WARP_GROUPS;
+    static constexpr int THREADS = GROUP_THREADS + MULTIPLIERS;
+    static constexpr int A_BYTES = TILE_M * ROW_BYTES;
+    static constexpr int B_BYTES = TILE_N * ROW_BYTES;
+    static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+    static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+};
+
+// The ring of stages as one role sees it. Its barrier objects stand BEHIND bytes behind the stages.
+template <class C>
+struct Ring : Place<C::STAGES> {
+    unsigned stages;
+    unsigned full;   // barrier objects, 8 bytes a stage: the copies of a slice are in
+    unsigned empty;  // the multiplying warps of the whole cluster are done with it
+    using Place<C::STAGES>::stage;
+
+    __device__ __forceinline__ Ring(unsigned shared, int behind)
+        : stages(shared), full(shared + C::RING_BYTES + behind), empty(full + C::STAGES * 8) {}
+    __device__ __forceinline__ unsigned a() const { return stages + stage * C::STAGE_BYTES; }
+    __device__ __forceinline__ unsigned b() const { return a() + C::A_BYTES; }
+    __device__ __forceinline__ unsigned is_full() const { return full + stage * 8; }
+    __device__ __forceinline__ unsigned is_empty() const { return empty + stage * 8; }
+};
+
+template <class C>
+__device__ __forceinline__ void ring_init(const Ring<C>& ring) {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < C::STAGES; ++stage) {
+            barrier_init(ring.full + stage * 8, 1);
+            barrier_init(ring.empty + stage * 8, C::WARP_GROUPS * GROUP_WARPS * C::CLUSTER);
+        }
+        barrier_init_fence();
+    }
+}
+
+// Copies EXTENT rows or columns of a factor, from `at` on, and 64 of k, from `k` on. SHARING blocks that need the same
+// copy a part each, for all of them.
+template <int ORDER, int EXTENT, int SHARING>
+__device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at, int k, unsigned barrier,
+                                      unsigned rank) {
+    constexpr int BOXES = ORDER == ALONG_K ? 1 : EXTENT / COLUMNS;
+    constexpr int BOX_ROWS = (ORDER == ALONG_K ? EXTENT : SLICE) / SHARING;
+#pragma unroll
+    for (int box = 0; box < BOXES; ++box) {
+        const unsigned there = to + box * COLUMNS_BYTES + rank * BOX_ROWS * ROW_BYTES;
+        const int x = ORDER == ALONG_K ? k : at + box * COLUMNS;
+        const int y = (ORDER == ALONG_K ? at : k) + rank * BOX_ROWS;
+        if (SHARING == 1) {
+            load_box(there, map, x, y, barrier);
+        } else {
+            load_box_into(there, map, x, y, barrier, (1 << SHARING) - 1);
+        }
+    }
+}
+
+// One thread: copies slices [first, last) of a tile into the ring as stages come free.
+template <class C>
+__device__ __forceinline__ void fetch_tile(Ring<C>& ring, const TensorMap& a, const TensorMap& b, TileOrigin tile,
+                                           int first, int last, unsigned rank) {
+    for (int slice = first; slice < last; ++slice) {
+        barrier_wait(ring.is_empty(), ring.parity ^ 1);
+        barrier_expect(ring.is_full(), C::STAGE_BYTES);
+        fetch<C::A_ORDER, C::TILE_M, 1>(ring.a(), a, tile.row, slice * SLICE, ring.is_full(), 0);
+        fetch<C::B_ORDER, C::TILE_N, C::CLUSTER>(ring.b(), b, tile.col, slice * SLICE, ring.is_full(), rank);
+        ring.next();
+    }
+}
+
+// A warp gives a stage back, to every block that copies into it.
+template <class C>
+__device__ __forceinline__ void release(unsigned is_empty) {
+    const unsigned lane = threadIdx.x % 32;
+    if (C::CLUSTER == 1) {
+        if (lane == 0) barrier_arrive(is_empty);
+    } else {
+        if (lane < C::CLUSTER) barrier_arrive_at(is_empty, lane);
+    }
+}
+
+// What leads a descriptor to the next 16 of k.
+__device__ __forceinline__ constexpr int descriptor_step(int order) {
+    return (order == ALONG_K ? WGMMA_K * 2 : WGMMA_K * ROW_BYTES) >> 4;
+}
+
+// One warp group: its 64 rows of the product of `slices` slices. The products of a slice are under way while the next
+// slice is waited for; a stage is given back one slice later.
+template <class C>
+__device__ __forceinline__ void multiply_tile(Ring<C>& ring, float (&sums)[C::TILE_N / 2], int group, int slices) {
+    unsigned previous = 0;
+    for (int slice = 0; slice < slices; ++slice) {
+        barrier_wait(ring.is_full(), ring.parity);
+        const unsigned long long a = descriptor(ring.a() + group * 64 * ROW_BYTES, COLUMNS_BYTES);
+        const unsigned long long b = descriptor(ring.b(), COLUMNS_BYTES);
+        product_fence();
+#pragma unroll
+        for (int part = 0; part < SLICE / WGMMA_K; ++part) {
+            Product<C::TILE_N, C::B_ORDER, C::A_ORDER>::add(sums, a + part * descriptor_step(C::A_ORDER),
+                                                            b + part * descriptor_step(C::B_ORDER),
+                                                            slice > 0 || part > 0);
+        }
+        product_commit();
+        if (slice > 0) {
+            product_wait<1>();
+            release<C>(previous);
+        }
+        previous = ring.is_empty();
+        ring.next();
+    }
+    product_wait<0>();
+    release<C>(previous);
+}
+
+// Stores a warp group's 64 rows through shared memory, 64 columns a time: while one buffer is being copied out, the
+// next is filled.
+template <class C, class Epilogue>
+__device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers, const Extents& extents,
+                                           TileOrigin tile, int group, float (&sums)[C::TILE_N / 2],
+                                           const Epilogue& epilogue,
+                                           typename Epilogue::template Tile<C::TILE_N>& outputs) {
+    const bool first = threadIdx.x % GROUP_THREADS == 0;
+#pragma unroll
+    for (int chunk = 0; chunk < C::TILE_N / COLUMNS; ++chunk) {
+        const unsigned buffer = buffers + (group * STORE_BUFFERS + chunk % STORE_BUFFERS) * STORE_BYTES;
+        const int col = tile.col + chunk * COLUMNS;
+        outputs.finish(epilogue, chunk, &sums[chunk * 32]);
+        if (first) store_wait_read<STORE_BUFFERS - 1>();
+        named_sync(1 + group, GROUP_THREADS);
+        stage_outputs(buffer, &sums[chunk * 32]);
+        async_fence();
+        named_sync(1 + group, GROUP_THREADS);
+        if (first) {
+            if (col < extents.n && tile.row < extents.m) store_box(c, col, tile.row, buffer);
+            store_commit();
+        }
+    }
+}
+
+// The tile of block `rank` among those of cluster `index`.
+template <class C>
+__device__ __forceinline__ TileOrigin tile_at(int index, int clusters_m, int tiles_n, unsigned rank) {
+    const TileOrigin tile = tile_of(index, clusters_m, tiles_n);
+    return {(tile.row * C::CLUSTER + (int)rank) * C::TILE_M, tile.col * C::TILE_N};
+}
+
+// Blocks that stay and take tile after tile: the copies of the next one run during the stores of this one.
+template <class C, class Epilogue>
+__device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& b, const TensorMap& c_map,
+                                           scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    Ring<C> ring(shared_address(shared), C::WARP_GROUPS * STORE_BUFFERS * STORE_BYTES);
+    const int group = threadIdx.x / GROUP_THREADS;
+    const unsigned rank = C::CLUSTER == 1 ? 0 : cluster_rank();
+    ring_init(ring);
+    if (C::CLUSTER == 1) {
+        __syncthreads();
+    } else {
+        cluster_sync();
+    }
+
+    const int clusters_m = tiles(tiles(extents.m, C::TILE_M), C::CLUSTER);
+    const int tiles_n = tiles(extents.n, C::TILE_N);
+    const int cluster_tiles = clusters_m * tiles_n;
+    const int slices = tiles(extents.k, SLICE);
+    const int begin = blockIdx.x / C::CLUSTER;
+    const int step = gridDim.x / C::CLUSTER;
+
+    if (group == C::WARP_GROUPS) {
+        if (C::WARP_GROUPS == 2) keep_registers<40>();
+        if (threadIdx.x == C::MULTIPLIERS) {
+            for (int index = begin; index < cluster_tiles; index += step) {
+                const TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
+                fetch_tile(ring, a, b, tile, 0, slices, rank);
+            }
+        }
+    } else {
+        if (C::WARP_GROUPS == 2) take_registers<232>();
+        const unsigned buffers = ring.stages + C::RING_BYTES;
+        const bool c_aligned = extents.n % 8 == 0;
+        for (int index = begin; index < cluster_tiles; index += step) {
+            TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
+            tile.row += group * 64;
+            float sums[C::TILE_N / 2];
+            if (c_aligned) {
+                const TileOrigin first = first_output(tile);
+                typename Epilogue::template Tile<C::TILE_N> outputs(epilogue, first.row, first.col);
+                multiply_tile(ring, sums, group, slices);
+                store_tile<C>(c_map, buffers, extents, tile, group, sums, epilogue, outputs);
+            } else {
+                multiply_tile(ring, sums, group, slices);
+                store_direct<C::TILE_N>(c, extents.m, extents.n, tile, sums, epilogue);
+            }
+        }
+        // Shared memory must stay until it is read.
+        if (threadIdx.x % GROUP_THREADS == 0) store_wait_read<0>();
+    }
+    // A block must not leave while another one's copies or arrivals may still come.
+    if (C::CLUSTER > 1) cluster_sync();
+}
+
+// --- parts of k: the sums of every multiplying thread, four side by side ---
+
+template <class C>
+constexpr int FOURS = C::TILE_M * C::TILE_N / 4;  // of a tile
+
+__device__ __forceinline__ float4 sum_of(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ __forceinline__ float4 four_of(const float* sums, int i) {
+    return make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+}
+
+template <class C>
+__device__ __forceinline__ void put_sums(float4* __restrict__ to, const float (&sums)[C::TILE_N / 2]) {
+#pragma unroll
+    for (int i = 0; i < C::TILE_N / 8; ++i) {
+        to[i * C::MULTIPLIERS + threadIdx.x] = four_of(sums, i);
+    }
+}
+
+// Four sums at (row, col), (row, col + 1), (row + 8, col), (row + 8, col + 1) of a tile.
+struct Four {
+    int row;
+    int col;
+    float sums[4];
+};
+
+// Those that put_sums puts at `at`.
+template <class C>
+__device__ __forceinline__ Four four_at(int at, float4 sums) {
+    const int thread = at % C::MULTIPLIERS;
+    return {thread / 32 * 16 + thread % 32 / 4, at / C::MULTIPLIERS * 8 + thread % 4 * 2,
+            {sums.x, sums.y, sums.z, sums.w}};
+}
+
+// Slices [first, last) of one tile, by a block that takes no other. Whether this thread multiplied and has `sums`.
+template <class C>
+__device__ __forceinline__ bool multiply_once(const TensorMap& a, const TensorMap& b, TileOrigin tile, int first,
+                                              int last, float (&sums)[C::TILE_N / 2]) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    Ring<C> ring(shared_address(shared), 0);
+    const int group = threadIdx.x / GROUP_THREADS;
+    ring_init(ring);
+    __syncthreads();
+    if (group == C::WARP_GROUPS) {
+        if (threadIdx.x == C::MULTIPLIERS) fetch_tile(ring, a, b, tile, first, last, 0);
+        return false;
+    }
+    if (first < last) multiply_tile(ring, sums, group, last - first);
+    return true;
+}
+
+// Few rows of a, with the factors exchanged: the product is that of b and a transposed, 64 columns of c by TILE_N of its
+// rows, so that no more rows are multiplied than there are. One tile a cluster of SPLIT blocks, each of which takes a part
+// of k; the sums meet through shared memory, where the stages were, and each block stores a part of the outputs. Always
+// added in the same order: the same bits each time. C::A_ORDER is that of b.
+template <class C, int SPLIT, class Epilogue>
+__device__ __forceinline__ void narrow(const TensorMap& a, const TensorMap& b, const TensorMap&,
+                                       scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    static_assert(C::WARP_GROUPS == 1 && C::RING_BYTES >= C::TILE_M * C::TILE_N * 4, "the sums fit into the stages");
+    const TileOrigin tile = tile_at<C>(blockIdx.x / SPLIT, tiles(extents.n, C::TILE_M), tiles(extents.m, C::TILE_N), 0);
+    auto store = [&](int at, float4 total) {
+        const Four four = four_at<C>(at, total);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            const int row = tile.col + four.col + e % 2;
+            const int col = tile.row + four.row + e / 2 * 8;
+            if (row < extents.m && col < extents.n) {
+                c[(long long)row * extents.n + col] = from_float<scalar_t>(epilogue.of_one(four.sums[e], row, col));
+            }
+        }
+    };
+    const int slices = tiles(extents.k, SLICE);
+    float sums[C::TILE_N / 2] = {};
+    if (SPLIT == 1) {
+        if (!multiply_once<C>(b, a, tile, 0, slices, sums)) return;
+#pragma unroll
+        for (int i = 0; i < C::TILE_N / 8; ++i) store(i * C::MULTIPLIERS + threadIdx.x, four_of(sums, i));
+        return;
+    }
+    const int share = tiles(slices, SPLIT);
+    const int rank = cluster_rank();
+    const int first = min(slices, rank * share);
+    if (multiply_once<C>(b, a, tile, first, min(slices, first + share), sums)) {
+        named_sync(1, C::MULTIPLIERS);  // all are done with the stages
+        put_sums<C>(reinterpret_cast<float4*>(shared), sums);
+    }
+    cluster_sync();
+    constexpr int SHARE = FOURS<C> / SPLIT;
+    for (int i = threadIdx.x; i < SHARE; i += C::THREADS) {
+        const int at = rank * SHARE + i;
+        float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int block = 0; block < SPLIT; ++block) {
+            total = sum_of(total, load_from(shared_address(shared) + at * 16, block));
+        }
+        store(at, total);
+    }
+    cluster_sync();  // the other block may still read this one's shared memory
+}
+
+// Few tiles and a long k: block i takes part i / tiles of the slices of tile i % tiles and leaves its sums in the
+// workspace, tile after tile, part after part.
+template <class C>
+__device__ __forceinline__ void sums_of_part(const TensorMap& a, const TensorMap& b, float4* __restrict__ workspace,
+                                             const Extents& extents, int parts) {
+    const int tiles_m = tiles(extents.m, C::TILE_M);
+    const int tiles_n = tiles(extents.n, C::TILE_N);
+    const int part = blockIdx.x / (tiles_m * tiles_n);
+    const TileOrigin tile = tile_at<C>(blockIdx.x % (tiles_m * tiles_n), tiles_m, tiles_n, 0);
+    const int slices = tiles(extents.k, SLICE);
+    const int share = tiles(slices, parts);
+    const int first = min(slices, part * share);
+    float sums[C::TILE_N / 2] = {};
+    if (multiply_once<C>(a, b, tile, first, min(slices, first + share), sums)) {
+        put_sums<C>(workspace + (long long)blockIdx.x * FOURS<C>, sums);
+    }
+}
+
+// The outputs of those parts. A block makes those of 32 fours: its eight warps add up every eighth part, then the first one
+// those eight sums, always in the same order.
+constexpr int ADDING_WARPS = 8;
+template <class C, class Epilogue>
+__device__ __forceinline__ void add_parts(const float4* __restrict__ workspace, scalar_t* __restrict__ c,
+                                          const Extents& extents, int parts, const Epilogue& epilogue) {
+    __shared__ float4 totals[ADDING_WARPS][32];
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int tiles_m = tiles(extents.m, C::TILE_M);
+    const int tiles_n = tiles(extents.n, C::TILE_N);
+    const long long at = (long long)blockIdx.x * 32 + lane;
+    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 8
+    for (int part = warp; part < parts; part += ADDING_WARPS) {
+        total = sum_of(total, workspace[(long long)part * tiles_m * tiles_n * FOURS<C> + at]);
+    }
+    totals[warp][lane] = total;
+    __syncthreads();
+    if (warp > 0) return;
+#pragma unroll
+    for (int other = 1; other < ADDING_WARPS; ++other) total = sum_of(total, totals[other][lane]);
+    const TileOrigin tile = tile_at<C>(at / FOURS<C>, tiles_m, tiles_n, 0);
+    const Four four = four_at<C>(at % FOURS<C>, total);
+#pragma unroll
+    for (int lower = 0; lower < 2; ++lower) {
+        const int row = tile.row + four.row + lower * 8;
+        const int col = tile.col + four.col;
+        const float pair[2] = {epilogue.of_one(four.sums[2 * lower], row, col),
+                               epilogue.of_one(four.sums[2 * lower + 1], row, col + 1)};
+        store_run<2>(c, extents.m, extents.n, row, col, pair, extents.n % 2 == 0);
+    }
+}
+
+}  // namespace hopper
+
+// Every way to cut a product whose a lies along k and whose b lies as B says: ENTRY(name, threads, blocks that a
+// multiprocessor holds, what to call). The launch rule chooses among them by an estimate of the time.
+//
+// MxN: persistent blocks with a tile of so many rows and columns of c; _cluster: so many of them, below each other, fetch
+// b for each other. rowsN: at most N rows of c and 64 columns, the factors exchanged; _split: a cluster of so many blocks
+// shares the k of a tile.
+#define HOPPER_TILES(ENTRY, B)                                                    \
+    ENTRY(128x256, 384, 1, persistent<Config<2, 256, 4, 1, ALONG_K, B>>)          \
+    ENTRY(128x256_cluster2, 384, 1, persistent<Config<2, 256, 4, 2, ALONG_K, B>>) \
+    ENTRY(128x192, 384, 1, persistent<Config<2, 192, 4, 1, ALONG_K, B>>)          \
+    ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, ALONG_K, B>>) \
+    ENTRY(128x128, 384, 1, persistent<Config<2, 128, 6, 1, ALONG_K, B>>)          \
+    ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, ALONG_K, B>>)           \
+    ENTRY(64x128_cluster2, 256, 1, persistent<Config<1, 128, 8, 2, ALONG_K, B>>)  \
+    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, ALONG_K, B>>)             \
+    ENTRY(rows16, 256, 2, narrow<Config<1, 16, 10, 1, B, ALONG_K>, 1>)            \
+    ENTRY(rows16_split2, 256, 2, narrow<Config<1, 16, 10, 1, B, ALONG_K>, 2>)     \
+    ENTRY(rows32, 256, 2, narrow<Config<1, 32, 9, 1, B, ALONG_K>, 1>)             \
+    ENTRY(rows32_split2, 256, 2, narrow<Config<1, 32, 9, 1, B, ALONG_K>, 2>)      \
+    ENTRY(rows64, 256, 2, narrow<Config<1, 64, 7, 1, B, ALONG_K>, 1>)             \
+    ENTRY(rows64_split2, 256, 2, narrow<Config<1, 64, 7, 1, B, ALONG_K>, 2>)
+
+// Every way to do it in two passes: ENTRY(name, threads of the first, how it is cut). The first leaves sums of parts of k
+// in the workspace, the second adds them up.
+#define HOPPER_PARTS(ENTRY, B)                                 \
+    ENTRY(128x128, 384, Config<2, 128, 6, 1, ALONG_K, B>)      \
+    ENTRY(64x128, 256, Config<1, 128, 8, 1, ALONG_K, B>)

@@ -1,0 +1,219 @@
+// Products in f32 on ordinary multiply-adds, whatever becomes of the sums: c[m,n] = epilogue(the sum over k of
+// a[m,k] * b[k,n]), a along k, b along k or across, c row-major.
+//
+// Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 8 of k.
+#pragma once
+#include "async.cuh"
+#include "gemm.cuh"
+
+namespace {
+
+constexpr int TILE_M = 128;
+constexpr int TILE_N = 128;
+constexpr int SLICE = 8;
+constexpr int STAGES = 4;
+constexpr int THREADS = 128;
+constexpr int ROWS = 16;  // of c a thread
+constexpr int COLS = 8;
+constexpr int RUN_LEN = 4;
+constexpr int WARP_M = 4 * ROWS;  // a warp is 4 x 8 threads
+constexpr int WARP_N = 8 * COLS;
+constexpr int WARPS_N = TILE_N / WARP_N;
+constexpr int ROW_STEP = 16;  // a thread's rows come in runs of four, its columns too: a warp then reads neighbours
+constexpr int COL_STEP = 32;
+static_assert(TILE_M == TILE_N, "both factors are brought in alike");
+constexpr int PITCH_ALONG = TILE_M + 4;  // eight of k and four rows, as a warp writes them, meet in different banks
+
+// Slices of both operands: those of a factor along k transposed, so that a thread reads its rows of one k side by side.
+template <class FactorB>
+struct Stage {
+    float a[SLICE][PITCH_ALONG];
+    float b[SLICE][FactorB::PITCH];
+};
+
+// Brings slices of 128 rows of a factor whose rows run along k into shared memory, one after the other. `k_left` is what
+// is behind the slices that were fetched: what lies beyond is zeros.
+struct AlongK {
+    static constexpr int PITCH = PITCH_ALONG;
+    static constexpr int STEP = THREADS / SLICE;  // rows that all threads copy at once
+    static constexpr int COPIES = TILE_M / STEP;
+
+    const float* next;
+    int offset[COPIES];
+
+    __device__ __forceinline__ AlongK(const float* factor, int first, int rows, int k, int k0) {
+        next = factor + (long long)first * k + k0 + k_of();
+        // Rows past the last are read as the last: nobody stores what comes of them.
+#pragma unroll
+        for (int i = 0; i < COPIES; ++i) offset[i] = min(row_of() + i * STEP, rows - 1 - first) * k;
+    }
+    static __device__ __forceinline__ int k_of() { return threadIdx.x % SLICE; }
+    static __device__ __forceinline__ int row_of() { return threadIdx.x / SLICE; }
+
+    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left) {
+        const unsigned to = shared_address(&slice[k_of()][row_of()]);
+        const bool inside = k_of() < k_left;
+#pragma unroll
+        for (int i = 0; i < COPIES; ++i) copy_async<4>(to + i * STEP * 4, next + offset[i], inside);
+        next += SLICE;
+    }
+};
+
+// The same for 128 columns of a factor whose rows run along its `cols` columns. ALIGNED promises that those are a multiple
+// of RUN_LEN.
+template <bool ALIGNED>
+struct AcrossK {
+    static constexpr int PITCH = TILE_N;
+    static constexpr int STEP = THREADS / (TILE_N / RUN_LEN);
+    static constexpr int COPIES = SLICE / STEP;
+
+    const float* next;
+    int cols;
+    int cols_left;  // from this thread's first column on
+
+    __device__ __forceinline__ AcrossK(const float* factor, int first, int cols, int, int k0)
+        : cols(cols), cols_left(cols - first - col_of()) {
+        next = factor + (long long)(k0 + k_of()) * cols + first + col_of();
+    }
+    static __device__ __forceinline__ int k_of() { return threadIdx.x / (TILE_N / RUN_LEN); }
+    static __device__ __forceinline__ int col_of() { return threadIdx.x % (TILE_N / RUN_LEN) * RUN_LEN; }
+
+    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left) {
+        const unsigned first = shared_address(&slice[k_of()][col_of()]);
+#pragma unroll
+        for (int i = 0; i < COPIES; ++i) {
+            const unsigned to = first + i * STEP * TILE_N * 4;
+            const float* from = next + i * STEP * cols;
+            const bool inside = k_of() + i * STEP < k_left;
+            if (ALIGNED) {
+                copy_async<16>(to, from, inside && cols_left > 0);
+            } else {
+#pragma unroll
+                for (int e = 0; e < RUN_LEN; ++e) copy_async<4>(to + e * 4, from + e, inside && cols_left > e);
+            }
+        }
+        next += (long long)SLICE * cols;
+    }
+};
+
+// What a thread multiplies at once: one k of its rows of a and columns of b.
+struct Parts {
+    float a[ROWS];
+    float b[COLS];
+
+    template <class FactorB>
+    __device__ __forceinline__ void load(const Stage<FactorB>& stage, int i, int row, int col) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r += 4) {
+            *reinterpret_cast<float4*>(&a[r]) = *reinterpret_cast<const float4*>(&stage.a[i][row + r / 4 * ROW_STEP]);
+        }
+#pragma unroll
+        for (int q = 0; q < COLS; q += 4) {
+            *reinterpret_cast<float4*>(&b[q]) = *reinterpret_cast<const float4*>(&stage.b[i][col + q / 4 * COL_STEP]);
+        }
+    }
+};
+
+// One tile, or one of `parts` parts of its k: the sums of a part are stored as they are, one matrix behind the other in
+// `out`. ALIGNED promises that n is a multiple of RUN_LEN.
+template <class FactorB, bool ALIGNED, class Epilogue>
+__device__ __forceinline__ void multiply(const float* __restrict__ a, const float* __restrict__ b,
+                                         float* __restrict__ out, int m, int n, int k, int parts,
+                                         const Epilogue& epilogue) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    Stage<FactorB>* stages = reinterpret_cast<Stage<FactorB>*>(shared);
+    const int tiles_m = tiles(m, TILE_M);
+    const int tiles_n = tiles(n, TILE_N);
+    const int part = (int)blockIdx.x / (tiles_m * tiles_n);
+    TileOrigin tile = tile_of((int)blockIdx.x - part * tiles_m * tiles_n, tiles_m, tiles_n);
+    tile = {tile.row * TILE_M, tile.col * TILE_N};
+    const int share = tiles(tiles(k, SLICE), parts) * SLICE;
+    const int k0 = min(k, part * share);
+    const int k1 = min(k, k0 + share);
+    const int slices = (k1 - k0 + SLICE - 1) / SLICE;
+    AlongK of_a(a, tile.row, m, k, k0);
+    FactorB of_b(b, tile.col, n, k, k0);
+    int k_left = k1 - k0;  // behind the slices that were fetched
+    auto fetch = [&](Stage<FactorB>& stage) {
+        of_a.fetch(stage.a, k_left);
+        of_b.fetch(stage.b, k_left);
+        k_left -= SLICE;
+    };
+
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    const int row = warp / WARPS_N * WARP_M + lane / 8 * 4;
+    const int col = warp % WARPS_N * WARP_N + lane % 8 * 4;
+
+    // Slices past the last are fetched (as zeros) and loaded too: a branch here would keep the compiler from moving the
+    // loads between the multiply-adds.
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        fetch(stages[stage]);
+        copy_async_commit();
+    }
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    float sums[ROWS][COLS] = {};
+    Parts parts_of_k[2];
+    parts_of_k[0].load(stages[0], 0, row, col);
+    int stage = 0;
+    for (int slice = 0; slice < slices; ++slice) {
+        const int next = stage + 1 == STAGES ? 0 : stage + 1;
+#pragma unroll
+        for (int i = 0; i < SLICE; ++i) {
+            Parts& coming = parts_of_k[(i + 1) % 2];
+            if (i + 1 < SLICE) {
+                coming.load(stages[stage], i + 1, row, col);
+            } else {
+                copy_async_wait<STAGES - 2>();
+                __syncthreads();
+                coming.load(stages[next], 0, row, col);
+            }
+            if (i == 0) {
+                // Into the stage before this one: everyone is done with it since the last barrier.
+                fetch(stages[stage == 0 ? STAGES - 1 : stage - 1]);
+                copy_async_commit();
+            }
+            const Parts& now = parts_of_k[i % 2];
+            // Columns outside: rows outside took 3 % longer, to and fro 2 % (the compiler's choice of register banks).
+#pragma unroll
+            for (int q = 0; q < COLS; ++q) {
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) sums[r][q] = fmaf(now.a[r], now.b[q], sums[r][q]);
+            }
+        }
+        stage = next;
+    }
+    copy_async_wait<0>();
+
+    out += (long long)part * m * n;
+    const bool finishes = parts == 1;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const int c_row = tile.row + row + r / 4 * ROW_STEP + r % 4;
+#pragma unroll
+        for (int q = 0; q < COLS; q += 4) {
+            const int c_col = tile.col + col + q / 4 * COL_STEP;
+            float run[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                run[e] = finishes ? epilogue.of_one(sums[r][q + e], c_row, c_col + e) : sums[r][q + e];
+            }
+            store_run<4>(out, m, n, c_row, c_col, run, ALIGNED);
+        }
+    }
+}
+
+// The outputs of `parts` matrices of sums, `n` columns wide, that stand one behind the other.
+template <class Epilogue>
+__device__ __forceinline__ void add_parts(const float* __restrict__ sums, float* __restrict__ c, long long count, int n,
+                                          int parts, const Epilogue& epilogue) {
+    const long long i = (long long)blockIdx.x * 256 + threadIdx.x;
+    if (i >= count) return;
+    float sum = sums[i];
+    for (int part = 1; part < parts; ++part) sum += sums[part * count + i];
+    c[i] = epilogue.of_one(sum, int(i / n), int(i % n));
+}
+
+}  // namespace

@@ -1,0 +1,152 @@
+//! How `tiles.json` is made: what is timed, and the times of tiles that explain it best.
+
+use super::hopper::{GEMM, TILES, Tile};
+use super::times::{Table, Times};
+use super::{HALF, Product, hopper, operator};
+use crate::core::candidate::Declare;
+use crate::core::shape::{Point, Shape};
+use crate::core::suite::Suite;
+
+/// A candidate a tile, each of which takes its tile whatever the shape.
+pub fn suite() -> Suite {
+    let suite = Suite::of(operator());
+    TILES.iter().fold(suite, |suite, tile| suite.candidate(tile.name, hopper(move |_| tile).dtypes(HALF))).into()
+}
+
+/// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
+/// what runs at full clocks: beyond, all tiles slow down alike.
+const SHAPES: [(usize, usize, usize); 26] = [
+    (1, 4096, 4096),
+    (8, 4096, 14336),
+    (16, 4096, 4096),
+    (16, 14336, 4096),
+    (4, 32000, 4096),
+    (32, 11008, 4096),
+    (32, 4096, 11008),
+    (64, 8192, 8192),
+    (64, 4096, 14336),
+    (64, 28672, 4096),
+    (100, 2000, 3000),
+    (128, 4096, 4096),
+    (128, 11008, 4096),
+    (256, 4096, 4096),
+    (256, 256, 16384),
+    (64, 64, 65536),
+    (512, 512, 16384),
+    (512, 512, 512),
+    (1000, 1000, 1000),
+    (1024, 1024, 1024),
+    (1536, 1536, 1536),
+    (512, 5632, 2048),
+    (2048, 2048, 2048),
+    (4096, 256, 4096),
+    (16384, 128, 1024),
+    (8192, 1024, 1024),
+];
+
+/// The shapes to time a tile at.
+pub fn points(tile: &str) -> Vec<Point> {
+    let shapes = SHAPES.map(|(m, n, k)| Product { m, n, k });
+    let suits = |s: &Product| TILES.iter().any(|t| t.name == tile && t.suits(s));
+    shapes.iter().filter(|s| suits(s)).map(Shape::to_point).collect()
+}
+
+/// A time of a tile, µs.
+pub struct Timed {
+    /// The tile.
+    pub tile: String,
+    /// The shape.
+    pub point: Point,
+    /// The median, µs.
+    pub us: f64,
+}
+
+/// The table that explains the times best. Those near the fastest of their shape count most: the others are not chosen.
+pub fn table(device: &str, timed: &[Timed]) -> Table {
+    let fastest =
+        |point: &Point| timed.iter().filter(|t| t.point == *point).map(|t| t.us).fold(f64::INFINITY, f64::min);
+    let fitted = TILES.iter().filter_map(|tile| {
+        let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
+        let rows: Vec<Row> = of_tile
+            .map(|timed| Row {
+                shape: Product::from_point(&timed.point),
+                us: timed.us,
+                weight: (fastest(&timed.point) / timed.us).powi(5).max(0.03),
+            })
+            .collect();
+        (!rows.is_empty()).then(|| (tile.name.to_owned(), fit(tile, &rows)))
+    });
+    Table { device: device.into(), tiles: fitted.collect() }
+}
+
+struct Row {
+    shape: Product,
+    us: f64,
+    weight: f64,
+}
+
+/// The times with the least squares of relative errors: from the best of a grid downhill, in smaller and smaller steps.
+fn fit(tile: &Tile, rows: &[Row]) -> Times {
+    let error = |&[base_us, slice_us, further_us, terabytes_per_s]: &[f64; 4]| -> f64 {
+        let times = Times { base_us, slice_us, further_us, terabytes_per_s };
+        let of_row = |row: &Row| row.weight * (GEMM.estimate_us(tile, &times, &row.shape) / row.us).ln().powi(2);
+        rows.iter().map(of_row).sum()
+    };
+    let grid = [2.5, 3.5, 4.5, 6.0].into_iter().flat_map(|base| {
+        [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6].into_iter().flat_map(move |slice| {
+            [0.25, 1.0, 2.0]
+                .into_iter()
+                .flat_map(move |further| [2.5, 3.3, 4.1].map(|read| [base, slice, further, read]))
+        })
+    });
+    let mut best = grid.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or([3.0, 0.3, 1.0, 3.3]);
+    for step in [1.3, 1.1, 1.03, 1.01] {
+        loop {
+            let moved = (0..best.len()).flat_map(|i| {
+                [step, 1.0 / step].map(|factor| {
+                    let mut moved = best;
+                    moved[i] *= factor;
+                    moved
+                })
+            });
+            let Some(next) = moved.min_by(|a, b| error(a).total_cmp(&error(b))) else { break };
+            if error(&next) >= error(&best) {
+                break;
+            }
+            best = next;
+        }
+    }
+    let [base_us, slice_us, further_us, terabytes_per_s] = best.map(|value| (value * 1000.0).round() / 1000.0);
+    Times { base_us, slice_us, further_us, terabytes_per_s }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::gemm::times;
+
+    #[test]
+    fn times_are_found_again() {
+        let points: Vec<(&Tile, Point)> =
+            TILES.iter().flat_map(|tile| points(tile.name).into_iter().map(move |point| (tile, point))).collect();
+        let us = |tile: &Tile, times: &Times, point: &Point| GEMM.estimate_us(tile, times, &Product::from_point(point));
+        let timed: Vec<Timed> = points
+            .iter()
+            .map(|(tile, point)| {
+                let us = us(tile, times::of(tile.name).expect("a measured tile"), point);
+                Timed { tile: tile.name.into(), point: point.clone(), us }
+            })
+            .collect();
+        let table = table("a device", &timed);
+        for timed in &timed {
+            let tile = TILES.iter().find(|tile| tile.name == timed.tile).expect("a tile");
+            let again = us(tile, &table.tiles[&timed.tile], &timed.point);
+            assert!((again / timed.us - 1.0).abs() < 0.12, "{} {:?}: {again} for {}", tile.name, timed.point, timed.us);
+        }
+    }
+
+    #[test]
+    fn every_tile_has_shapes() {
+        assert!(TILES.iter().all(|tile| points(tile.name).len() >= 4));
+    }
+}
