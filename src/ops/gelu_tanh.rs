@@ -27,9 +27,13 @@ const SCALE: f64 = FRAC_2_SQRT_PI / SQRT_2;
 const CUBIC: f64 = 0.044_715;
 
 /// (1 + tanh u)/2 = 1/(1 + e^-2u), which keeps the digits that the sum would cancel.
-fn gelu_tanh(x: f64) -> f64 {
-    let u = SCALE * (x + CUBIC * x.powi(3));
-    x / (1.0 + (-2.0 * u).exp())
+pub(super) fn gelu_tanh(x: f64) -> f64 {
+    x / (1.0 + (-twice_inner(x)).exp())
+}
+
+/// 2u
+pub(super) fn twice_inner(x: f64) -> f64 {
+    2.0 * SCALE * (x + CUBIC * x.powi(3))
 }
 
 pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -65,6 +65,7 @@ catalogue![
     row_mean,
     rope,
     gemm,
+    linear,
     gemv,
     attention,
     attention_decode,

@@ -85,7 +85,7 @@ fn sigmoid(exponential: f32) -> f32 {
 }
 
 /// The matrix in f32, rows as columns.
-fn transposed<T: Lane>(matrix: &[T], width: usize) -> Vec<f32> {
+pub(super) fn transposed<T: Lane>(matrix: &[T], width: usize) -> Vec<f32> {
     let mut wide = vec![0.0; matrix.len()];
     convert(Level::best(), matrix, &mut wide);
     let height = matrix.len() / width;

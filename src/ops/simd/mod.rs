@@ -15,7 +15,7 @@
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `convert`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `gemv`, `attention`, `conv2d`, `lstm` | the operators |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `gemv`, `linear`, `attention`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
@@ -33,6 +33,7 @@ mod gemm;
 mod gemv;
 mod lane;
 mod level;
+mod linear;
 mod lstm;
 mod math;
 mod norm;
@@ -57,6 +58,7 @@ pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
 pub use gemv::gemv;
 pub use lane::Lane;
+pub use linear::linear;
 pub use lstm::{LayerExtents, lstm_layer};
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};
 pub use softmax::softmax;
