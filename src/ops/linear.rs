@@ -100,10 +100,7 @@ impl Layer {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
-        .ladder(4, cuda);
+    let suite = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
     #[cfg(feature = "cuda")]
     let suite = suite.candidate("cublaslt", vendor::cublaslt());
     suite.into()
