@@ -296,7 +296,7 @@ fn naive<T: Float>(s: &Layer, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 
 fn tiled<T: Float>(s: &Layer, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (x, w, bias) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
-    let activation: Option<fn(&[f32], &mut [f32])> = match s.activation {
+    let activation: Option<simd::Elementwise> = match s.activation {
         Activation::None => None,
         Activation::GeluTanh => Some(simd::gelu_tanh),
         Activation::Silu => Some(simd::silu),

@@ -9,6 +9,9 @@ use super::level::Level;
 use super::lstm::transposed;
 use super::scratch::with_scratch;
 
+/// A function of every element of the first slice, into the second.
+pub type Elementwise = fn(&[f32], &mut [f32]);
+
 /// `y = activation(x wᵀ + bias) + residual`, with rows of `k` elements in `x` and `w`; what is `None` is left out.
 ///
 /// # Panics
@@ -19,7 +22,7 @@ pub fn linear<T: Lane>(
     x: &[T],
     w: &[T],
     bias: &[T],
-    activation: Option<fn(&[f32], &mut [f32])>,
+    activation: Option<Elementwise>,
     residual: Option<&[T]>,
     y: &mut [T],
 ) {

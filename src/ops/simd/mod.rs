@@ -58,7 +58,7 @@ pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
 pub use gemv::gemv;
 pub use lane::Lane;
-pub use linear::linear;
+pub use linear::{Elementwise, linear};
 pub use lstm::{LayerExtents, lstm_layer};
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};
 pub use softmax::softmax;
