@@ -95,6 +95,10 @@ __device__ __forceinline__ float4 load_from(unsigned address, unsigned rank) {
 
 // --- bulk tensor copies ---
 
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 // Starts a copy of neighbouring bytes, a multiple of 16 from a multiple of 16; they are counted at `barrier`.
 __device__ __forceinline__ void load_bytes(unsigned to, const void* from, int bytes, unsigned barrier) {
     asm volatile(
