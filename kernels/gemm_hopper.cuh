@@ -169,7 +169,14 @@ __device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers,
         const unsigned buffer = buffers + (group * STORE_BUFFERS + chunk % STORE_BUFFERS) * STORE_BYTES;
         const int col = tile.col + chunk * COLUMNS;
         outputs.finish(epilogue, chunk, &sums[chunk * 32]);
-        if (first) store_wait_read<STORE_BUFFERS - 1>();
+        if (first) {
+            // An odd number of chunks: the last one of the tile before has the buffer of this tile's first.
+            if (chunk == 0 && C::TILE_N / COLUMNS % STORE_BUFFERS != 0) {
+                store_wait_read<0>();
+            } else {
+                store_wait_read<STORE_BUFFERS - 1>();
+            }
+        }
         named_sync(1 + group, GROUP_THREADS);
         stage_outputs(buffer, &sums[chunk * 32]);
         async_fence();

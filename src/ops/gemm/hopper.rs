@@ -294,4 +294,19 @@ mod tests {
             assert!(judged.is_ok(), "{} {point:?}: {judged:#?}", tile.name);
         }
     }
+
+    /// Three chunks of columns go out through two buffers: the next tile's first must not take the last one's.
+    #[rstest]
+    fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("128x192", "128x192_cluster2")] name: &str) {
+        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let operator = super::super::operator();
+        let tile = TILES.iter().find(|tile| tile.name == name).unwrap();
+        let candidate = super::super::hopper(move |_| tile).named("tile");
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
+        // Twelve tiles by twelve, more than there are multiprocessors.
+        let case = Case::new(vec![12 * 128, 12 * 192, 8], Distribution::Normal, 1);
+        let judged = judge_case(&context, &subject, &case);
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
 }
