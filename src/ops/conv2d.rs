@@ -134,10 +134,7 @@ impl Convolution {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
-        .ladder(4, cuda);
+    let suite = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
     #[cfg(feature = "cuda")]
     let suite = suite.candidate("cudnn", vendor::cudnn());
     suite.into()

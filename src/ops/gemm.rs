@@ -38,8 +38,7 @@ crate::shape! {
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     let suite = Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
         .ladder(9, cuda)
         .candidate("triton", triton());

@@ -9,7 +9,7 @@ mod vendor;
 
 use super::float::{Float, sum};
 use super::simd;
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
@@ -56,10 +56,7 @@ impl Sequences {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator())
-        .candidate("naive", every_float!(naive).untimed())
-        .candidate("tiled", every_float!(tiled))
-        .ladder(3, cuda);
+    let suite = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda);
     #[cfg(feature = "cuda")]
     let suite = suite.candidate("cudnn", vendor::cudnn());
     suite.into()
