@@ -139,7 +139,7 @@ fn check_all(
             Ok(found)
         });
         if let Some(judged) = judged
-            && let Some(found) = unless_unsupported(judged, outcome)?
+            && let Some(found) = unless_declined(subject, judged, outcome)?
         {
             outcome.cases += 1;
             errors = errors.max(found);
@@ -150,19 +150,23 @@ fn check_all(
     for relation in subject.operator.relations() {
         for point in [&base(subject.operator), &plan.middle] {
             outcome.cases += 1;
-            unless_unsupported(hold(context, subject, relation, point), outcome)?;
+            unless_declined(subject, hold(context, subject, relation, point), outcome)?;
         }
     }
-    unless_unsupported(rows_are_independent(context, subject, &plan.middle), outcome)?;
-    unless_unsupported(repeats(context, subject, &plan.middle), outcome)?;
+    unless_declined(subject, rows_are_independent(context, subject, &plan.middle), outcome)?;
+    unless_declined(subject, repeats(context, subject, &plan.middle), outcome)?;
     Ok(())
 }
 
 /// A library may have some cases of an operator and not others: a note says which it has not. One that is not there has not
-/// even the first.
-fn unless_unsupported<T>(judged: Result<T, Rejection>, outcome: &mut Outcome) -> Result<Option<T>, Rejection> {
+/// even the first. A kernel must run in all cases.
+fn unless_declined<T>(
+    subject: &Subject<'_>,
+    judged: Result<T, Rejection>,
+    outcome: &mut Outcome,
+) -> Result<Option<T>, Rejection> {
     match judged {
-        Err(Rejection::Unsupported(why)) if outcome.errors.is_some() => {
+        Err(Rejection::Unsupported(why)) if outcome.errors.is_some() && subject.candidate.body.is_library() => {
             let note = format!("not every case: {why}");
             if !outcome.notes.contains(&note) {
                 outcome.notes.push(note);
@@ -215,7 +219,7 @@ fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
+    use crate::core::candidate::{Body, Candidate, Cpu, CudaHost, IntoCandidate};
     use crate::core::cost::Cost;
     use crate::core::dtype::{DType, Element};
     use crate::core::operator::{Op, Operator};
@@ -280,36 +284,47 @@ mod tests {
         assert!(outcome.cases > 40 && outcome.errors.is_some());
     }
 
-    /// A CPU on which nothing runs at wide shapes.
-    struct Narrow(CpuDevice);
+    /// A device that runs one candidate, whatever it is given, and at wide shapes nothing.
+    struct Narrow {
+        cpu: CpuDevice,
+        only: Candidate,
+    }
 
     impl Device for Narrow {
         fn kind(&self) -> DeviceKind {
-            self.0.kind()
+            self.cpu.kind()
         }
         fn fingerprint(&self) -> &Fingerprint {
-            self.0.fingerprint()
+            self.cpu.fingerprint()
         }
-        fn runs(&self, body: &Body) -> bool {
-            self.0.runs(body)
+        fn runs(&self, _: &Body) -> bool {
+            true
         }
         fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-            if job.point[1] > 1000 { Err(Fault::Unsupported("too wide".into())) } else { self.0.prepare(job) }
+            if job.point[1] > 1000 {
+                return Err(Fault::Unsupported("too wide".into()));
+            }
+            self.cpu.prepare(&Job { candidate: &self.only, ..*job })
         }
         fn capacity(&self) -> Capacity {
-            self.0.capacity()
+            self.cpu.capacity()
         }
     }
 
     #[rstest]
-    #[case(sums, Verdict::Pass)]
-    #[case(biased, Verdict::Fail)]
-    fn what_supports_some_cases_is_judged_by_those(
+    #[case(sums, true, Verdict::Pass)]
+    #[case(biased, true, Verdict::Fail)]
+    #[case(sums, false, Verdict::Skip)]
+    fn a_library_is_judged_by_the_cases_that_it_has_and_a_kernel_by_all(
         #[case] f: fn(&Rows, &[f32], &mut [f32]),
+        #[case] is_library: bool,
         #[case] expected: Verdict,
     ) {
         let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
-        let (device, operator, candidate) = (Narrow(CpuDevice::new()), operator(), Cpu::new::<f32>(body).named("c"));
+        let only = Cpu::new::<f32>(body).named("c");
+        let library = CudaHost::new(|_: &Rows, _| Ok(())).named("c");
+        let candidate = if is_library { library } else { only.clone() };
+        let (device, operator) = (Narrow { cpu: CpuDevice::new(), only }, operator());
         let context = Context::new(&device, 1, Duration::from_secs(60));
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert_eq!(outcome.verdict, expected, "{outcome:#?}");

@@ -348,6 +348,11 @@ impl Body {
         if let Body::Enqueue(body) = self { body.describe(point, dtype) } else { None }
     }
 
+    /// Whether it is host code that enqueues GPU work.
+    pub fn is_library(&self) -> bool {
+        matches!(self, Body::Enqueue(_))
+    }
+
     /// Whether it runs on the host alone.
     pub fn is_host(&self) -> bool {
         matches!(self, Body::Cpu(_))
