@@ -111,6 +111,8 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         }
         notify(ctx, object_block);
     }
+    // What the warp does from now on was not passed on.
+    ctx.meet();
     let pattern = Pattern::new(targets.map(|address| address & OFFSET_MASK), mask, bytes);
     shared::count(ctx, &pattern, true);
     Outcome::Next

@@ -106,7 +106,7 @@ impl WarpClock {
 }
 
 impl Context<'_> {
-    /// The lanes of the warp have met in a `.sync` operation.
+    /// The lanes of the warp have met in a `.sync` operation, or passed on what they did.
     #[inline(always)]
     pub fn meet(&mut self) {
         self.warp.race.advance();
