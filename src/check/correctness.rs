@@ -45,8 +45,9 @@ fn carry_out(context: &Context<'_>, subject: &Subject<'_>, plan: &Plan, mut outc
     match check_all(context, subject, plan, &mut outcome) {
         // Relations alone say too little to be a pass.
         Ok(()) if outcome.errors.is_none() && !plan.cases.is_empty() => {
+            let reason = outcome.notes.last().map(|note| note.trim_start_matches(DECLINED));
+            outcome.reason = reason.unwrap_or_default().to_owned();
             outcome.verdict = Verdict::Skip;
-            outcome.reason = outcome.notes.last().cloned().unwrap_or_default();
         }
         Ok(()) => {}
         Err(Rejection::Unsupported(why)) => return Outcome { cases: 0, ..Outcome::skip(why) },
@@ -158,16 +159,19 @@ fn check_all(
     Ok(())
 }
 
-/// A library may have some cases of an operator and not others: a note says which it has not. One that is not there has not
-/// even the first. A kernel must run in all cases.
+/// In front of the reason why a library has not all cases.
+const DECLINED: &str = "not every case: ";
+
+/// A library may have some cases of an operator and not others: a note says which it has not. One that has none is skipped.
+/// A kernel must run in all cases.
 fn unless_declined<T>(
     subject: &Subject<'_>,
     judged: Result<T, Rejection>,
     outcome: &mut Outcome,
 ) -> Result<Option<T>, Rejection> {
     match judged {
-        Err(Rejection::Unsupported(why)) if outcome.errors.is_some() && subject.candidate.body.is_library() => {
-            let note = format!("not every case: {why}");
+        Err(Rejection::Unsupported(why)) if subject.candidate.body.is_library() => {
+            let note = format!("{DECLINED}{why}");
             if !outcome.notes.contains(&note) {
                 outcome.notes.push(note);
             }
@@ -284,10 +288,11 @@ mod tests {
         assert!(outcome.cases > 40 && outcome.errors.is_some());
     }
 
-    /// A device that runs one candidate, whatever it is given, and at wide shapes nothing.
+    /// A device that runs one candidate, whatever it is given, and nothing where there are too many columns or too few.
     struct Narrow {
         cpu: CpuDevice,
         only: Candidate,
+        takes: std::ops::Range<usize>,
     }
 
     impl Device for Narrow {
@@ -301,8 +306,8 @@ mod tests {
             true
         }
         fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-            if job.point[1] > 1000 {
-                return Err(Fault::Unsupported("too wide".into()));
+            if !self.takes.contains(&job.point[1]) {
+                return Err(Fault::Unsupported("no such columns".into()));
             }
             self.cpu.prepare(&Job { candidate: &self.only, ..*job })
         }
@@ -312,24 +317,28 @@ mod tests {
     }
 
     #[rstest]
-    #[case(sums, true, Verdict::Pass)]
-    #[case(biased, true, Verdict::Fail)]
-    #[case(sums, false, Verdict::Skip)]
+    #[case::wide(sums, true, 0..1000, Verdict::Pass)]
+    #[case::first(sums, true, 2..usize::MAX, Verdict::Pass)]
+    #[case::all(sums, true, 0..0, Verdict::Skip)]
+    #[case::wrong(biased, true, 0..1000, Verdict::Fail)]
+    #[case::kernel(sums, false, 0..1000, Verdict::Skip)]
     fn a_library_is_judged_by_the_cases_that_it_has_and_a_kernel_by_all(
         #[case] f: fn(&Rows, &[f32], &mut [f32]),
         #[case] is_library: bool,
+        #[case] takes: std::ops::Range<usize>,
         #[case] expected: Verdict,
     ) {
         let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
         let only = Cpu::new::<f32>(body).named("c");
         let library = CudaHost::new(|_: &Rows, _| Ok(())).named("c");
         let candidate = if is_library { library } else { only.clone() };
-        let (device, operator) = (Narrow { cpu: CpuDevice::new(), only }, operator());
+        let (device, operator) = (Narrow { cpu: CpuDevice::new(), only, takes }, operator());
         let context = Context::new(&device, 1, Duration::from_secs(60));
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert_eq!(outcome.verdict, expected, "{outcome:#?}");
-        let is_noted = outcome.notes.contains(&"not every case: too wide".to_owned());
-        assert_eq!(is_noted, expected == Verdict::Pass, "{outcome:#?}");
+        let is_noted = outcome.notes.contains(&format!("{DECLINED}no such columns"));
+        assert!(is_noted || expected != Verdict::Pass, "{outcome:#?}");
+        assert_eq!(outcome.reason == "no such columns", expected == Verdict::Skip, "{outcome:#?}");
     }
 
     #[test]
