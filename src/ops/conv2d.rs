@@ -364,9 +364,15 @@ fn launch(version: usize, s: &Convolution) -> Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::Cpu;
+    use crate::check::case::Case;
+    use crate::check::judge::judge_case;
+    use crate::check::{Context, Subject};
+    use crate::core::candidate::{Cpu, IntoCandidate};
+    use crate::core::shape::Shape;
+    use crate::device::sim::{FOLDER, SimDevice};
     use crate::ops::agreement::rejects;
     use rstest::rstest;
+    use std::time::Duration;
 
     #[test]
     fn a_mirrored_filter_is_seen() {
@@ -403,5 +409,17 @@ mod tests {
     ) {
         let s = Convolution { stride, padding, dilation, ..square(1) };
         assert_eq!(s.outputs(image, taps), outputs);
+    }
+
+    /// 512 equal products a place, whose roundings all go one way.
+    #[rstest]
+    fn a_long_sum_does_not_lean(#[values(1, 2)] version: usize, #[values(1, 2, 3)] seed: u64) {
+        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let (operator, candidate) = (operator(), cuda(version).named("version"));
+        let shape = Convolution { channels: 512, height: 3, width: 5, filters: 7, layout: Layout::Nhwc, ..square(1) };
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let case = Case::new(shape.to_point(), Distribution::ConstantRows, seed);
+        let judged = judge_case(&Context::new(&device, 1, Duration::from_secs(60)), &subject, &case);
+        assert!(judged.is_ok(), "{judged:#?}");
     }
 }
