@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
         ["n"] => vec![vec![1037], vec![8192], vec![3]],
-        ["m", "n", "k"] => vec![vec![33, 70, 45], vec![130, 128, 64], vec![64, 36, 100], vec![40, 24, 300]],
+        ["m", "n", "k"] => products(),
+        // Then the activation by its number, and whether there is a residual.
+        ["m", "n", "k", "activation", "residual"] => layers(products()),
         ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
         ["rows", "cols", rest @ ..] => [[3, 301], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
             .into_iter()
@@ -47,6 +49,28 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
     }
 }
 
+/// Of a matrix product: m, n and k.
+fn products() -> Vec<Vec<usize>> {
+    [[33, 70, 45], [130, 128, 64], [64, 36, 100], [40, 24, 300]].map(Vec::from).into()
+}
+
+/// Single rows and columns, several tiles, tiles of every width.
+fn further_products() -> Vec<Vec<usize>> {
+    let wide = [[129, 260, 24], [257, 130, 17], [200, 136, 264], [8, 512, 72], [100, 8, 136], [72, 200, 640]];
+    let long = [[130, 264, 1032], [300, 264, 328], [136, 520, 16], [64, 64, 256], [70, 72, 192]];
+    let odd = [[65, 71, 333], [150, 77, 130], [40, 33, 700], [129, 131, 67], [17, 200, 257]];
+    (1..34)
+        .flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]])
+        .chain(wide.into_iter().chain(long).chain(odd).map(Vec::from))
+        .collect()
+}
+
+/// The same products with every activation in turn, with a residual and without.
+fn layers(products: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    let what_follows = (0..3).flat_map(|activation| [1, 0].map(|residual| [activation, residual])).cycle();
+    products.into_iter().zip(what_follows).map(|(product, follows)| [product, follows.to_vec()].concat()).collect()
+}
+
 /// Rows and columns where several rows share a block or a warp.
 const TALL: [[usize; 2]; 9] =
     [[70, 3], [40, 5], [33, 17], [130, 8], [300, 2], [600, 1], [9, 1024], [5, 2048], [3, 4100]];
@@ -58,14 +82,8 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .chain([48, 255, 256, 257, 512, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 5008])
             .map(|n| vec![n])
             .collect(),
-        ["m", "n", "k"] => (1..34)
-            .flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]])
-            .chain(
-                [[129, 260, 24], [257, 130, 17], [200, 136, 264], [8, 512, 72], [100, 8, 136], [72, 200, 640]]
-                    .map(Vec::from),
-            )
-            .chain([[130, 264, 1032], [300, 264, 328], [136, 520, 16], [64, 64, 256], [70, 72, 192]].map(Vec::from))
-            .collect(),
+        ["m", "n", "k"] => further_products(),
+        ["m", "n", "k", "activation", "residual"] => layers(further_products()),
         ["batch", "n", "k"] => (1..34)
             .flat_map(|at| [vec![1 + at % 9, at, 67 - at], vec![1 + at % 4, 70 - at, 8 * at]])
             .chain([[8, 64, 2056], [1, 20, 4100], [4, 130, 512], [17, 9, 640], [1, 1, 1]].map(Vec::from))
@@ -74,6 +92,7 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .map(|at| vec![1, 1, 1 + at % 2, at, 2 * at - at % 3, 3 + 7 * at % 40, at % 2])
             .chain([[1, 1, 1, 9, 5, 8, 1], [1, 1, 1, 1, 257, 40, 0], [1, 1, 1, 130, 131, 72, 1]].map(Vec::from))
             .chain([[1, 1, 1, 3, 520, 64, 1], [1, 1, 1, 2, 65, 256, 0], [1, 2, 1, 64, 128, 128, 1]].map(Vec::from))
+            .chain([[1, 1, 1, 70, 200, 128, 1], [1, 1, 2, 130, 70, 100, 1], [2, 1, 1, 5, 300, 200, 1]].map(Vec::from))
             .collect(),
         ["batch", "channels", ..] => (1..12)
             .map(|at| {
@@ -99,6 +118,12 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
                 vec![1, 1, 10, 10, 2, 1, 1, 0, 0, 0, 0],
                 vec![1, 520, 2, 3, 2, 1, 1, 0, 0, 0, 0],
                 vec![1, 70, 5, 5, 4, 3, 5, 0, 2, 0, 1],
+                // Channels in whole packs, in both layouts, and planes in whole packs.
+                vec![2, 8, 10, 9, 16, 3, 3, 1, 1, 0, 1],
+                vec![1, 24, 9, 9, 40, 3, 3, 0, 1, 1, 0],
+                vec![2, 64, 8, 8, 72, 3, 3, 0, 1, 0, 1],
+                vec![1, 16, 16, 8, 24, 1, 1, 0, 0, 0, 0],
+                vec![2, 5, 33, 35, 6, 3, 3, 2, 1, 0, 0],
             ])
             .collect(),
         ["steps", "batch", "inputs", "hidden", "layers"] => [
@@ -109,6 +134,11 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             [1, 2, 4, 3, 0],
             [2, 2, 3, 4, 0],
             [2, 9, 3, 15, 0],
+            [3, 9, 24, 40, 0],
+            [2, 33, 16, 24, 1],
+            [3, 70, 9, 37, 1],
+            [2, 6, 130, 72, 0],
+            [1, 130, 40, 36, 0],
         ]
         .map(Vec::from)
         .into(),

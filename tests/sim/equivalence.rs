@@ -12,6 +12,11 @@ const PARTS: &str =
 const NOBODY_LOOKS: &str =
     "From there to the end of the kernel nothing touches shared memory: what is still in flight meets nobody.";
 
+const SPLIT: &str =
+    "Where an exponent is split: what the whole part leaves goes to ex2, which takes more than a fraction.";
+const NO_COPIES: &str = "This entry copies nothing asynchronously: there is nothing to commit and nothing to wait for.";
+const SQUARED: &str = "The difference is squared wherever it is used.";
+
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
 /// Lines between a comparison and its branch.
@@ -32,8 +37,59 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
     let waits = ["wait dropped", "waits for too little"].contains(&mutation.slip)
         && lines[at].starts_with("cp.async.wait")
         && nothing_shared_behind(&lines[at + 1..]);
-    let arguments = [(spans, SPANS), (stores, SAME_STORE), (packs, PACKS), (waits, NOBODY_LOOKS), (parts, PARTS)];
+    let split = mutation.slip == "constant wrong" && splits_an_exponent(&lines, at);
+    let no_copies = ["commit dropped", "wait dropped", "waits for too little"].contains(&mutation.slip)
+        && lines[at].starts_with("cp.async.")
+        && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
+    let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
+    let arguments = [
+        (spans, SPANS),
+        (stores, SAME_STORE),
+        (packs, PACKS),
+        (waits, NOBODY_LOOKS),
+        (parts, PARTS),
+        (split, SPLIT),
+        (no_copies, NO_COPIES),
+        (squared, SQUARED),
+    ];
     arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument)
+}
+
+/// The lines of the entry that a line stands in.
+fn entry_around<'a>(lines: &'a [&'a str], at: usize) -> &'a [&'a str] {
+    let begins = |line: &&str| line.contains(".entry ");
+    let first = lines[..at].iter().rposition(begins).unwrap_or(0);
+    let length = lines[at..].iter().position(begins).unwrap_or(lines.len() - at);
+    &lines[first..at + length]
+}
+
+/// The half or the 252 of `expf` as the compiler writes it: x log2(e) / 252 + 1/2 within 0 and 1, times 252, rounded down to
+/// a whole number, whose distance from x log2(e) goes to `ex2`.
+fn splits_an_exponent(lines: &[&str], at: usize) -> bool {
+    let [register, value] = *operands(lines[at]).as_slice() else { return false };
+    let near = &lines[at.saturating_sub(NEAR)..lines.len().min(at + NEAR)];
+    let is_exponential = ["0f3BBB989D", "0f4B400001"].iter().all(|one| near.iter().any(|line| line.contains(one)));
+    let Some(used) = lines[at + 1..].iter().take(NEAR).find(|line| operands(line).contains(&register)) else {
+        return false;
+    };
+    let place = operands(used).iter().position(|operand| *operand == register);
+    match value {
+        "0f3F000000" => is_exponential && used.starts_with("fma.rn.f32") && place == Some(3),
+        "0f437C0000" => is_exponential && used.starts_with("fma.rm.f32") && place == Some(2),
+        _ => false,
+    }
+}
+
+/// A difference that every instruction of the entry takes as both factors of a product.
+fn is_squared(lines: &[&str], at: usize) -> bool {
+    let Some(&difference) = operands(lines[at]).first() else { return false };
+    let uses: Vec<Vec<&str>> = entry_around(lines, at)
+        .iter()
+        .filter(|line| **line != lines[at] && operands(line).contains(&difference))
+        .map(|line| operands(line))
+        .collect();
+    let is_square = |of: &Vec<&str>| of.len() >= 3 && of[1] == difference && of[2] == difference;
+    lines[at].starts_with("sub.f32") && !uses.is_empty() && uses.iter().all(is_square)
 }
 
 /// A branch, and the comparison that it goes by: `at` is either of them.

@@ -108,6 +108,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "setp.ge.s32",
         "The loop runs over whole groups of packs only: no lane stands at the end.",
     ),
+    ("gemm cuda_v", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
     ("embedding", "comparison off by one", "setp.lt.s32", UNDEFINED),
     ("embedding", "comparison off by one", "setp.gt.s32", UNDEFINED),
     ("embedding", "constant wrong", "0f7FFFFFFF", UNDEFINED),
