@@ -39,7 +39,7 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && nothing_shared_behind(&lines[at + 1..]);
     let split = mutation.slip == "constant wrong" && splits_an_exponent(&lines, at);
     let no_copies = ["commit dropped", "wait dropped", "waits for too little"].contains(&mutation.slip)
-        && lines[at].starts_with("cp.async.")
+        && ["cp.async.commit", "cp.async.wait"].iter().any(|one| lines[at].starts_with(one))
         && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
     let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
     let arguments = [
@@ -221,9 +221,33 @@ mod tests {
 
     #[test]
     fn a_wait_may_go_where_nothing_shared_follows() {
-        let text = "cp.async.wait_group 0;\nbra $L;\n$L:\nst.global.f32 [%rd1], %f1;\n}\nld.shared.f32 %f1, [%r1];";
-        assert_eq!(why(text, 0, "wait dropped"), Some(NOBODY_LOOKS));
-        assert_eq!(why(&text.replace("st.global", "st.shared"), 0, "wait dropped"), None);
-        assert_eq!(why(&text.replace("bra $L", "bra $K"), 0, "wait dropped"), None);
+        let text = "cp.async.ca.shared.global [%r1], [%rd1], 16;\ncp.async.wait_group 0;\nbra $L;\n$L:\nst.global.f32 [%rd1], %f1;\n}\nld.shared.f32 %f1, [%r1];";
+        assert_eq!(why(text, 1, "wait dropped"), Some(NOBODY_LOOKS));
+        assert_eq!(why(&text.replace("st.global", "st.shared"), 1, "wait dropped"), None);
+        assert_eq!(why(&text.replace("bra $L", "bra $K"), 1, "wait dropped"), None);
+    }
+
+    #[test]
+    fn a_wait_may_go_where_the_entry_copies_nothing() {
+        let text = ".visible .entry a()\ncp.async.commit_group;\nld.shared.f32 %f1, [%r1];\n.visible .entry b()\ncp.async.ca.shared.global [%r1], [%rd1], 16;\ncp.async.commit_group;\nld.shared.f32 %f1, [%r1];";
+        assert_eq!(why(text, 1, "commit dropped"), Some(NO_COPIES));
+        assert_eq!(why(text, 5, "commit dropped"), None);
+        assert_eq!(why(&text.replace("cp.async.commit", "cp.async.bulk.commit"), 1, "commit dropped"), None);
+    }
+
+    #[test]
+    fn an_exponent_is_told_from_other_products() {
+        let text = "mov.f32 %f1, 0f3F000000;\nmov.f32 %f2, 0f3BBB989D;\nfma.rn.f32 %f3, %f0, %f2, %f1;\ncvt.sat.f32.f32 %f4, %f3;\nmov.f32 %f5, 0f4B400001;\nmov.f32 %f6, 0f437C0000;\nfma.rm.f32 %f7, %f4, %f6, %f5;";
+        assert_eq!(why(text, 0, "constant wrong"), Some(SPLIT));
+        assert_eq!(why(text, 5, "constant wrong"), Some(SPLIT));
+        assert_eq!(why(text, 1, "constant wrong"), None);
+        assert_eq!(why(&text.replace("%f2, %f1;", "%f1, %f2;"), 0, "constant wrong"), None);
+    }
+
+    #[test]
+    fn a_difference_must_be_squared_everywhere() {
+        let text = "sub.f32 %f3, %f1, %f2;\nfma.rn.f32 %f4, %f3, %f3, %f5;";
+        assert_eq!(why(text, 0, "operands swapped"), Some(SQUARED));
+        assert_eq!(why(&format!("{text}\nst.global.f32 [%rd1], %f3;"), 0, "operands swapped"), None);
     }
 }
