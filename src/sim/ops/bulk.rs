@@ -4,17 +4,19 @@
 //! In early mode the data moves when a copy is issued, in late mode when nothing else can run (into shared memory) or
 //! when the group is waited for (out of it).
 
-use super::atomic::{Change, change, change_global};
-use super::barrier_object::{locate, must_be_shown, notify};
+mod moving;
+
+pub(crate) use moving::land;
+
+use super::atomic::{Change, change};
+use super::barrier_object::{locate, must_be_shown};
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES};
 use crate::sim::memory::access::addresses;
-use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT, Window, window};
-use crate::sim::memory::global::{self, Kind, Payload};
-use crate::sim::memory::pattern::{Pattern, lanes};
-use crate::sim::memory::shared;
+use crate::sim::memory::address::{OFFSET_MASK, Window, window};
+use crate::sim::memory::pattern::lanes;
 use crate::sim::metrics::InstructionClass::Async;
 use crate::sim::options::Completion;
 use crate::sim::program::{AddressOperand, Instr};
@@ -23,6 +25,7 @@ use crate::sim::ptx::opcode::Opcode;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
 use crate::sim::tensor_map::{Swizzle, TensorMap, Unit};
+use moving::store;
 
 /// One decoded copy.
 #[derive(Debug, Clone)]
@@ -379,146 +382,4 @@ fn tensor_map(ctx: &Context<'_>, address: u64) -> Option<TensorMap> {
         words[at / 8] |= u64::from(byte(at)?) << (8 * (at % 8));
     }
     TensorMap::from_words(&words)
-}
-
-/// Up to 32 units at a time, as if a warp moved them.
-fn batches(flight: &Flight) -> impl Iterator<Item = (usize, &[Unit])> {
-    flight.units.chunks(LANES).enumerate().map(|(at, units)| (at * LANES, units))
-}
-
-fn first_lanes(count: usize) -> u32 {
-    if count >= LANES { u32::MAX } else { (1 << count) - 1 }
-}
-
-/// Moves the data of a copy into shared memory and tells the objects.
-pub(crate) fn land(ctx: &mut Context<'_>, flight: &Flight) {
-    let here = std::mem::replace(&mut ctx.pc, flight.pc);
-    for (first, units) in batches(flight) {
-        let data = fetch(ctx, flight, units);
-        for &(block, offset) in &flight.targets {
-            let place =
-                |lane: usize| flight.swizzle.apply(u64::from(offset) + 16 * (first + lane.min(units.len() - 1)) as u64);
-            let rank = if block == ctx.me { 0 } else { (block as u64 + 1) << SHARED_RANK_SHIFT };
-            let pattern = Pattern::new(std::array::from_fn(|lane| rank + place(lane)), first_lanes(units.len()), 16);
-            shared::write_untracked(ctx, &pattern, &data);
-        }
-    }
-    for (at, &(block, offset)) in flight.objects.iter().enumerate() {
-        let (target, start) = flight.targets[at];
-        let range = Range { block: target, offset: start, bytes: flight.bytes };
-        if ctx.blocks[block].objects.bytes_arrive(offset, range, flight.pc) {
-            notify(ctx, block);
-        } else {
-            let message = "no barrier object was made at this address".to_owned();
-            ctx.report(Check::BarrierObject, flight.lane, Some(u64::from(offset)), message);
-        }
-    }
-    ctx.pc = here;
-}
-
-fn fetch(ctx: &mut Context<'_>, flight: &Flight, units: &[Unit]) -> Payload<4> {
-    let all = units
-        .iter()
-        .enumerate()
-        .filter(|(_, unit)| is_whole(flight, unit))
-        .fold(0u32, |set, (lane, _)| set | 1 << lane);
-    let mut data: Payload<4> = [[0; LANES]; 4];
-    if all != 0 {
-        let pattern = Pattern::new(std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address)), all, 16);
-        data =
-            if flight.far_is_shared { shared::read(ctx, &pattern, false) } else { global::read(ctx, &pattern, false) };
-        // A read may leave anything in lanes that it was not asked for, and outside the tensor there are zeros.
-        for (lane, word) in data.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
-            if all >> lane & 1 == 0 {
-                *word = 0;
-            }
-        }
-    }
-    for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| all >> lane & 1 == 0) {
-        for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
-            let position = at * flight.element_bytes;
-            let pattern = Pattern::new([unit.address + u64::from(position); LANES], 1 << lane, flight.element_bytes);
-            let element: Payload<2> = if flight.element_bytes == 8 {
-                global::read(ctx, &pattern, false)
-            } else {
-                let low: Payload<1> = global::read(ctx, &pattern, false);
-                [low[0], [0; LANES]]
-            };
-            data[position as usize / 4][lane] |= element[0][lane] << (position % 4 * 8);
-            if flight.element_bytes == 8 {
-                data[position as usize / 4 + 1][lane] |= element[1][lane];
-            }
-        }
-    }
-    data
-}
-
-/// Whether all elements of the unit lie inside the tensor.
-fn is_whole(flight: &Flight, unit: &Unit) -> bool {
-    let all = ((1u32 << (16 / flight.element_bytes)) - 1) as u16;
-    unit.valid & all == all
-}
-
-/// Joins each element with what lies there.
-fn reduce(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<4>, reduction: Reduction) {
-    let width = reduction.element_bytes;
-    global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
-        ctx.track_global(number, pattern, Kind::Atomic, true, None);
-        for lane in pattern.lanes() {
-            for at in (0..16).step_by(width as usize) {
-                let word = data[at / 4][lane] >> (at % 4 * 8);
-                let value = match width {
-                    8 => u64::from(word) | u64::from(data[at / 4 + 1][lane]) << 32,
-                    4 => u64::from(word),
-                    _ => u64::from(word & 0xFFFF),
-                };
-                let offset = (pattern.address[lane] & OFFSET_MASK) + at as u64;
-                change_global(allocation, offset, width, |old| (reduction.change)(old, value, 0));
-            }
-        }
-        global::define(allocation, pattern);
-    });
-    global::count(ctx, pattern, |counters| &mut counters.global_writes);
-}
-
-/// Moves the data of a copy out of shared memory.
-fn store(ctx: &mut Context<'_>, flight: &Flight) {
-    let (block, offset) = flight.targets[0];
-    for (first, units) in batches(flight) {
-        let memory = &ctx.blocks[block].shared;
-        let mut data: Payload<4> = [[0; LANES]; 4];
-        for lane in 0..units.len() {
-            let at = flight.swizzle.apply(u64::from(offset) + 16 * (first + lane) as u64) as usize / 4;
-            for (word, row) in data.iter_mut().enumerate() {
-                row[lane] = memory.words[at + word];
-            }
-        }
-        let whole = units
-            .iter()
-            .enumerate()
-            .filter(|(_, unit)| is_whole(flight, unit))
-            .fold(0u32, |set, (lane, _)| set | 1 << lane);
-        let address = std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address));
-        if whole != 0 {
-            let pattern = Pattern::new(address, whole, 16);
-            match flight.reduction {
-                Some(reduction) => reduce(ctx, &pattern, &data, reduction),
-                None => global::write(ctx, &pattern, &data, false),
-            }
-        }
-        for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| whole >> lane & 1 == 0) {
-            for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
-                let position = at * flight.element_bytes;
-                let pattern =
-                    Pattern::new([unit.address + u64::from(position); LANES], 1 << lane, flight.element_bytes);
-                let word = position as usize / 4;
-                let low = data[word].map(|value| value >> (position % 4 * 8));
-                if flight.element_bytes == 8 {
-                    global::write(ctx, &pattern, &[data[word], data[word + 1]], false);
-                } else {
-                    global::write(ctx, &pattern, &[low], false);
-                }
-            }
-        }
-    }
 }

@@ -1,0 +1,197 @@
+//! Candidates that are CUDA kernels.
+
+use super::{Body, BytesFn, Candidate, Declare, IntoCandidate, Traits};
+use crate::core::dtype::DType;
+use crate::core::launch::{Launch, Plan};
+use crate::core::shape::Shape;
+use std::sync::Arc;
+
+/// Where the machine code of a CUDA candidate comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// CUDA C++ source, or PTX.
+    pub text: String,
+    /// What `text` is.
+    pub language: Language,
+    /// The file name in compiler messages.
+    pub file: String,
+    /// Headers by the name that `#include` uses, besides the crate's own.
+    pub headers: Vec<(String, String)>,
+    /// Further compiler options.
+    pub options: Vec<String>,
+    /// The architecture that it is written for; `None` for all.
+    pub needs: Option<String>,
+}
+
+impl Program {
+    /// Whether it can run on a device of architecture `arch`: `sm_90` needs 9.0 or later, `sm_90a` exactly 9.0.
+    pub fn runs_on(&self, arch: &str) -> bool {
+        let Some(needs) = &self.needs else { return true };
+        let number = |arch: &str| -> Option<u32> {
+            let digits = arch.trim_start_matches("sm_").trim_start_matches("compute_");
+            digits.trim_end_matches(|c: char| c.is_ascii_lowercase()).parse().ok()
+        };
+        match (number(needs), number(arch)) {
+            (Some(needed), Some(there)) if needs.ends_with(|c: char| c.is_ascii_digit()) => there >= needed,
+            (needed, there) => needed.is_some() && needed == there,
+        }
+    }
+}
+
+/// The language of a [`Program`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// Compiled by NVRTC, once a dtype, with `KERNELGATE_F32`, `KERNELGATE_F16` or `KERNELGATE_BF16` defined.
+    Cuda,
+    /// Taken as it is.
+    Ptx,
+}
+
+type PlanFn = Arc<dyn Fn(&[usize]) -> Plan + Send + Sync>;
+
+/// A CUDA kernel: source, entry and launch rule.
+#[derive(Clone)]
+pub struct Cuda<S> {
+    kernel: Kernel,
+    traits: Traits,
+    shape: std::marker::PhantomData<fn(&S)>,
+}
+
+impl<S: Shape> Cuda<S> {
+    /// A kernel in CUDA C++. `#include "kernelgate.cuh"` gives it `scalar_t`, the dtype of the case; a `{dtype}` in
+    /// the entry stands for `f32`, `f16` or `bf16`.
+    pub fn source<P: Into<Plan>>(
+        text: impl Into<String>,
+        entry: impl Into<String>,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        Cuda::program(text.into(), Language::Cuda, entry.into(), plan)
+    }
+
+    /// A kernel in PTX, for one dtype: name it with [`Declare::dtypes`].
+    pub fn ptx<P: Into<Plan>>(
+        text: impl Into<String>,
+        entry: impl Into<String>,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        Cuda::program(text.into(), Language::Ptx, entry.into(), plan)
+    }
+
+    fn program<P: Into<Plan>>(
+        text: String,
+        language: Language,
+        entry: String,
+        plan: impl Fn(&S) -> P + Send + Sync + 'static,
+    ) -> Self {
+        let file = format!("{entry}.{}", if language == Language::Cuda { "cu" } else { "ptx" });
+        Cuda {
+            kernel: Kernel {
+                program: Program { text, language, file, headers: Vec::new(), options: Vec::new(), needs: None },
+                entry,
+                plan: Arc::new(move |point| plan(&S::from_point(point)).into()),
+                workspace_bytes: Arc::new(|_| 0),
+            },
+            traits: Traits::default(),
+            shape: std::marker::PhantomData,
+        }
+    }
+
+    /// Makes `text` available to `#include "name"`.
+    pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.kernel.program.headers.push((name.into(), text.into()));
+        self
+    }
+
+    /// Adds an NVRTC option; kernels are tested with the very options that they ship with.
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.kernel.program.options.push(option.into());
+        self
+    }
+
+    /// The kernel is written for one architecture: `sm_90` for 9.0 and later, `sm_90a` for the instructions that 9.0
+    /// alone has. On other GPUs its trials are skipped with that reason; the simulator runs it.
+    pub fn needs(mut self, arch: impl Into<String>) -> Self {
+        self.kernel.program.needs = Some(arch.into());
+        self
+    }
+
+    /// The file name to show in compiler messages and findings.
+    pub fn file(mut self, name: impl Into<String>) -> Self {
+        self.kernel.program.file = name.into();
+        self
+    }
+
+    /// Asks for a scratch buffer; it stands after the outputs in the argument list and holds garbage.
+    pub fn workspace(mut self, bytes: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
+        self.kernel.workspace_bytes = Arc::new(move |point| bytes(&S::from_point(point)));
+        self
+    }
+}
+
+impl<S> Declare for Cuda<S> {
+    fn traits_mut(&mut self) -> &mut Traits {
+        &mut self.traits
+    }
+}
+
+/// The part of a CUDA candidate that a device needs.
+#[derive(Clone)]
+pub struct Kernel {
+    /// Source or PTX.
+    pub program: Program,
+    /// The entry, perhaps with `{dtype}` in it.
+    pub entry: String,
+    plan: PlanFn,
+    pub(super) workspace_bytes: BytesFn,
+}
+
+impl Kernel {
+    /// The launches at a point.
+    pub fn plan(&self, point: &[usize]) -> Plan {
+        (self.plan)(point)
+    }
+
+    /// The entry that `launch` runs in a case of `dtype`.
+    pub fn entry_of(&self, launch: &Launch, dtype: DType) -> String {
+        launch.entry.as_ref().unwrap_or(&self.entry).replace("{dtype}", dtype.name())
+    }
+}
+
+impl<S: Shape> IntoCandidate<S> for Cuda<S> {
+    fn named(self, name: &str) -> Candidate {
+        Candidate { name: name.into(), body: Body::Cuda(self.kernel), traits: self.traits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 1..=64 } }
+
+    #[rstest]
+    #[case(None, "sm_80", true)]
+    #[case(Some("sm_90"), "sm_90a", true)]
+    #[case(Some("sm_90"), "sm_120a", true)]
+    #[case(Some("sm_90"), "sm_89", false)]
+    #[case(Some("sm_90a"), "sm_90a", true)]
+    #[case(Some("sm_90a"), "compute_90a", true)]
+    #[case(Some("sm_90a"), "sm_100a", false)]
+    #[case(Some("hopper"), "sm_90a", false)]
+    fn a_program_runs_where_its_architecture_is(#[case] needs: Option<&str>, #[case] arch: &str, #[case] runs: bool) {
+        let cuda = Cuda::source("", "f", |s: &Vector| Launch::blocks(s.n, 32));
+        let Body::Cuda(mut kernel) = cuda.named("c").body else { panic!("a CUDA body") };
+        kernel.program.needs = needs.map(Into::into);
+        assert_eq!(kernel.program.runs_on(arch), runs);
+    }
+
+    #[test]
+    fn the_dtype_stands_in_the_entry() {
+        let cuda = Cuda::source("", "f_{dtype}", |s: &Vector| Launch::blocks(s.n, 32));
+        let Body::Cuda(kernel) = cuda.named("c").body else { panic!("a CUDA body") };
+        let plan = kernel.plan(&[5]);
+        assert_eq!(plan.0[0].grid, [5, 1, 1]);
+        assert_eq!(kernel.entry_of(&plan.0[0], DType::BF16), "f_bf16");
+    }
+}
