@@ -22,15 +22,13 @@ __device__ __forceinline__ TileOrigin tile_origin(int m, int n, int tile_m, int 
 extern "C" __global__ void __launch_bounds__(256)
     gemm_v1(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
             int k) {
-    const long long output = (long long)blockIdx.x * 256 + threadIdx.x;
-    if (output >= (long long)m * n) return;
-    const long long row = output / n;
-    const long long col = output - row * n;
+    const Output at = output_of_thread(n);
+    if (at.row >= m) return;
     float sum = 0.0f;
     for (int i = 0; i < k; ++i) {
-        sum = fmaf(to_float(a[row * k + i]), to_float(b[(long long)i * n + col]), sum);
+        sum = fmaf(to_float(a[at.row * k + i]), to_float(b[(long long)i * n + at.col]), sum);
     }
-    c[output] = from_float<scalar_t>(sum);
+    c[at.row * n + at.col] = from_float<scalar_t>(sum);
 }
 
 // v2, shared-memory tiles: a block reads each 16x16 tile of a and b once, so an element crosses L2 once for 16 outputs

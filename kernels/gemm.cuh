@@ -21,6 +21,18 @@ __device__ __forceinline__ TileOrigin tile_of(int index, int tiles_m, int tiles_
     return {band * BAND_TILES + within % band_rows, within / band_rows};
 }
 
+struct Output {
+    long long row;
+    long long col;
+};
+
+// The output of this thread where blocks of 256 take one a thread: below c past its end.
+__device__ __forceinline__ Output output_of_thread(int n) {
+    const long long output = (long long)blockIdx.x * 256 + threadIdx.x;
+    const long long row = output / n;
+    return {row, output - row * n};
+}
+
 // COUNT neighbouring elements of a row, moved by one access where the row starts allow it.
 template <int COUNT>
 struct alignas(COUNT * sizeof(scalar_t)) Run {

@@ -406,31 +406,3 @@ __device__ __forceinline__ void add_parts(const float4* __restrict__ workspace, 
 }
 
 }  // namespace hopper
-
-// Every way to cut a product whose a lies along k and whose b lies as B says: ENTRY(name, threads, blocks that a
-// multiprocessor holds, what to call). The launch rule chooses among them by an estimate of the time.
-//
-// MxN: persistent blocks with a tile of so many rows and columns of c; _cluster: so many of them, below each other, fetch
-// b for each other. rowsN: at most N rows of c and 64 columns, the factors exchanged; _split: a cluster of so many blocks
-// shares the k of a tile.
-#define HOPPER_TILES(ENTRY, B)                                                    \
-    ENTRY(128x256, 384, 1, persistent<Config<2, 256, 4, 1, ALONG_K, B>>)          \
-    ENTRY(128x256_cluster2, 384, 1, persistent<Config<2, 256, 4, 2, ALONG_K, B>>) \
-    ENTRY(128x192, 384, 1, persistent<Config<2, 192, 4, 1, ALONG_K, B>>)          \
-    ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, ALONG_K, B>>) \
-    ENTRY(128x128, 384, 1, persistent<Config<2, 128, 6, 1, ALONG_K, B>>)          \
-    ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, ALONG_K, B>>)           \
-    ENTRY(64x128_cluster2, 256, 1, persistent<Config<1, 128, 8, 2, ALONG_K, B>>)  \
-    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, ALONG_K, B>>)             \
-    ENTRY(rows16, 256, 2, narrow<Config<1, 16, 10, 1, B, ALONG_K>, 1>)            \
-    ENTRY(rows16_split2, 256, 2, narrow<Config<1, 16, 10, 1, B, ALONG_K>, 2>)     \
-    ENTRY(rows32, 256, 2, narrow<Config<1, 32, 9, 1, B, ALONG_K>, 1>)             \
-    ENTRY(rows32_split2, 256, 2, narrow<Config<1, 32, 9, 1, B, ALONG_K>, 2>)      \
-    ENTRY(rows64, 256, 2, narrow<Config<1, 64, 7, 1, B, ALONG_K>, 1>)             \
-    ENTRY(rows64_split2, 256, 2, narrow<Config<1, 64, 7, 1, B, ALONG_K>, 2>)
-
-// Every way to do it in two passes: ENTRY(name, threads of the first, how it is cut). The first leaves sums of parts of k
-// in the workspace, the second adds them up.
-#define HOPPER_PARTS(ENTRY, B)                                 \
-    ENTRY(128x128, 384, Config<2, 128, 6, 1, ALONG_K, B>)      \
-    ENTRY(64x128, 256, Config<1, 128, 8, 1, ALONG_K, B>)

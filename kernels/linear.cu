@@ -5,15 +5,12 @@
 // v1, naive: a thread an output. Neighbouring threads read neighbouring rows of w, and one element of x together.
 // grid = ceil(m*n / 256), block = 256, no dynamic shared memory. Every shape.
 extern "C" __global__ void __launch_bounds__(256)
-    linear_v1(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, const scalar_t* __restrict__ bias,
-              const scalar_t* __restrict__ residual, scalar_t* __restrict__ y, int m, int n, int k, int activation,
-              int has_residual) {
-    const long long output = (long long)blockIdx.x * 256 + threadIdx.x;
-    if (output >= (long long)m * n) return;
-    const long long row = output / n;
-    const long long col = output - row * n;
+    linear_v1(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, LINEAR_POINTERS,
+              scalar_t* __restrict__ y, int m, int n, int k, LINEAR_SCALARS) {
+    const Output at = output_of_thread(n);
+    if (at.row >= m) return;
     float sum = 0.0f;
-    for (int i = 0; i < k; ++i) sum = fmaf(to_float(x[row * k + i]), to_float(w[col * k + i]), sum);
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    y[output] = from_float<scalar_t>(epilogue.of_one(sum, int(row), int(col)));
+    for (int i = 0; i < k; ++i) sum = fmaf(to_float(x[at.row * k + i]), to_float(w[at.col * k + i]), sum);
+    const LinearEpilogue epilogue = LINEAR_EPILOGUE;
+    y[at.row * n + at.col] = from_float<scalar_t>(epilogue.of_one(sum, int(at.row), int(at.col)));
 }

@@ -16,6 +16,12 @@ __device__ __forceinline__ float activated(float x) {
     return x;
 }
 
+// What every kernel of the operator takes besides factors, output and extents, and what it makes of that and of m and n.
+#define LINEAR_POINTERS const scalar_t *__restrict__ bias, const scalar_t *__restrict__ residual
+#define LINEAR_SCALARS int activation, int has_residual
+#define LINEAR_EPILOGUE \
+    LinearEpilogue { bias, residual, activation, has_residual, m, n }
+
 struct LinearEpilogue {
     const scalar_t* bias;      // [n]
     const scalar_t* residual;  // [m, n], where there is one

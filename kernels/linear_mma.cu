@@ -9,20 +9,16 @@
 // those of gemm's b are transposed on the way.
 // grid = ceil(m/128) * ceil(n/256), block = 256, dynamic shared memory = 4 stages (96 KiB). k a multiple of 8.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    linear_v3(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, const scalar_t* __restrict__ bias,
-              const scalar_t* __restrict__ residual, scalar_t* __restrict__ y, int m, int n, int k, int activation,
-              int has_residual) {
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, true>(x, w, y, m, n, k, epilogue);
+    linear_v3(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, LINEAR_POINTERS,
+              scalar_t* __restrict__ y, int m, int n, int k, LINEAR_SCALARS) {
+    multiply<AlongK, true>(x, w, y, m, n, k, LINEAR_EPILOGUE);
 }
 
 // The same for every shape: through registers, element by element.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    linear_v3_any(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, const scalar_t* __restrict__ bias,
-                  const scalar_t* __restrict__ residual, scalar_t* __restrict__ y, int m, int n, int k, int activation,
-                  int has_residual) {
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, false>(x, w, y, m, n, k, epilogue);
+    linear_v3_any(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, LINEAR_POINTERS,
+                  scalar_t* __restrict__ y, int m, int n, int k, LINEAR_SCALARS) {
+    multiply<AlongK, false>(x, w, y, m, n, k, LINEAR_EPILOGUE);
 }
 
 #endif  // !defined(KERNELGATE_F32)

@@ -8,29 +8,24 @@
 // share a tile and store sums over their part of k one behind the other in `out`, of which linear_v2_add makes outputs.
 // grid = ceil(m/128) * ceil(n/128) * parts, block = 128, dynamic shared memory = 4 stages. n a multiple of 4.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    linear_v2(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
-              const float* __restrict__ residual, float* __restrict__ out, int m, int n, int k, int parts,
-              int activation, int has_residual) {
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, true>(x, w, out, m, n, k, parts, epilogue);
+    linear_v2(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out, int m,
+              int n, int k, int parts, LINEAR_SCALARS) {
+    multiply<AlongK, true>(x, w, out, m, n, k, parts, LINEAR_EPILOGUE);
 }
 
 // The same for every n: outputs are stored one by one.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    linear_v2_any(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
-                  const float* __restrict__ residual, float* __restrict__ out, int m, int n, int k, int parts,
-                  int activation, int has_residual) {
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, false>(x, w, out, m, n, k, parts, epilogue);
+    linear_v2_any(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out,
+                  int m, int n, int k, int parts, LINEAR_SCALARS) {
+    multiply<AlongK, false>(x, w, out, m, n, k, parts, LINEAR_EPILOGUE);
 }
 
 // The second pass of v2, over `parts` matrices of m x n sums.
 // grid = ceil(m*n / 256), block = 256, no dynamic shared memory.
 extern "C" __global__ void __launch_bounds__(256)
-    linear_v2_add(const float* __restrict__ sums, const float* __restrict__ bias, const float* __restrict__ residual,
-                  float* __restrict__ y, int m, int n, int parts, int activation, int has_residual) {
-    const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    add_parts(sums, y, (long long)m * n, n, parts, epilogue);
+    linear_v2_add(const float* __restrict__ sums, LINEAR_POINTERS, float* __restrict__ y, int m, int n, int parts,
+                  LINEAR_SCALARS) {
+    add_parts(sums, y, (long long)m * n, n, parts, LINEAR_EPILOGUE);
 }
 
 #endif  // defined(KERNELGATE_F32)

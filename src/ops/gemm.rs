@@ -37,14 +37,12 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator())
+    let own = Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
         .ladder(9, cuda)
         .candidate("triton", triton());
-    #[cfg(feature = "cuda")]
-    let suite = suite.candidate("cublaslt", vendor::cublaslt());
-    suite.into()
+    with_vendor!(own, "cublaslt", vendor::cublaslt)
 }
 
 fn operator() -> Op<Product> {
@@ -209,7 +207,7 @@ fn hopper(choose: impl Fn(&Product) -> &'static hopper::Tile + Clone + Send + Sy
     let chosen = choose.clone();
     kernel!(
         "gemm_hopper.cu",
-        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh"],
+        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh", "gemm_hopper_entries.cuh"],
         "gemm_128x256",
         move |s| hopper::GEMM.plan(choose(s), s, &[])
     )

@@ -100,10 +100,8 @@ impl Layer {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
-    #[cfg(feature = "cuda")]
-    let suite = suite.candidate("cublaslt", vendor::cublaslt());
-    suite.into()
+    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
+    with_vendor!(own, "cublaslt", vendor::cublaslt)
 }
 
 fn operator() -> Op<Layer> {
@@ -370,7 +368,16 @@ fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync 
     let plan = move |s: &Layer| LINEAR.plan(choose(s), &s.product(), &s.scalars());
     kernel!(
         "linear_hopper.cu",
-        ["common.cuh", "async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh", "linear.cuh"],
+        [
+            "common.cuh",
+            "async.cuh",
+            "gemm.cuh",
+            "hopper.cuh",
+            "hopper_store.cuh",
+            "gemm_hopper.cuh",
+            "gemm_hopper_entries.cuh",
+            "linear.cuh"
+        ],
         "linear_128x256",
         plan
     )
