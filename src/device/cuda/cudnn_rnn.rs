@@ -3,15 +3,15 @@
 //! The library wants all weights in one block of its own layout: they are copied there on the stream, before each run.
 #![expect(unsafe_code, reason = "the C interface of cuDNN")]
 
+use super::choices::Choices;
 use super::cudnn::{self, check, element};
 use super::scratch::Scratch;
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
 use cudarc::cudnn::sys::{self, cudnnRNNAlgo_t as Algorithm};
 use cudarc::driver::{DriverError, result as driver};
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const GATES: usize = 4;
@@ -60,12 +60,7 @@ pub fn workspace_bytes(lstm: Lstm) -> usize {
 /// # Errors
 /// Why there is no library or no algorithm, and what to do.
 pub fn prepare(lstm: Lstm, dtype: DType) -> Result<(), String> {
-    if lstm.batch == 0 || chosen(lstm, dtype).is_some() {
-        return Ok(());
-    }
-    let algorithm = choose(lstm, dtype)?;
-    choices().lock().unwrap_or_else(PoisonError::into_inner).insert((lstm, dtype), algorithm);
-    Ok(())
+    if lstm.batch == 0 { Ok(()) } else { CHOICES.make(lstm, dtype, choose) }
 }
 
 /// Enqueues the layers; [`prepare`] came before. Inputs: x, the weights of its first layer and of those above, the
@@ -77,20 +72,11 @@ pub fn enqueue(lstm: Lstm, call: &Enqueue) -> Result<(), String> {
     if lstm.batch == 0 {
         return Ok(());
     }
-    let algorithm = chosen(lstm, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
+    let algorithm = CHOICES.get(lstm, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
     run(&Description::of(lstm, call.dtype, algorithm)?, call)
 }
 
-type Choices = Mutex<HashMap<(Lstm, DType), Algorithm>>;
-
-fn choices() -> &'static Choices {
-    static CHOICES: OnceLock<Choices> = OnceLock::new();
-    CHOICES.get_or_init(Choices::default)
-}
-
-fn chosen(lstm: Lstm, dtype: DType) -> Option<Algorithm> {
-    choices().lock().unwrap_or_else(PoisonError::into_inner).get(&(lstm, dtype)).copied()
-}
+static CHOICES: Choices<Lstm, Algorithm> = Choices::new();
 
 fn cuda(error: DriverError) -> String {
     format!("an LSTM of cuDNN: {:?}", error.0)

@@ -4,6 +4,7 @@
 //! files with `unsafe`; everything else builds on their safe functions.
 
 mod cache;
+mod choices;
 mod code;
 mod compile;
 pub mod cublaslt;
