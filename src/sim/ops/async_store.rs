@@ -100,9 +100,11 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             return Outcome::Abort;
         };
         must_be_shown(ctx, lane, object_block, object);
+        let range = Range { block, offset, bytes };
+        let arrival = Arrival { lane, range, object: (object_block, object), clock: &clock };
         let known = match store.change {
-            None => put(ctx, store, lane, Range { block, offset, bytes }, (object_block, object), &clock),
-            Some(change) => combine(ctx, store, change, lane, (block, offset), (object_block, object), &clock),
+            None => arrival.put(ctx, store),
+            Some(change) => arrival.combine(ctx, store, change),
         };
         if !known {
             let message = "no barrier object was made at this address".to_owned();
@@ -125,40 +127,38 @@ fn value(ctx: &Context<'_>, slot: Slot, lane: usize) -> u64 {
     }
 }
 
-/// Stores and tells the object; `false` if there is none.
-fn put(
-    ctx: &mut Context<'_>,
-    store: &AsyncStore,
+/// Where the store of a lane goes.
+struct Arrival<'a> {
     lane: usize,
     range: Range,
-    (object_block, object): (usize, u32),
-    clock: &Clock,
-) -> bool {
-    ctx.begin_writing(range, lane as u32);
-    for (at, slot) in store.values.iter().enumerate() {
-        let value = value(ctx, *slot, lane);
-        let place = (range.offset + at as u32 * store.width) as usize;
-        change_shared(&mut ctx.blocks[range.block].shared, place, store.width, |_| value);
-    }
-    ctx.blocks[range.block].shared.define(u64::from(range.offset), u64::from(range.bytes));
-    let pc = ctx.pc;
-    ctx.blocks[object_block].objects.released_bytes_arrive(object, range, pc, clock)
+    /// Block and offset of the barrier object that is told.
+    object: (usize, u32),
+    clock: &'a Clock,
 }
 
-/// Changes the value there as an atomic operation does, and tells the object.
-fn combine(
-    ctx: &mut Context<'_>,
-    store: &AsyncStore,
-    change: Change,
-    lane: usize,
-    (block, offset): (usize, u32),
-    (object_block, object): (usize, u32),
-    clock: &Clock,
-) -> bool {
-    let pattern = Pattern::new([u64::from(offset); 32], 1 << lane, store.width);
-    ctx.track_shared(block, &pattern, Kind::Atomic, true, None);
-    let value = value(ctx, store.values[0], lane);
-    change_shared(&mut ctx.blocks[block].shared, offset as usize, store.width, |old| change(old, value, 0));
-    ctx.blocks[block].shared.define(u64::from(offset), u64::from(store.width));
-    ctx.blocks[object_block].objects.complete_bytes(object, store.width, clock)
+impl Arrival<'_> {
+    /// Stores and tells the object; `false` if there is none.
+    fn put(self, ctx: &mut Context<'_>, store: &AsyncStore) -> bool {
+        let (range, (block, object)) = (self.range, self.object);
+        ctx.begin_writing(range, self.lane as u32);
+        for (at, slot) in store.values.iter().enumerate() {
+            let value = value(ctx, *slot, self.lane);
+            let place = (range.offset + at as u32 * store.width) as usize;
+            change_shared(&mut ctx.blocks[range.block].shared, place, store.width, |_| value);
+        }
+        ctx.blocks[range.block].shared.define(u64::from(range.offset), u64::from(range.bytes));
+        let pc = ctx.pc;
+        ctx.blocks[block].objects.released_bytes_arrive(object, range, pc, self.clock)
+    }
+
+    /// Changes the value there as an atomic operation does, and tells the object.
+    fn combine(self, ctx: &mut Context<'_>, store: &AsyncStore, change: Change) -> bool {
+        let (Range { block, offset, .. }, (object_block, object)) = (self.range, self.object);
+        let pattern = Pattern::new([u64::from(offset); 32], 1 << self.lane, store.width);
+        ctx.track_shared(block, &pattern, Kind::Atomic, true, None);
+        let value = value(ctx, store.values[0], self.lane);
+        change_shared(&mut ctx.blocks[block].shared, offset as usize, store.width, |old| change(old, value, 0));
+        ctx.blocks[block].shared.define(u64::from(offset), u64::from(store.width));
+        ctx.blocks[object_block].objects.complete_bytes(object, store.width, self.clock)
+    }
 }
