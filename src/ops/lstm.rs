@@ -56,10 +56,8 @@ impl Sequences {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let suite = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda);
-    #[cfg(feature = "cuda")]
-    let suite = suite.candidate("cudnn", vendor::cudnn());
-    suite.into()
+    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda);
+    with_vendor!(own, "cudnn", vendor::cudnn)
 }
 
 fn operator() -> Op<Sequences> {

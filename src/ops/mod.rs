@@ -20,6 +20,16 @@ macro_rules! every_float {
     };
 }
 
+/// A suite with the candidate of a vendor's library, where the crate is built with CUDA.
+macro_rules! with_vendor {
+    ($suite:expr, $name:literal, $candidate:path) => {{
+        let suite = $suite;
+        #[cfg(feature = "cuda")]
+        let suite = suite.candidate($name, $candidate());
+        suite.into()
+    }};
+}
+
 /// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule.
 macro_rules! kernel {
     ($file:literal, [$($header:literal),*], $entry:expr, $plan:expr $(,)?) => {
