@@ -42,6 +42,24 @@ def _conv2d(shape, x, w):
     return F.conv2d(x.permute(inside), w.permute(inside), **options).permute(outside)
 
 
+_ACTIVATIONS = {
+    "none": lambda sums: sums,
+    "gelu_tanh": lambda sums: F.gelu(sums, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+def _linear(shape, x, w, bias, residual):
+    y = _ACTIVATIONS[shape["activation"]](F.linear(x, w, bias))
+    return y + residual if shape["residual"] else y
+
+
+def _linear_in_one_launch(shape, x, w, bias, residual):
+    if shape["activation"] != "gelu_tanh" or shape["residual"]:
+        raise ValueError("PyTorch fuses GELU with a bias, and nothing else")
+    return torch._addmm_activation(bias, x, w.t(), use_gelu=True)
+
+
 _lstms = {}
 
 
@@ -78,12 +96,17 @@ EAGER = {
     "rope": _rope,
     "gemm": lambda shape, a, b: a @ b,
     "gemv": lambda shape, x, w: F.linear(x, w),
+    "linear": _linear,
     "attention": _attention,
     "attention_decode": _attention,
     "conv2d": _conv2d,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),
     "lstm": _lstm,
 }
+
+
+# A layer with the epilogue that cuBLASLt has for it.
+EPILOGUE = {"linear": _linear_in_one_launch}
 
 
 def attention_by(backend):

@@ -183,7 +183,10 @@ class CudaCase:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    modes = "eager, compile, liger, flash or cudnn (attention by that back end), or several, separated by commas"
+    modes = (
+        "eager, compile, liger, epilogue (linear with GELU in one launch), flash or cudnn (attention by that back end), "
+        "or several, separated by commas"
+    )
     parser.add_argument("--mode", default="eager", help=modes)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
@@ -193,6 +196,7 @@ def main():
         "eager": lambda: torch_operators.EAGER,
         "compile": torch_operators.compiled,
         "liger": torch_operators.liger,
+        "epilogue": lambda: torch_operators.EPILOGUE,
         "flash": lambda: torch_operators.attention_by("FLASH_ATTENTION"),
         "cudnn": lambda: torch_operators.attention_by("CUDNN_ATTENTION"),
     }

@@ -1,14 +1,14 @@
 //! cuBLASLt, loaded at run time: a matrix product by the fastest of the algorithms that the library proposes.
 #![expect(unsafe_code, reason = "the C interface of cuBLASLt")]
 
+use super::choices::Choices;
 use super::scratch::{Scratch, milliseconds};
 use super::toolkit;
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// Algorithms that are measured for a shape.
 const PROPOSALS: usize = 8;
@@ -46,8 +46,6 @@ pub enum Epilogue {
     None,
     /// It adds a bias, an element a column.
     Bias,
-    /// It adds a bias and applies GELU by tanh.
-    GeluBias,
 }
 
 impl Epilogue {
@@ -55,7 +53,6 @@ impl Epilogue {
         match self {
             Epilogue::None => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
             Epilogue::Bias => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
-            Epilogue::GeluBias => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS,
         }
     }
 
@@ -75,12 +72,10 @@ pub fn workspace_bytes(gemm: Gemm) -> usize {
 /// # Errors
 /// Why there is no library or no algorithm, and what to do.
 pub fn prepare(gemm: Gemm, dtype: DType) -> Result<(), String> {
-    if gemm.m == 0 || chosen(gemm, dtype).is_some() {
+    if gemm.m == 0 {
         return Ok(());
     }
-    let algorithm = choose(library()?, gemm, dtype)?;
-    choices().lock().unwrap_or_else(PoisonError::into_inner).insert((gemm, dtype), algorithm);
-    Ok(())
+    CHOICES.make(gemm, dtype, |gemm, dtype| choose(library()?, gemm, dtype))
 }
 
 /// Enqueues the product; [`prepare`] came before.
@@ -91,7 +86,7 @@ pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
     if gemm.m == 0 {
         return Ok(());
     }
-    let algorithm = chosen(gemm, call.dtype).ok_or("cuBLASLt was not prepared for this shape")?;
+    let algorithm = CHOICES.get(gemm, call.dtype).ok_or("cuBLASLt was not prepared for this shape")?;
     let (bias, added) = (call.inputs.get(2).copied(), call.inputs.get(3).copied());
     let buffers = Buffers {
         a: call.inputs[0],
@@ -109,7 +104,7 @@ pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
 /// The algorithm that was chosen for a shape, in the library's numbers.
 pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
     use sys::cublasLtMatmulAlgoConfigAttributes_t as Attribute;
-    let algorithm = chosen(gemm, dtype)?;
+    let algorithm = CHOICES.get(gemm, dtype)?;
     let number = |attribute| {
         let (mut value, mut written) = (0u32, 0);
         // SAFETY: the algorithm is alive, and `value` has room for the four bytes of these attributes.
@@ -132,16 +127,7 @@ pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
     Some(parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", "))
 }
 
-type Choices = Mutex<HashMap<(Gemm, DType), sys::cublasLtMatmulAlgo_t>>;
-
-fn choices() -> &'static Choices {
-    static CHOICES: OnceLock<Choices> = OnceLock::new();
-    CHOICES.get_or_init(Choices::default)
-}
-
-fn chosen(gemm: Gemm, dtype: DType) -> Option<sys::cublasLtMatmulAlgo_t> {
-    choices().lock().unwrap_or_else(PoisonError::into_inner).get(&(gemm, dtype)).copied()
-}
+static CHOICES: Choices<Gemm, sys::cublasLtMatmulAlgo_t> = Choices::new();
 
 fn check(status: Status, what: &str) -> Result<(), String> {
     if status == Status::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(format!("cuBLASLt, {what}: {status:?}")) }

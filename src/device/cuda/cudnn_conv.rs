@@ -1,6 +1,7 @@
 //! Convolutions by cuDNN: the fastest of its algorithms that sum products as they are.
 #![expect(unsafe_code, reason = "the C interface of cuDNN")]
 
+use super::choices::Choices;
 use super::cudnn::{self, Handle, check, element};
 use super::scratch::{Scratch, milliseconds};
 use crate::core::candidate::Enqueue;
@@ -8,9 +9,7 @@ use crate::core::dtype::DType;
 use cudarc::cudnn::sys::{
     self, cudnnConvolutionFwdAlgo_t as Algorithm, cudnnMathType_t as Math, cudnnStatus_t as Status,
 };
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Algorithms that the library has.
 const ALGORITHMS: usize = 8;
@@ -67,12 +66,7 @@ pub fn workspace_bytes(convolution: Convolution) -> usize {
 /// # Errors
 /// Why there is no library or no algorithm, and what to do.
 pub fn prepare(convolution: Convolution, dtype: DType) -> Result<(), String> {
-    if convolution.is_empty() || chosen(convolution, dtype).is_some() {
-        return Ok(());
-    }
-    let choice = choose(convolution, dtype)?;
-    choices().lock().unwrap_or_else(PoisonError::into_inner).insert((convolution, dtype), choice);
-    Ok(())
+    if convolution.is_empty() { Ok(()) } else { CHOICES.make(convolution, dtype, choose) }
 }
 
 /// Enqueues the convolution; [`prepare`] came before.
@@ -83,7 +77,7 @@ pub fn enqueue(convolution: Convolution, call: &Enqueue) -> Result<(), String> {
     if convolution.is_empty() {
         return Ok(());
     }
-    let choice = chosen(convolution, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
+    let choice = CHOICES.get(convolution, call.dtype).ok_or("cuDNN was not prepared for this shape")?;
     let description = Description::of(convolution, call.dtype, choice.math)?;
     let buffers = Buffers { x: call.inputs[0], w: call.inputs[1], y: call.outputs[0], workspace: call.workspace };
     let handle = cudnn::handle(call.stream)?;
@@ -136,16 +130,13 @@ struct Choice {
     math: Math,
 }
 
-type Choices = Mutex<HashMap<(Convolution, DType), Choice>>;
-
-fn choices() -> &'static Choices {
-    static CHOICES: OnceLock<Choices> = OnceLock::new();
-    CHOICES.get_or_init(Choices::default)
+/// The algorithm that was chosen for a shape, by the library's names.
+pub fn describe(convolution: Convolution, dtype: DType) -> Option<String> {
+    let choice = CHOICES.get(convolution, dtype)?;
+    Some(format!("cuDNN: {:?}, {:?}", choice.algorithm, choice.math))
 }
 
-fn chosen(convolution: Convolution, dtype: DType) -> Option<Choice> {
-    choices().lock().unwrap_or_else(PoisonError::into_inner).get(&(convolution, dtype)).copied()
-}
+static CHOICES: Choices<Convolution, Choice> = Choices::new();
 
 /// Lets the library run its algorithms, on memory of its own, and returns the fastest. Its own times are of one launch
 /// each: those that run are measured again.

@@ -21,6 +21,7 @@ fn described(s: &Convolution) -> cudnn_conv::Convolution {
 pub fn cudnn() -> CudaHost<Convolution> {
     CudaHost::new(|s: &Convolution, call| cudnn_conv::enqueue(described(s), call))
         .prepare(|s, dtype| cudnn_conv::prepare(described(s), dtype))
+        .describe(|s, dtype| cudnn_conv::describe(described(s), dtype))
         .workspace(|s| cudnn_conv::workspace_bytes(described(s)))
         .nondeterministic()
 }

@@ -2,7 +2,13 @@
 
 use super::{Activation, Layer};
 use crate::core::candidate::{CudaHost, Declare};
+use crate::core::tolerance::Tolerance;
 use crate::device::cuda::cublaslt::{self, Epilogue, Gemm};
+
+/// On an H200 (cuBLASLt of CUDA 13.0) its GELU with bias was off by up to 5.6e-6 in f32, which is 0.7 % of a value near 0,
+/// by 1.6e-3 in f16 and 1.5e-2 in bf16, and it made NaN of sums of -inf. `peers/torch_peer.py --mode epilogue` times it.
+const GELU: &str =
+    "cuBLASLt's GELU is an approximation outside of what the operator allows, and NaN where a sum is -inf";
 
 /// The product and what follows it.
 ///
@@ -11,8 +17,7 @@ use crate::device::cuda::cublaslt::{self, Epilogue, Gemm};
 fn gemm(s: &Layer) -> Result<Gemm, String> {
     let epilogue = match (s.activation, s.residual) {
         (Activation::None, _) => Epilogue::Bias,
-        (Activation::GeluTanh, false) => Epilogue::GeluBias,
-        (Activation::GeluTanh, true) => return Err("cuBLASLt adds a residual before the activation, not behind".into()),
+        (Activation::GeluTanh, _) => return Err(GELU.into()),
         (Activation::Silu, _) => return Err("cuBLASLt has no epilogue with SiLU".into()),
     };
     Ok(Gemm { m: s.m, n: s.n, k: s.k, b_along_k: true, epilogue, adds: s.residual })
@@ -25,4 +30,7 @@ pub fn cublaslt() -> CudaHost<Layer> {
         .describe(|s, dtype| cublaslt::describe(gemm(s).ok()?, dtype))
         .workspace(|s| gemm(s).map_or(0, cublaslt::workspace_bytes))
         .nondeterministic()
+        .tolerance(
+            Tolerance::default().intermediate(1.0).because("cuBLASLt rounds a sum to the dtype before it adds C"),
+        )
 }
