@@ -6,8 +6,9 @@
 //   v1  grid ids                  block 256
 //   v2  grid ceil(ids / Y)        block (X, Y)
 //   v3  grid ceil(ids / (4 * Y))  block (X, Y)
-// Rows that start on 16 bytes (dim * element size is a multiple of 16) move in 16-byte packs, others by elements.
-#include "common.cuh"
+//   v4  as v3
+// Rows that start on 16 bytes (dim * element size is a multiple of 16) move in 16-byte packs, others by elements up to v3.
+#include "held.cuh"
 
 #define PARAMETERS                                                                                                    \
     const scalar_t *__restrict__ table, const int *__restrict__ ids, scalar_t *__restrict__ y, int id_count, int dim, \
@@ -71,4 +72,82 @@ extern "C" __global__ void __launch_bounds__(256) embedding_v2(PARAMETERS) {
 // v3: four rows a thread in flight: the load of an id delays four loads of the table, not one.
 extern "C" __global__ void __launch_bounds__(256) embedding_v3(PARAMETERS) {
     gather<4>(table, ids, y, id_count, dim, vocab);
+}
+
+// A row that starts anywhere, as packs of y: those that lie inside the row and whose elements stand in two packs of the
+// table's row, and the elements that are left: less than two packs at either end, no more than a warp.
+struct ShiftedRow {
+    const scalar_t* from;
+    scalar_t* to;
+    int begin;  // elements before the first pack of y
+    int shift;  // of the first one's source behind a multiple of 16 bytes
+    int packs;
+    bool is_known;
+
+    static __device__ __forceinline__ int past_16_bytes(const scalar_t* at) {
+        return int(reinterpret_cast<unsigned long long>(at) % sizeof(Pack) / sizeof(scalar_t));
+    }
+
+    // An unknown id names the first row here: its addresses are valid, and nothing is read there.
+    __device__ __forceinline__ ShiftedRow(const scalar_t* table, scalar_t* y, int id, int dim, int vocab)
+        : is_known(id >= 0 && id < vocab) {
+        from = table + (is_known ? (long long)id * dim : 0);
+        to = y;
+        begin = (PACK_LEN - past_16_bytes(to)) % PACK_LEN;
+        shift = past_16_bytes(from + begin);
+        if (begin < shift) begin += PACK_LEN;
+        packs = max(dim - begin - (shift > 0 ? PACK_LEN - shift : 0), 0) / PACK_LEN;
+    }
+
+    __device__ __forceinline__ Pack load(int pack) const {
+        if (!is_known) return Access<PACK_LEN>::filled(Absent::NOT_A_NUMBER).bits;
+        return load_shifted(from + (begin - shift) + pack * PACK_LEN, shift);
+    }
+
+    // Single element number `edge` of those that no pack has.
+    __device__ __forceinline__ void copy_edge(int edge) const {
+        const int column = edge < begin ? edge : edge + packs * PACK_LEN;
+        to[column] = is_known ? from[column] : Access<1>::filled(Absent::NOT_A_NUMBER).bits;
+    }
+};
+
+template <int ROWS>
+__device__ __forceinline__ void gather_shifted(const scalar_t* table, const int* ids, scalar_t* y, int id_count,
+                                               int dim, int vocab) {
+    const long long first = ((long long)blockIdx.x * blockDim.y + threadIdx.y) * ROWS;
+    const int rows = int(min(id_count - first, (long long)ROWS));  // or less than none
+    int id[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        id[r] = r < rows ? ids[first + r] : -1;
+    }
+    for (int thread = threadIdx.x; thread * PACK_LEN < dim; thread += blockDim.x) {
+        Pack pack[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const ShiftedRow row(table, y + (first + r) * dim, id[r], dim, vocab);
+            if (r < rows && thread < row.packs) pack[r] = row.load(thread);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const ShiftedRow row(table, y + (first + r) * dim, id[r], dim, vocab);
+            if (r < rows && thread < row.packs) store_pack(row.to + row.begin + thread * PACK_LEN, pack[r]);
+        }
+    }
+    // A warp a row, where the rows have so many threads.
+    for (int slot = threadIdx.x; slot < rows * WARP; slot += blockDim.x) {
+        const long long r = first + slot / WARP;
+        const ShiftedRow row(table, y + r * dim, ids[r], dim, vocab);
+        if (slot % WARP < dim - row.packs * PACK_LEN) row.copy_edge(slot % WARP);
+    }
+}
+
+// v4, rows that start anywhere: y in packs all the same, each from the two packs of the table that its elements stand in
+// (the second load finds its line in L1).
+extern "C" __global__ void __launch_bounds__(256) embedding_v4(PARAMETERS) {
+    if (dim % PACK_LEN == 0) {
+        gather<PACK_LEN, 4>(table, ids, y, id_count, dim, vocab);
+    } else {
+        gather_shifted<4>(table, ids, y, id_count, dim, vocab);
+    }
 }

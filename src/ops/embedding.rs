@@ -26,7 +26,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda).into()
 }
 
 fn operator() -> Op<Lookup> {
@@ -96,7 +96,7 @@ fn naive<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 
 fn cuda(version: usize) -> Cuda<Lookup> {
     let plan = move |s: &Lookup| launch(version, s).scalar(s.ids as i32).scalar(s.dim as i32).scalar(s.vocab as i32);
-    let kernel = kernel!("embedding.cu", ["common.cuh"], format!("embedding_v{version}"), plan);
+    let kernel = kernel!("embedding.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("embedding_v{version}"), plan);
     if version == 1 {
         kernel.tile("dim", 256)
     } else {
