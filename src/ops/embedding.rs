@@ -115,11 +115,21 @@ fn launch(version: usize, s: &Lookup) -> Launch {
         dim => (WARP * dim.div_ceil(WARP * PACK)).min(THREADS),
     };
     let rows = THREADS / of_row;
+    let blocks = |rows_of_thread: usize| Launch::grid([s.ids.div_ceil(rows_of_thread * rows), 1, 1], [of_row, rows, 1]);
     match version {
         1 => Launch::blocks(s.ids, THREADS),
-        2 => Launch::grid([s.ids.div_ceil(rows), 1, 1], [of_row, rows, 1]),
-        _ => Launch::grid([s.ids.div_ceil(4 * rows), 1, 1], [of_row, rows, 1]),
+        2 => blocks(1),
+        4 if !s.dim.is_multiple_of(PACK) => shifted(s).unwrap_or(blocks(1)).entry("embedding_v4"),
+        _ => blocks(4).entry("embedding_v3"),
     }
+}
+
+/// A block a row that starts anywhere, two packs a thread; none where a row is short.
+fn shifted(s: &Lookup) -> Option<Launch> {
+    const COLUMNS_OF_WARP: usize = 512;
+    const MOST_WARPS: usize = 4;
+    let warps = s.dim.div_ceil(COLUMNS_OF_WARP).min(MOST_WARPS);
+    (s.dim > 256).then(|| Launch::blocks(s.ids, 32 * warps))
 }
 
 fn tiled<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
