@@ -127,6 +127,7 @@ fn committed_tables_are_what_the_command_makes_of_their_summaries() {
         ("h200-ab-itself", "--builds"),
         ("h200-ab-planted", "--builds"),
         ("h200-peers", "--peers"),
+        ("h200-peers-further", "--peers"),
         ("h200-tensor-cores", "--peers"),
         ("cpu-peers", "--peers"),
     ];
