@@ -23,6 +23,22 @@ fn schema_prints_the_committed_schema() {
 }
 
 #[test]
+fn the_readme_names_every_subcommand() {
+    let help = kernelgate(&["--help"]).stdout;
+    let named = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = named
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.len() >= 11, "{help}");
+    let readme = std::fs::read_to_string(crate::support::root().join("README.md")).unwrap();
+    for name in names {
+        assert!(readme.contains(&format!("| `{name}` |")), "README.md says nothing of `kernelgate {name}`");
+    }
+}
+
+#[test]
 fn doctor_says_what_is_there_and_what_is_not() {
     let ran = kernelgate(&["doctor"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
