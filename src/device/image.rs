@@ -179,6 +179,11 @@ impl Image {
             .collect()
     }
 
+    /// Whether `memory` holds the bits of `outputs`; values would call two NaN different.
+    pub fn holds(&self, memory: &[u8], outputs: &[Tensor]) -> bool {
+        self.output_ranges().map(|range| &memory[range]).eq(outputs.iter().map(Tensor::bytes))
+    }
+
     /// A changed byte `at` in the gap before slot `next` belongs to whichever buffer is nearer.
     fn guard_fault(&self, next: usize, at: usize, gap: Range<usize>) -> Fault {
         let past_end = at - gap.start;
