@@ -10,6 +10,9 @@ use std::time::Duration;
 const BRIEF: Duration = Duration::from_millis(25);
 const BRIEF_HALF_WIDTH: f64 = 0.02;
 const BRIEF_BATCH_US: f64 = 1000.0;
+/// Launches of so long have a buffer set each; they then come round again. Filling the buffers would take longer than
+/// all that is timed in them.
+const BRIEF_ROTATION: Duration = Duration::from_millis(5);
 
 /// How to time.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,8 +58,8 @@ impl PerfSettings {
         settings
     }
 
-    /// The same for a run that has little time left: as few samples as make an interval, over as many buffers as these
-    /// come to, the cheapest shapes first. A time to look at, with its interval; none to accept.
+    /// The same for a run that has little time left: as few samples as make an interval, over few buffers,
+    /// the cheapest shapes first. A time to look at, with its interval; none to accept.
     pub fn brief(mut self) -> Self {
         self.is_brief = true;
         self.batch_us = self.batch_us.min(BRIEF_BATCH_US);
@@ -70,7 +73,7 @@ impl PerfSettings {
     pub fn plan(&self) -> TimingPlan {
         let PerfSettings { heat, batch_us, instances, .. } = *self;
         let stopping = self.session.stopping;
-        let session = if self.is_brief { stopping.budget } else { stopping.longest() };
+        let session = if self.is_brief { BRIEF_ROTATION } else { stopping.longest() };
         TimingPlan { heat, batch_us, instances, planted_us: 0.0, session }
     }
 }

@@ -114,10 +114,13 @@ impl Image {
 
     /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.
     pub fn fill(&self, memory: &mut [u8], poison: Poison) {
-        memory.fill(poison.byte());
+        let mut free = 0;
         for (range, bytes) in self.inputs() {
-            memory[range].copy_from_slice(bytes);
+            memory[free..range.start].fill(poison.byte());
+            memory[range.clone()].copy_from_slice(bytes);
+            free = range.end;
         }
+        memory[free..].fill(poison.byte());
     }
 
     /// Where each input lies, and its bytes.
