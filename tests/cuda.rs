@@ -12,6 +12,7 @@ use kernelgate::prelude::*;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 shape! { struct Vector { n: 0..=1 << 28 } }
 
@@ -131,7 +132,7 @@ fn times(device: &CudaDevice, n: usize, heat: Heat, planted_us: f64) -> Result<f
     with(device, &right(), F32, n, |problem| {
         let problem = problem?;
         problem.run(Poison::Nan)?;
-        let plan = TimingPlan { heat, batch_us: 300.0, instances: 2, planted_us };
+        let plan = TimingPlan { heat, batch_us: 300.0, instances: 2, planted_us, session: Duration::ZERO };
         let instances = problem.arm(&plan)?;
         let samples = (0..20).map(|i| problem.sample(i % instances)).collect::<Result<Vec<_>, _>>()?;
         if !problem.timed_outputs_agree()? {

@@ -9,7 +9,7 @@ use kernelgate::device::resources::Resources;
 use kernelgate::prelude::*;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
@@ -41,6 +41,43 @@ fn program(file: &Path) -> Result<Program, Failed> {
     })
 }
 
+/// In the environment of a process that compiles one file: its name.
+const FILE: &str = "KERNELGATE_RESOURCES_FILE";
+
+/// The same in a process of its own: NVRTC compiles one program at a time in each.
+fn table_elsewhere(file: &Path, arch: &str) -> Result<String, Fault> {
+    let failed = |why: String| Fault::Compile { log: why };
+    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let ran = Command::new(program).arg(arch).env(FILE, file).output().map_err(|e| failed(e.to_string()))?;
+    let (text, why) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    match ran.status.code() {
+        Some(0) => Ok(text.into_owned()),
+        Some(UNSUPPORTED) => Err(Fault::Unsupported(why.trim().into())),
+        _ => Err(failed(format!("{}: {why}", ran.status))),
+    }
+}
+
+/// What such a process ends with where there is no compiler.
+const UNSUPPORTED: i32 = 3;
+
+/// Such a process.
+fn compile_here(file: &Path) -> ExitCode {
+    match table(file, &std::env::args().nth(1).unwrap_or_default()) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(Fault::Unsupported(why)) => {
+            eprintln!("{why}");
+            ExitCode::from(UNSUPPORTED as u8)
+        }
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The table of one file for one architecture.
 fn table(file: &Path, arch: &str) -> Result<String, Fault> {
     use std::fmt::Write as _;
@@ -67,7 +104,7 @@ fn table(file: &Path, arch: &str) -> Result<String, Fault> {
 
 fn hold(file: &Path, name: &str, arch: &str) -> Result<Completion, Failed> {
     let required = std::env::var("KERNELGATE_REQUIRE").is_ok_and(|list| list.split(',').any(|word| word == "nvrtc"));
-    let text = match table(file, arch) {
+    let text = match table_elsewhere(file, arch) {
         Ok(text) => text,
         Err(Fault::Unsupported(why)) if !required => return Ok(Completion::ignored_with(why)),
         Err(fault) => return Err(fault.to_string().into()),
@@ -81,6 +118,9 @@ fn hold(file: &Path, name: &str, arch: &str) -> Result<Completion, Failed> {
 }
 
 fn main() -> ExitCode {
+    if let Some(file) = std::env::var_os(FILE) {
+        return compile_here(Path::new(&file));
+    }
     let arguments = Arguments::from_args();
     let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("kernels"))
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())

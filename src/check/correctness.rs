@@ -7,7 +7,7 @@ use super::compare::Expected;
 use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Errors, Failure, Outcome, Verdict};
-use super::pace::Pace;
+use super::pace::{Pace, work};
 use super::relation::{hold, rows_are_independent};
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
@@ -15,6 +15,7 @@ use crate::core::seed::{derive, rng};
 use crate::core::shape::{Axis, Point, describe};
 use crate::core::tensor::Tensor;
 use crate::device::Poison;
+use std::time::{Duration, Instant};
 
 /// Random corners of all axes at once.
 const COMBINATIONS: usize = 8;
@@ -24,6 +25,13 @@ const BROAD: usize = 8;
 
 /// Buffers start at every multiple of the candidate's alignment below this.
 const OFFSETS_BELOW: usize = 128;
+
+/// Launches for the order of rows and repetition, as far as they take time.
+const LAUNCHES_BESIDE: usize = 8;
+
+/// What relations may take beyond the time that is left: they are most of what a kernel that is right on its cases can
+/// still get wrong.
+const OVERTIME: Duration = Duration::from_millis(150);
 
 /// Runs the whole check.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
@@ -119,7 +127,9 @@ fn middle(context: &Context<'_>, subject: &Subject<'_>, shapes: &[Point]) -> Poi
     let broad =
         real.iter().copied().filter(|point| axes.iter().zip(*point).all(|(axis, &extent)| is_broad(axis, extent)));
     let broad: Vec<&Point> = broad.collect();
-    let candidates = if broad.is_empty() { &real } else { &broad };
+    let mut candidates = if broad.is_empty() { real } else { broad };
+    // By work, not by elements: a kernel may start a block an element.
+    candidates.sort_by(|a, b| work(subject, a).total_cmp(&work(subject, b)));
     let found = candidates.get(candidates.len() / 4).copied().or_else(|| shapes.last());
     found.cloned().filter(|point| fits(context, subject, point)).unwrap_or_else(|| base(subject.operator))
 }
@@ -148,14 +158,41 @@ fn check_all(
         }
     }
     outcome.notes.extend(pace.note(subject, plan.cases.len()));
-    for relation in subject.operator.relations() {
-        for point in [&base(subject.operator), &plan.middle] {
+    hold_everywhere(context, subject, plan, &mut pace, outcome)
+}
+
+/// Relations, the order of rows and repetition: at the smallest shape, and at the middling one if that does not take far
+/// more time than is left.
+fn hold_everywhere(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    plan: &Plan,
+    pace: &mut Pace,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let base = base(subject.operator);
+    let relations = |point: &Point, outcome: &mut Outcome| {
+        for relation in subject.operator.relations() {
             outcome.cases += 1;
             unless_declined(subject, hold(context, subject, relation, point), outcome)?;
         }
+        Ok(())
+    };
+    let a_relation = 2.0 * work(subject, &base);
+    pace.learn(a_relation * subject.operator.relations().len() as f64, || relations(&base, outcome))?;
+    let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
+    let expected = pace.expected(launches as f64 * work(subject, &plan.middle));
+    let left = context.deadline.saturating_duration_since(Instant::now());
+    let point = if expected > left + OVERTIME { &base } else { &plan.middle };
+    if point == &plan.middle {
+        relations(point, outcome)?;
+    } else {
+        let axes = subject.operator.axes();
+        let (small, middle) = (describe(axes, point), describe(axes, &plan.middle));
+        outcome.notes.push(format!("budget spent: relations, row order, repetition at {small} only, not at {middle}"));
     }
-    unless_declined(subject, rows_are_independent(context, subject, &plan.middle), outcome)?;
-    unless_declined(subject, repeats(context, subject, &plan.middle), outcome)?;
+    unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
+    unless_declined(subject, repeats(context, subject, point), outcome)?;
     Ok(())
 }
 
@@ -234,7 +271,6 @@ mod tests {
     use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
     use half::bf16;
     use rstest::rstest;
-    use std::time::Duration;
 
     crate::shape! { struct Rows { rows: 1..=1024, cols: 1..=2048 } }
 
@@ -270,8 +306,12 @@ mod tests {
     }
 
     fn outcome_of(candidate: &Candidate, dtype: DType) -> Outcome {
+        outcome_within(Duration::from_secs(60), candidate, dtype)
+    }
+
+    fn outcome_within(budget: Duration, candidate: &Candidate, dtype: DType) -> Outcome {
         let (device, operator) = (CpuDevice::new(), operator());
-        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let context = Context::new(&device, 1, budget);
         run(&context, &Subject { operator: &operator as &dyn Operator, candidate, dtype })
     }
 
@@ -286,6 +326,18 @@ mod tests {
         let outcome = check(sums);
         assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
         assert!(outcome.cases > 40 && outcome.errors.is_some());
+    }
+
+    #[rstest]
+    #[case::quick(0, false)]
+    #[case::slow(10, true)]
+    fn a_slow_candidate_out_of_time_is_held_to_relations_at_the_smallest_shape(#[case] ms: u64, #[case] cut: bool) {
+        let candidate = Cpu::new::<f32>(move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+            std::thread::sleep(Duration::from_millis(ms));
+            sums(s, x.slice(0), y.slice(0));
+        });
+        let outcome = outcome_within(Duration::ZERO, &candidate.named("c"), DType::F32);
+        assert_eq!(outcome.notes.iter().any(|note| note.contains("row order, repetition at")), cut, "{outcome:#?}");
     }
 
     /// A device that runs one candidate, whatever it is given, and nothing where there are too many columns or too few.

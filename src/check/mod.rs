@@ -14,6 +14,7 @@ pub mod null;
 pub mod outcome;
 mod pace;
 pub mod perf;
+mod perf_settings;
 pub mod property;
 pub mod reference;
 pub mod relation;

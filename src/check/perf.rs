@@ -6,6 +6,7 @@ use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, reject};
 use super::outcome::{Outcome, Timing, Verdict};
+use super::pace::work;
 use super::verify::verified;
 use super::{Context, Subject};
 use crate::core::cost::Cost;
@@ -19,56 +20,10 @@ use crate::measure::Change;
 use crate::measure::change::MIN_SAMPLES;
 use crate::measure::inputs::{draw, footprint_bytes};
 use crate::measure::lock::DeviceLock;
-use crate::measure::session::{Contestant, Measurement, SessionSettings, measure};
+use crate::measure::session::{Contestant, Measurement, measure};
 use crate::measure::yardstick::Yardstick;
-use std::time::Duration;
 
-/// How to time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PerfSettings {
-    /// Caches cold or hot.
-    pub heat: Heat,
-    /// Batches to record: each has a small offset of its own.
-    pub instances: usize,
-    /// Time of a batch at the least, µs.
-    pub batch_us: f64,
-    /// Order, precision, budget.
-    pub session: SessionSettings,
-    /// Shapes with more operations are left out: their slow candidates would hold up the gate.
-    pub most_flops: usize,
-    /// A planted slowdown, as a share of the launch time: what a gate must find.
-    pub planted: f64,
-    /// Only these shapes, whether or not the operator lists them; empty: those that it lists.
-    pub only: Vec<Point>,
-}
-
-impl PerfSettings {
-    /// What suits a kind of device.
-    pub fn of(kind: DeviceKind) -> Self {
-        let mut settings = PerfSettings {
-            heat: Heat::Cold,
-            instances: 16,
-            batch_us: 300.0,
-            session: SessionSettings::default(),
-            most_flops: 1 << 42,
-            planted: 0.0,
-            only: Vec::new(),
-        };
-        if kind != DeviceKind::Cuda {
-            // Host clocks and schedulers are coarse, and there is a single instance: longer batches, more rounds.
-            settings.batch_us = 2000.0;
-            settings.session.stopping.min_rounds = 12;
-            settings.session.stopping.budget = Duration::from_millis(120);
-            settings.most_flops = 1 << 31;
-        }
-        settings
-    }
-
-    /// How a contestant is armed.
-    pub fn plan(&self) -> TimingPlan {
-        TimingPlan { heat: self.heat, batch_us: self.batch_us, instances: self.instances, planted_us: 0.0 }
-    }
-}
+pub use super::perf_settings::PerfSettings;
 
 /// Operations a byte from which arithmetic may be the limit, far below the ridge of any device: the multiply-add
 /// yardstick is then timed too, and whichever yardstick takes longer is the ceiling.
@@ -91,7 +46,12 @@ pub fn run_beside(
     if !capacity.timed {
         return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
     }
-    let points = if settings.only.is_empty() { subject.operator.perf_shapes() } else { &settings.only };
+    let listed = if settings.only.is_empty() { subject.operator.perf_shapes() } else { &settings.only };
+    let mut points: Vec<&Point> = listed.iter().collect();
+    if settings.is_brief {
+        // One of them may be all that there is time for.
+        points.sort_by(|a, b| work(subject, a).total_cmp(&work(subject, b)));
+    }
     if points.is_empty() {
         return Outcome::skip(format!("operator {} lists no shapes to time (`Op::perf`)", subject.operator.name()));
     }
@@ -253,10 +213,21 @@ fn time_shape(
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }
+    if settings.is_brief {
+        notes.push(format!("{shape}: {}", in_brief(&timing)));
+    }
     // What was planted is not in the code.
     timing.code = field.contestants[0].problem().code().filter(|_| settings.planted == 0.0);
     timing.peers = party.conclude(&measurement, &mut field.contestants, subject, &case, &inputs);
     Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
+}
+
+/// What a reader of a time must know that was taken in brief.
+fn in_brief(timing: &Timing) -> String {
+    let percent = 50.0 * (timing.high_us - timing.low_us) / timing.median_us;
+    let known =
+        if timing.samples < MIN_SAMPLES { "too few for an interval".into() } else { format!("±{percent:.1} %") };
+    format!("budget spent: timed in brief ({} samples: {known}), which makes no baseline", timing.samples)
 }
 
 fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measurement, field: &Field<'_>) -> Timing {
@@ -326,8 +297,10 @@ mod tests {
     use crate::core::operator::Op;
     use crate::core::tensor::{Inputs, Outputs};
     use crate::device::cpu::CpuDevice;
+    use crate::measure::session::SessionSettings;
     use crate::measure::stopping::StoppingRule;
     use rstest::rstest;
+    use std::time::Duration;
 
     crate::shape! { struct Vector { n: 1..=1 << 30 } }
 

@@ -5,7 +5,6 @@ use super::selection::{Selected, Selection};
 use super::{Failure, print, project};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
-use crate::device::TimingPlan;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::noise::{NoiseCase, NoiseReport, NoiseSettings, analyse, describe_reports, table_of};
@@ -54,9 +53,8 @@ impl Noise {
             let fingerprint = device.fingerprint();
             let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
             let perf = PerfSettings::of(device.kind());
-            let (heat, batch_us, instances) = (perf.heat, perf.batch_us, perf.instances);
             let settings = NoiseSettings {
-                plan: TimingPlan { heat, batch_us, instances, planted_us: 0.0 },
+                plan: perf.plan(),
                 session: perf.session,
                 trials: self.trials,
                 planted_trials: self.planted,

@@ -114,10 +114,13 @@ impl Image {
 
     /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.
     pub fn fill(&self, memory: &mut [u8], poison: Poison) {
-        memory.fill(poison.byte());
+        let mut free = 0;
         for (range, bytes) in self.inputs() {
-            memory[range].copy_from_slice(bytes);
+            memory[free..range.start].fill(poison.byte());
+            memory[range.clone()].copy_from_slice(bytes);
+            free = range.end;
         }
+        memory[free..].fill(poison.byte());
     }
 
     /// Where each input lies, and its bytes.
@@ -177,6 +180,11 @@ impl Image {
         outputs
             .map(|slot| Tensor::from_bytes(slot.zero.dtype(), slot.zero.dims(), &memory[slot.range.clone()]))
             .collect()
+    }
+
+    /// Whether `memory` holds the bits of `outputs`; values would call two NaN different.
+    pub fn holds(&self, memory: &[u8], outputs: &[Tensor]) -> bool {
+        self.output_ranges().map(|range| &memory[range]).eq(outputs.iter().map(Tensor::bytes))
     }
 
     /// A changed byte `at` in the gap before slot `next` belongs to whichever buffer is nearer.

@@ -21,6 +21,7 @@ use crate::core::tensor::Tensor;
 use fault::Fault;
 use fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The kinds of device, as `--device` spells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -223,6 +224,8 @@ pub struct TimingPlan {
     pub instances: usize,
     /// Time to add to each launch, µs, as a planted slowdown.
     pub planted_us: f64,
+    /// For about how long it will be sampled: what that cannot reach need not be prepared.
+    pub session: Duration,
 }
 
 /// The state of the caches before a timed launch.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// How long all trials together take where nothing else is said.
-pub const DEFAULT: Duration = Duration::from_secs(34);
+pub const DEFAULT: Duration = Duration::from_secs(30);
 
 /// What every trial has, also behind trials that took more than their share: a little is better than nothing.
 const LEAST: Duration = Duration::from_millis(30);
@@ -69,13 +69,15 @@ fn runs_alone(trial: &Trial) -> bool {
 }
 
 /// How much of the time a trial should have, relative to others. Host candidates come first and use little of theirs.
+/// Perf trials come last and cannot be cut to nothing: counts are taken in full, a time needs its samples. So theirs is
+/// set aside.
 fn weight(trial: &Trial, lanes: usize) -> f64 {
     match (trial.check, trial.kind) {
         (Check::Correctness | Check::Property, DeviceKind::Cpu) => 4.0,
-        (Check::Perf, DeviceKind::Cpu) => lanes as f64,
+        (Check::Perf, DeviceKind::Cpu) => 4.0 * lanes as f64,
         (Check::Correctness, _) => 2.0,
         (Check::Property, _) => 1.0,
-        (Check::Perf, _) => 0.5,
+        (Check::Perf, _) => 3.0,
     }
 }
 
@@ -97,6 +99,17 @@ mod tests {
         assert!((shares[0] - 2.0).abs() < 0.1, "{shares:?}");
         assert!(shares[..90].is_sorted() && (shares[50] - 4.0).abs() < 0.2, "{shares:?}");
         assert!(shares[99] <= 100.0 && shares[99] > 99.0, "{shares:?}");
+    }
+
+    #[test]
+    fn the_time_of_perf_trials_is_set_aside() {
+        let kernels = vec![trial(Check::Correctness, DeviceKind::Cuda); 100];
+        let perf = [(DeviceKind::Cpu, 10), (DeviceKind::Cuda, 40)];
+        let perf: Vec<Trial> = perf.into_iter().flat_map(|(kind, n)| vec![trial(Check::Perf, kind); n]).collect();
+        let share = |trials: &[Trial]| Budget::new(Duration::from_secs(100), 2, trials).share(&trials[0]).as_secs_f64();
+        let all = [kernels.clone(), perf].concat();
+        // 100 kernels of weight 2 beside 10 times of 8, which run alone, and 40 counts of 3.
+        assert!((share(&kernels) - 2.0).abs() < 0.1 && (share(&all) - 1.0).abs() < 0.1, "{}", share(&all));
     }
 
     #[test]

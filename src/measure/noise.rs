@@ -36,9 +36,11 @@ pub struct NoiseSettings {
 
 impl Default for NoiseSettings {
     fn default() -> Self {
+        let session = SessionSettings::default();
+        let longest = session.stopping.longest();
         NoiseSettings {
-            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 16, planted_us: 0.0 },
-            session: SessionSettings::default(),
+            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 16, planted_us: 0.0, session: longest },
+            session,
             trials: 20,
             planted_trials: 20,
             search_trials: 20,

@@ -211,12 +211,12 @@ fn warm_up(contestants: &mut [Contestant<'_>], turns: &[(usize, usize)], time: D
 mod tests {
     use super::*;
     use crate::core::tensor::Tensor;
-    use crate::device::Poison;
+    use crate::device::{Heat, Poison};
     use crate::measure::change::{Change, paired};
     use crate::measure::simulated::{Journal, Noise, SimulatedProblem};
 
     const PLAN: TimingPlan =
-        TimingPlan { heat: crate::device::Heat::Cold, batch_us: 400.0, instances: 4, planted_us: 0.0 };
+        TimingPlan { heat: Heat::Cold, batch_us: 400.0, instances: 4, planted_us: 0.0, session: Duration::ZERO };
 
     fn settings(max_rounds: usize) -> SessionSettings {
         SessionSettings {

@@ -33,6 +33,11 @@ impl StoppingRule {
     /// holding up the gate.
     const PATIENCE: u32 = 4;
 
+    /// How long a session may take at the most, to the end of its round.
+    pub fn longest(&self) -> Duration {
+        self.budget * Self::PATIENCE
+    }
+
     /// Whether to end after `rounds` rounds and `elapsed` time, given the half width of every median.
     pub fn ending(
         &self,
@@ -41,7 +46,7 @@ impl StoppingRule {
         half_widths: impl IntoIterator<Item = f64>,
     ) -> Option<Ending> {
         if rounds < self.min_rounds {
-            return (rounds > 0 && elapsed > self.budget * Self::PATIENCE).then_some(Ending::Budget);
+            return (rounds > 0 && elapsed > self.longest()).then_some(Ending::Budget);
         }
         // A NaN half width (no sample left) is not precise.
         if half_widths.into_iter().all(|width| width <= self.half_width) {

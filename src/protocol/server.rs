@@ -8,6 +8,10 @@ use crate::device::{Poison, Problem, TimingPlan};
 use crate::measure::session::Contestant;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
+use std::time::Duration;
+
+/// What a client may sample at the most, as far as buffers are prepared for it: it does not say.
+const LONGEST_SESSION: Duration = Duration::from_secs(1);
 
 /// Who prepares the cases.
 pub trait Host {
@@ -148,7 +152,7 @@ fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, reques
     match request {
         Request::Run { .. } => open.write().map(|()| Answer::Written),
         Request::Arm { heat, batch_us, instances, .. } => {
-            let plan = TimingPlan { heat, batch_us, instances, planted_us: 0.0 };
+            let plan = TimingPlan { heat, batch_us, instances, planted_us: 0.0, session: LONGEST_SESSION };
             open.contestant.arm_planted(&plan, open.planted)?;
             Ok(Answer::Armed { instances: open.contestant.instances() })
         }

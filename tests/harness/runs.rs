@@ -268,6 +268,29 @@ fn a_planted_slowdown_is_red_until_it_is_accepted() {
     assert!(tries.any(|told| told.is_ok()), "not once in {TRIES} tries");
 }
 
+#[test]
+fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_says_so() {
+    let fixture = Fixture::new();
+    let run = |budget: &str| {
+        let mut command = fixture.command("right", &["--exact", "double::right::f32::perf", "--run-budget", budget]);
+        let ran = Ran::from(command.env("MISBEHAVE_TIMED", "1").output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        fixture.summary()["records"][0].clone()
+    };
+    let is_brief = |record: &serde_json::Value| record["notes"].to_string().contains("timed in brief");
+    let is_pending = |record: &serde_json::Value| record["notes"].to_string().contains("pending snapshot");
+    let samples = |record: &serde_json::Value| record["timings"][0]["samples"].as_u64().unwrap();
+
+    let brief = run("0.001");
+    assert!(is_brief(&brief) && !is_pending(&brief), "{brief}");
+    let full = run("60");
+    assert!(!is_brief(&full) && is_pending(&full), "{full}");
+    assert!(0 < samples(&brief) && samples(&brief) < samples(&full), "{brief} {full}");
+    fixture.accept("double.right.f32");
+    let judged = run("0.001");
+    assert!(!is_brief(&judged) && judged["timings"][0]["baseline_us"].is_number(), "{judged}");
+}
+
 fn planted_and_accepted() {
     let fixture = Fixture::new();
     let planted = ("KERNELGATE_PLANT", "4");

@@ -1,6 +1,7 @@
 //! How long launches take: one core and two, with all checks and with none.
 //!
-//! `KERNELGATE_WRITE=docs cargo test --release --test sim speed -- --ignored --nocapture` prints the table and writes it.
+//! `KERNELGATE_WRITE=docs cargo test --release --test sim speed -- --ignored --nocapture` prints the table and writes it;
+//! with `KERNELGATE_SPEED=mma` only of kernels that are called so, which writes nothing: for a profiler.
 
 use super::catalogue;
 use super::hangs::processor_time;
@@ -46,6 +47,8 @@ fn speed() {
         shapes.iter().filter_map(|(operator, name, point)| catalogue::candidate(operator, name, point)).collect();
     subjects.push(subject::gemm_mma([256; 3]));
     subjects.push(subject::wgmma("gemm_k_major", [256; 3]));
+    let only = std::env::var("KERNELGATE_SPEED").ok();
+    subjects.retain(|subject| only.as_ref().is_none_or(|only| subject.name.contains(only)));
     let mut table = String::from(
         "| kernel | one core, checks off (ms) | checks on (ms) | ratio | two cores, checks on (ms) | times faster |\n|---|---|---|---|---|---|\n",
     );
@@ -64,5 +67,8 @@ fn speed() {
         "\nGeometric mean of the ratios: {mean:.2}. Of {RUNS} runs each, copies of the buffers included: the mean processor time on one core, the shortest time on two."
     );
     println!("{table}");
+    if only.is_some() {
+        return;
+    }
     super::evidence::write("simulator-speed.md", "Speed of the simulator", &table);
 }

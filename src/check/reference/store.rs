@@ -5,7 +5,6 @@ use super::Key;
 use crate::check::compare::Expected;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -98,21 +97,28 @@ struct Entry {
 }
 
 /// What tells this build of the gate from every other one: an operator is code, and code has no content but that of its
-/// executable. `None` where the executable cannot be read.
+/// executable. The file system knows when that was last changed; reading it all would cost each of nextest's processes
+/// more than many a trial. `None` where the executable cannot be found.
 pub fn executable() -> Option<Key> {
     static EXECUTABLE: OnceLock<Option<Key>> = OnceLock::new();
-    *EXECUTABLE.get_or_init(|| hash_file(&std::env::current_exe().ok()?).ok())
+    *EXECUTABLE.get_or_init(|| identity(&std::env::current_exe().ok()?).ok())
 }
 
-fn hash_file(path: &Path) -> std::io::Result<Key> {
-    let mut file = fs::File::open(path)?;
-    let (mut hash, mut block) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hash.finalize().into()),
-            n => hash.update(&block[..n]),
-        }
-    }
+/// The file with the time of its last change, which no program can set.
+#[cfg(unix)]
+fn identity(path: &Path) -> std::io::Result<Key> {
+    use std::os::unix::fs::MetadataExt;
+    let file = fs::metadata(path)?;
+    let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+    let hash = Sha256::new().chain_update(path.as_os_str().as_encoded_bytes());
+    let hash = [file.dev(), file.ino(), file.len()].iter().fold(hash, |hash, n| hash.chain_update(n.to_le_bytes()));
+    Ok(times.iter().fold(hash, |hash, n| hash.chain_update(n.to_le_bytes())).finalize().into())
+}
+
+/// The content of the file.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> std::io::Result<Key> {
+    Ok(Sha256::digest(fs::read(path)?).into())
 }
 
 fn hex(key: &Key) -> String {
@@ -215,7 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn an_executable_has_a_hash() {
-        assert_eq!(executable().map(|key| key.len()), Some(32));
+    fn an_executable_that_was_built_again_is_another() {
+        assert!(executable().is_some());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gate");
+        fs::write(&path, "one").unwrap();
+        let one = identity(&path).unwrap();
+        assert_eq!(identity(&path).unwrap(), one);
+        // The clock of file systems ticks slowly.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        fs::write(&path, "two").unwrap();
+        assert_ne!(identity(&path).unwrap(), one);
     }
 }

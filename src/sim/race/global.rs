@@ -24,8 +24,8 @@ pub(crate) type Passed = HashMap<u64, Clock>;
 /// The watched allocations of a launch.
 #[derive(Debug, Default)]
 pub(crate) struct GlobalRaces {
-    /// By allocation number.
-    tables: HashMap<usize, Table>,
+    /// By allocation number, up to the last one that is watched.
+    tables: Vec<Option<Table>>,
     /// By address of the word that it went through.
     passed: Mutex<HashMap<u64, Passed>>,
 }
@@ -106,6 +106,28 @@ impl Entry {
     }
 }
 
+impl Table {
+    /// Enters a write of whole words that follow each other, where nobody has written any of them: most outputs are
+    /// written so, once. `false`, and nothing done, where it is another.
+    #[inline(always)]
+    fn write_first(&self, pattern: &Pattern, entry: impl Fn(u32) -> Entry) -> bool {
+        if !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
+            return false;
+        }
+        let words = pattern.bytes as usize / 4;
+        let start = (pattern.lowest & crate::sim::memory::address::OFFSET_MASK) as usize / 4;
+        let cells = &self.writes[start..start + words * pattern.mask.count_ones() as usize];
+        // Without an early end, so that it takes a few wide instructions.
+        if cells.iter().fold(0, |any, cell| any | cell.load(Relaxed)) != 0 {
+            return false;
+        }
+        for (lane, cells) in cells.chunks_exact(words).enumerate() {
+            cells.iter().for_each(|cell| cell.store(entry(lane as u32).0, Relaxed));
+        }
+        true
+    }
+}
+
 impl GlobalRaces {
     pub fn new(program: &Program, params: &[u8], memory: &Memory, options: &Options) -> Self {
         let mut races = GlobalRaces::default();
@@ -119,7 +141,8 @@ impl GlobalRaces {
                 let zeros = || vec![0u64; allocation.bytes().div_ceil(4) as usize];
                 let table = || zeros().into_iter().map(AtomicU64::new).collect::<Vec<_>>();
                 let reads = if reached(&program.read) { [table(), table()] } else { [Vec::new(), Vec::new()] };
-                races.tables.insert(number, Table { writes: table(), reads });
+                races.tables.resize_with(number + 1, || None);
+                races.tables[number] = Some(Table { writes: table(), reads });
             }
         }
         races
@@ -137,11 +160,8 @@ impl Context<'_> {
         strong: bool,
         values: Option<&[[u32; LANES]]>,
     ) {
-        if !self.grid.options.checks.races || self.grid.races.tables.is_empty() {
-            return;
-        }
         let grid = self.grid;
-        if let Some(table) = grid.races.tables.get(&number) {
+        if let Some(Some(table)) = grid.races.tables.get(number) {
             self.track_table(table, number, pattern, kind, strong, values);
         }
     }
@@ -159,6 +179,12 @@ impl Context<'_> {
         let clock = self.warp.race.own - self.blocks[self.me].races.base();
         let has_reads = !table.reads[0].is_empty();
         let is_write = kind != Kind::Read;
+        if is_write
+            && !has_reads
+            && table.write_first(pattern, |lane| Entry::new(block, self.warp.index, lane, 0xF, strong, clock, self.pc))
+        {
+            return;
+        }
         let mut conflict = None;
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
@@ -291,6 +317,24 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_follow_each_other_are_entered_at_once_where_nobody_wrote() {
+        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let table = Table { writes: zeros(80), reads: [Vec::new(), Vec::new()] };
+        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, false, 3, 5);
+        let from = |start: u64, bytes: u32| {
+            Pattern::new(std::array::from_fn(|lane| start + lane as u64 * u64::from(bytes)), 0xFF, bytes)
+        };
+        assert!(table.write_first(&from(16, 8), entry));
+        let lanes: Vec<_> = table.writes.iter().map(|cell| Entry(cell.load(Relaxed))).collect();
+        assert_eq!((lanes[4].lane(), lanes[5].lane(), lanes[18].lane(), lanes[19].lane()), (0, 0, 7, 7));
+        assert!(lanes[3].0 == 0 && lanes[20].0 == 0 && lanes[4] == entry(0), "no further");
+        assert!(!table.write_first(&from(76, 4), entry), "one of them was written before");
+        assert!(!table.write_first(&from(160, 2), entry), "halves of words");
+        let apart = Pattern::new(std::array::from_fn(|lane| 160 + 8 * lane as u64), 0xFF, 4);
+        assert!(!table.write_first(&apart, entry), "words with gaps");
+    }
 
     #[test]
     fn fields_come_back() {

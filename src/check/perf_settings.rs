@@ -1,0 +1,79 @@
+//! How the perf check times.
+
+use crate::core::shape::Point;
+use crate::device::{DeviceKind, Heat, TimingPlan};
+use crate::measure::change::MIN_SAMPLES;
+use crate::measure::session::SessionSettings;
+use std::time::Duration;
+
+/// The sampling of a time that is taken in brief.
+const BRIEF: Duration = Duration::from_millis(25);
+const BRIEF_HALF_WIDTH: f64 = 0.02;
+const BRIEF_BATCH_US: f64 = 1000.0;
+/// Launches of so long have a buffer set each; they then come round again. Filling the buffers would take longer than
+/// all that is timed in them.
+const BRIEF_ROTATION: Duration = Duration::from_millis(5);
+
+/// How to time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerfSettings {
+    /// Caches cold or hot.
+    pub heat: Heat,
+    /// Batches to record: each has a small offset of its own.
+    pub instances: usize,
+    /// Time of a batch at the least, µs.
+    pub batch_us: f64,
+    /// Order, precision, budget.
+    pub session: SessionSettings,
+    /// Shapes with more operations are left out: their slow candidates would hold up the gate.
+    pub most_flops: usize,
+    /// A planted slowdown, as a share of the launch time: what a gate must find.
+    pub planted: f64,
+    /// Whether it is [in brief](PerfSettings::brief).
+    pub is_brief: bool,
+    /// Only these shapes, whether or not the operator lists them; empty: those that it lists.
+    pub only: Vec<Point>,
+}
+
+impl PerfSettings {
+    /// What suits a kind of device.
+    pub fn of(kind: DeviceKind) -> Self {
+        let mut settings = PerfSettings {
+            heat: Heat::Cold,
+            instances: 16,
+            batch_us: 300.0,
+            session: SessionSettings::default(),
+            most_flops: 1 << 42,
+            planted: 0.0,
+            is_brief: false,
+            only: Vec::new(),
+        };
+        if kind != DeviceKind::Cuda {
+            // Host clocks and schedulers are coarse, and there is a single instance: longer batches, more rounds.
+            settings.batch_us = 2000.0;
+            settings.session.stopping.min_rounds = 12;
+            settings.session.stopping.budget = Duration::from_millis(120);
+            settings.most_flops = 1 << 31;
+        }
+        settings
+    }
+
+    /// The same for a run that has little time left: as few samples as make an interval, over few buffers,
+    /// the cheapest shapes first. A time to look at, with its interval; none to accept.
+    pub fn brief(mut self) -> Self {
+        self.is_brief = true;
+        self.batch_us = self.batch_us.min(BRIEF_BATCH_US);
+        self.session.stopping.min_rounds = MIN_SAMPLES;
+        self.session.stopping.half_width = BRIEF_HALF_WIDTH;
+        self.session.stopping.budget = BRIEF;
+        self
+    }
+
+    /// How a contestant is armed.
+    pub fn plan(&self) -> TimingPlan {
+        let PerfSettings { heat, batch_us, instances, .. } = *self;
+        let stopping = self.session.stopping;
+        let session = if self.is_brief { BRIEF_ROTATION } else { stopping.longest() };
+        TimingPlan { heat, batch_us, instances, planted_us: 0.0, session }
+    }
+}
