@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               const scalar_t* __restrict__ residual, scalar_t* __restrict__ y, int m, int n, int k, int activation,
               int has_residual) {
     const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, true>(x, w, y, m, n, k, epilogue);
+    multiply<AlongK, AlongK, true>(x, w, y, m, n, k, blockIdx.x, epilogue);
 }
 
 // The same for every shape: through registers, element by element.
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                   const scalar_t* __restrict__ residual, scalar_t* __restrict__ y, int m, int n, int k, int activation,
                   int has_residual) {
     const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, false>(x, w, y, m, n, k, epilogue);
+    multiply<AlongK, AlongK, false>(x, w, y, m, n, k, blockIdx.x, epilogue);
 }
 
 #endif  // !defined(KERNELGATE_F32)

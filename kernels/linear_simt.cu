@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
               const float* __restrict__ residual, float* __restrict__ out, int m, int n, int k, int parts,
               int activation, int has_residual) {
     const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, true>(x, w, out, m, n, k, parts, epilogue);
+    multiply<AlongK, AlongK, true>(x, w, out, m, n, k, one_product(parts), epilogue);
 }
 
 // The same for every n: outputs are stored one by one.
@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                   const float* __restrict__ residual, float* __restrict__ out, int m, int n, int k, int parts,
                   int activation, int has_residual) {
     const LinearEpilogue epilogue = {bias, residual, activation, has_residual, m, n};
-    multiply<AlongK, false>(x, w, out, m, n, k, parts, epilogue);
+    multiply<AlongK, AlongK, false>(x, w, out, m, n, k, one_product(parts), epilogue);
 }
 
 // The second pass of v2, over `parts` matrices of m x n sums.
