@@ -14,7 +14,7 @@
 //! | `avx512`, `avx2`, `portable` | its implementations; `x86` is what the first two share |
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
-//! | `run`, `convert`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
+//! | `run`, `convert`, `transpose`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
 //! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `gemv`, `linear`, `attention`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
@@ -46,6 +46,7 @@ mod sweep;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod transpose;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
