@@ -65,6 +65,7 @@ catalogue![
     row_mean,
     rope,
     gemm,
+    bmm,
     linear,
     gemv,
     attention,
