@@ -4,7 +4,9 @@
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 64 of k: 128 bytes of a row of a.
 // The last warp group of a block copies slices of a and b into a ring of stages, the others multiply them. Tensor maps
 // fill with zeros what lies outside a and b, and leave out what lies outside c. They need rows of a multiple of 16
-// bytes: an operand without is copied to the workspace first, c without is stored from registers.
+// bytes: an operand without is copied to the workspace first, c without is stored from registers. In a batch of products
+// every tensor holds its items one behind the other, and the outermost coordinate of its map is the item: what lies past
+// an edge of one is no part of the next.
 //
 // A factor lies along k (its rows in memory run along k) or across. Its map has boxes of 64 of k by the rows of a tile
 // where it lies along k, of 64 columns by 64 of k where it lies across; a factor that CLUSTER blocks fetch for each
@@ -27,6 +29,7 @@ struct Extents {
     int m;
     int n;
     int k;
+    int batch = 1;
 };
 
 // Which way the rows of a factor run in memory.
@@ -34,8 +37,8 @@ constexpr int ALONG_K = 0;
 constexpr int ACROSS_K = 1;
 
 // The plan of a block: WARP_GROUPS x 64 rows by TILE_N columns of the product, STAGES slices under way. CLUSTER blocks
-// have tiles below each other; each fetches its part of b's slice for all of them.
-template <int WARP_GROUPS_, int TILE_N_, int STAGES_, int CLUSTER_, int A_ORDER_, int B_ORDER_>
+// have tiles below each other; each fetches its part of b's slice for all of them. BATCHED: maps have an item.
+template <int WARP_GROUPS_, int TILE_N_, int STAGES_, int CLUSTER_, int A_ORDER_, int B_ORDER_, bool BATCHED_ = false>
 struct Config {
     static constexpr int WARP_GROUPS = WARP_GROUPS_;
     static constexpr int TILE_M = 64 * WARP_GROUPS;
@@ -44,6 +47,8 @@ struct Config {
     static constexpr int CLUSTER = CLUSTER_;
     static constexpr int A_ORDER = A_ORDER_;
     static constexpr int B_ORDER = B_ORDER_;
+    static constexpr bool BATCHED = BATCHED_;
+    static_assert(!BATCHED || CLUSTER == 1, "the items of a batch have no copies for several blocks");
     static constexpr int MULTIPLIERS = GROUP_THREADS * WARP_GROUPS;
     static constexpr int THREADS = GROUP_THREADS + MULTIPLIERS;
     static constexpr int A_BYTES = TILE_M * ROW_BYTES;
@@ -81,8 +86,8 @@ __device__ __forceinline__ void ring_init(const Ring<C>& ring) {
 
 // Copies EXTENT rows or columns of a factor, from `at` on, and 64 of k, from `k` on. SHARING blocks that need the same
 // copy a part each, for all of them.
-template <int ORDER, int EXTENT, int SHARING>
-__device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at, int k, unsigned barrier,
+template <int ORDER, int EXTENT, int SHARING, bool BATCHED>
+__device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at, int k, int item, unsigned barrier,
                                       unsigned rank) {
     constexpr int BOXES = ORDER == ALONG_K ? 1 : EXTENT / COLUMNS;
     constexpr int BOX_ROWS = (ORDER == ALONG_K ? EXTENT : SLICE) / SHARING;
@@ -91,10 +96,12 @@ __device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at,
         const unsigned there = to + box * COLUMNS_BYTES + rank * BOX_ROWS * ROW_BYTES;
         const int x = ORDER == ALONG_K ? k : at + box * COLUMNS;
         const int y = (ORDER == ALONG_K ? at : k) + rank * BOX_ROWS;
-        if (SHARING == 1) {
-            load_box(there, map, x, y, barrier);
-        } else {
+        if (SHARING > 1) {
             load_box_into(there, map, x, y, barrier, (1 << SHARING) - 1);
+        } else if (BATCHED) {
+            load_box(there, map, x, y, item, barrier);
+        } else {
+            load_box(there, map, x, y, barrier);
         }
     }
 }
@@ -102,12 +109,13 @@ __device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at,
 // One thread: copies slices [first, last) of a tile into the ring as stages come free.
 template <class C>
 __device__ __forceinline__ void fetch_tile(Ring<C>& ring, const TensorMap& a, const TensorMap& b, TileOrigin tile,
-                                           int first, int last, unsigned rank) {
+                                           int item, int first, int last, unsigned rank) {
     for (int slice = first; slice < last; ++slice) {
         barrier_wait(ring.is_empty(), ring.parity ^ 1);
         barrier_expect(ring.is_full(), C::STAGE_BYTES);
-        fetch<C::A_ORDER, C::TILE_M, 1>(ring.a(), a, tile.row, slice * SLICE, ring.is_full(), 0);
-        fetch<C::B_ORDER, C::TILE_N, C::CLUSTER>(ring.b(), b, tile.col, slice * SLICE, ring.is_full(), rank);
+        fetch<C::A_ORDER, C::TILE_M, 1, C::BATCHED>(ring.a(), a, tile.row, slice * SLICE, item, ring.is_full(), 0);
+        fetch<C::B_ORDER, C::TILE_N, C::CLUSTER, C::BATCHED>(ring.b(), b, tile.col, slice * SLICE, item, ring.is_full(),
+                                                             rank);
         ring.next();
     }
 }
@@ -160,7 +168,7 @@ __device__ __forceinline__ void multiply_tile(Ring<C>& ring, float (&sums)[C::TI
 // next is filled.
 template <class C, class Epilogue>
 __device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers, const Extents& extents,
-                                           TileOrigin tile, int group, float (&sums)[C::TILE_N / 2],
+                                           TileOrigin tile, int item, int group, float (&sums)[C::TILE_N / 2],
                                            const Epilogue& epilogue,
                                            typename Epilogue::template Tile<C::TILE_N>& outputs) {
     const bool first = threadIdx.x % GROUP_THREADS == 0;
@@ -182,13 +190,19 @@ __device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers,
         async_fence();
         named_sync(1 + group, GROUP_THREADS);
         if (first) {
-            if (col < extents.n && tile.row < extents.m) store_box(c, col, tile.row, buffer);
+            if (col < extents.n && tile.row < extents.m) {
+                if (C::BATCHED) {
+                    store_box(c, col, tile.row, item, buffer);
+                } else {
+                    store_box(c, col, tile.row, buffer);
+                }
+            }
             store_commit();
         }
     }
 }
 
-// The tile of block `rank` among those of cluster `index`.
+// The tile of block `rank` among those of cluster `index` of an item.
 template <class C>
 __device__ __forceinline__ TileOrigin tile_at(int index, int clusters_m, int tiles_n, unsigned rank) {
     const TileOrigin tile = tile_of(index, clusters_m, tiles_n);
@@ -212,7 +226,8 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
 
     const int clusters_m = tiles(tiles(extents.m, C::TILE_M), C::CLUSTER);
     const int tiles_n = tiles(extents.n, C::TILE_N);
-    const int cluster_tiles = clusters_m * tiles_n;
+    const int item_tiles = clusters_m * tiles_n;
+    const int cluster_tiles = item_tiles * extents.batch;
     const int slices = tiles(extents.k, SLICE);
     const int begin = blockIdx.x / C::CLUSTER;
     const int step = gridDim.x / C::CLUSTER;
@@ -221,8 +236,9 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
         if (C::WARP_GROUPS == 2) keep_registers<40>();
         if (threadIdx.x == C::MULTIPLIERS) {
             for (int index = begin; index < cluster_tiles; index += step) {
-                const TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
-                fetch_tile(ring, a, b, tile, 0, slices, rank);
+                const int item = C::BATCHED ? index / item_tiles : 0;
+                const TileOrigin tile = tile_at<C>(index - item * item_tiles, clusters_m, tiles_n, rank);
+                fetch_tile(ring, a, b, tile, item, 0, slices, rank);
             }
         }
     } else {
@@ -230,17 +246,19 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
         const unsigned buffers = ring.stages + C::RING_BYTES;
         const bool c_aligned = extents.n % 8 == 0;
         for (int index = begin; index < cluster_tiles; index += step) {
-            TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
+            const int item = C::BATCHED ? index / item_tiles : 0;
+            TileOrigin tile = tile_at<C>(index - item * item_tiles, clusters_m, tiles_n, rank);
             tile.row += group * 64;
             float sums[C::TILE_N / 2];
             if (c_aligned) {
                 const TileOrigin first = first_output(tile);
                 typename Epilogue::template Tile<C::TILE_N> outputs(epilogue, first.row, first.col);
                 multiply_tile(ring, sums, group, slices);
-                store_tile<C>(c_map, buffers, extents, tile, group, sums, epilogue, outputs);
+                store_tile<C>(c_map, buffers, extents, tile, item, group, sums, epilogue, outputs);
             } else {
                 multiply_tile(ring, sums, group, slices);
-                store_direct<C::TILE_N>(c, extents.m, extents.n, tile, sums, epilogue);
+                scalar_t* of_item = c + (long long)item * extents.m * extents.n;
+                store_direct<C::TILE_N>(of_item, extents.m, extents.n, tile, sums, epilogue);
             }
         }
         // Shared memory must stay until it is read.
@@ -296,7 +314,7 @@ __device__ __forceinline__ bool multiply_once(const TensorMap& a, const TensorMa
     ring_init(ring);
     __syncthreads();
     if (group == C::WARP_GROUPS) {
-        if (threadIdx.x == C::MULTIPLIERS) fetch_tile(ring, a, b, tile, first, last, 0);
+        if (threadIdx.x == C::MULTIPLIERS) fetch_tile(ring, a, b, tile, 0, first, last, 0);
         return false;
     }
     if (first < last) multiply_tile(ring, sums, group, last - first);

@@ -11,14 +11,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_v6(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
             int k) {
-    multiply<AlongN, true>(a, b, c, m, n, k, Unchanged());
+    multiply<AlongK, AcrossK, true>(a, b, c, m, n, k, blockIdx.x, Unchanged());
 }
 
 // The same for every shape: through registers, element by element.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_v6_any(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, scalar_t* __restrict__ c, int m, int n,
                 int k) {
-    multiply<AlongN, false>(a, b, c, m, n, k, Unchanged());
+    multiply<AlongK, AcrossK, false>(a, b, c, m, n, k, blockIdx.x, Unchanged());
 }
 
 #endif  // !defined(KERNELGATE_F32)

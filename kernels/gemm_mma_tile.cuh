@@ -1,5 +1,5 @@
 // Products in f16 and bf16 on mma.sync, for compute capability 8.0 and up, whatever becomes of the sums: c[m,n] =
-// epilogue(the sum over k of a[m,k] * b[k,n]), a along k, b along k or n, c row-major, sums in f32.
+// epilogue(the sum over k of a[m,k] * b[k,n]), each factor along k or across, c row-major, sums in f32.
 //
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 32 of k.
 #pragma once
@@ -18,55 +18,64 @@ constexpr int WARPS_N = TILE_N / WARP_N;
 constexpr int STEPS = SLICE / 16;  // of k that one product takes
 
 // Slices of both operands. ldmatrix reads the same chunk of eight neighbouring rows at once: the XOR puts those into
-// eight different groups of four banks. Rows along k are 64 bytes (two a bank line), rows of b along n 512.
+// eight different groups of four banks. Rows along k are 64 bytes (two a bank line), rows of a across 256, of b 512.
 struct Stage {
     scalar_t a[TILE_M * SLICE];
     scalar_t b[TILE_N * SLICE];
 };
 
-__device__ __forceinline__ int at_along_k(int row, int chunk) { return row * SLICE + (chunk ^ (row >> 1 & 3)) * CHUNK; }
-
-// Chunks of `ROWS` rows and 32 of k of a factor whose rows run along k.
-template <int ROWS>
-__device__ __forceinline__ void fetch_along_k(scalar_t* slice, const scalar_t* __restrict__ factor, int rows, int k,
-                                              int row0, int k0, bool aligned) {
-#pragma unroll
-    for (int p = 0; p < ROWS * SLICE / CHUNK / THREADS; ++p) {
-        const int i = p * THREADS + threadIdx.x;
-        const int row = i / (SLICE / CHUNK);
-        const int chunk = i % (SLICE / CHUNK);
-        fetch_chunk(&slice[at_along_k(row, chunk)], factor, rows, k, row0 + row, k0 + chunk * CHUNK, aligned);
+// How a factor lies in memory: its slices of EXTENT rows of a or columns of b, and the matrices of 16 of k that a lane
+// gets. Of 16 rows of a from `at` on: the first eight and the others of the low eight of k, then of the high eight. Of 16
+// columns of b: the low and the high eight of k of the first eight columns, then of the others.
+struct AlongK {
+    static __device__ __forceinline__ int place(int row, int chunk) {
+        return row * SLICE + (chunk ^ (row >> 1 & 3)) * CHUNK;
     }
-}
-
-// How b lies in memory: its slices, and the matrices of 16 of k by 16 columns that a lane gets, the low and the high
-// eight of k of the first eight columns, then those of the others.
-struct AlongN {
-    static __device__ __forceinline__ int at(int row, int chunk) { return row * TILE_N + (chunk ^ (row & 7)) * CHUNK; }
-    static __device__ __forceinline__ void fetch(scalar_t* slice, const scalar_t* __restrict__ b, int k, int n, int k0,
-                                                 int col0, bool aligned) {
+    template <int EXTENT>
+    static __device__ __forceinline__ void fetch(scalar_t* slice, const scalar_t* __restrict__ factor, int extent, int k,
+                                                 int first, int k0, bool aligned) {
 #pragma unroll
-        for (int p = 0; p < SLICE * TILE_N / CHUNK / THREADS; ++p) {
+        for (int p = 0; p < EXTENT * SLICE / CHUNK / THREADS; ++p) {
             const int i = p * THREADS + threadIdx.x;
-            const int row = i / (TILE_N / CHUNK);
-            const int chunk = i % (TILE_N / CHUNK);
-            fetch_chunk(&slice[at(row, chunk)], b, k, n, k0 + row, col0 + chunk * CHUNK, aligned);
+            const int row = i / (SLICE / CHUNK);
+            const int chunk = i % (SLICE / CHUNK);
+            fetch_chunk(&slice[place(row, chunk)], factor, extent, k, first + row, k0 + chunk * CHUNK, aligned);
         }
     }
-    static __device__ __forceinline__ void load(unsigned (&part)[4], const scalar_t* slice, int step, int col) {
+    static __device__ __forceinline__ void load_a(unsigned (&part)[4], const scalar_t* slice, int step, int at) {
         const int lane = threadIdx.x % 32;
-        load_matrices_transposed(part, &slice[at(step * 16 + lane % 16, col / CHUNK + lane / 16)]);
+        load_matrices(part, &slice[place(at + lane % 16, step * 2 + lane / 16)]);
+    }
+    static __device__ __forceinline__ void load_b(unsigned (&part)[4], const scalar_t* slice, int step, int at) {
+        const int lane = threadIdx.x % 32;
+        load_matrices(part, &slice[place(at + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2)]);
     }
 };
 
-struct AlongK {
-    static __device__ __forceinline__ void fetch(scalar_t* slice, const scalar_t* __restrict__ b, int k, int n, int k0,
-                                                 int col0, bool aligned) {
-        fetch_along_k<TILE_N>(slice, b, n, k, col0, k0, aligned);
+struct AcrossK {
+    template <int EXTENT>
+    static __device__ __forceinline__ int place(int row, int chunk) {
+        return row * EXTENT + (chunk ^ (row & 7)) * CHUNK;
     }
-    static __device__ __forceinline__ void load(unsigned (&part)[4], const scalar_t* slice, int step, int col) {
+    template <int EXTENT>
+    static __device__ __forceinline__ void fetch(scalar_t* slice, const scalar_t* __restrict__ factor, int extent, int k,
+                                                 int first, int k0, bool aligned) {
+#pragma unroll
+        for (int p = 0; p < SLICE * EXTENT / CHUNK / THREADS; ++p) {
+            const int i = p * THREADS + threadIdx.x;
+            const int row = i / (EXTENT / CHUNK);
+            const int chunk = i % (EXTENT / CHUNK);
+            fetch_chunk(&slice[place<EXTENT>(row, chunk)], factor, k, extent, k0 + row, first + chunk * CHUNK, aligned);
+        }
+    }
+    static __device__ __forceinline__ void load_a(unsigned (&part)[4], const scalar_t* slice, int step, int at) {
         const int lane = threadIdx.x % 32;
-        load_matrices(part, &slice[at_along_k(col + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2)]);
+        const int row = step * 16 + lane / 16 * 8 + lane % 8;
+        load_matrices_transposed(part, &slice[place<TILE_M>(row, at / CHUNK + lane / 8 % 2)]);
+    }
+    static __device__ __forceinline__ void load_b(unsigned (&part)[4], const scalar_t* slice, int step, int at) {
+        const int lane = threadIdx.x % 32;
+        load_matrices_transposed(part, &slice[place<TILE_N>(step * 16 + lane % 16, at / CHUNK + lane / 16)]);
     }
 };
 
@@ -76,28 +85,27 @@ struct Parts {
     unsigned b[WARP_N / 16][4];
 };
 
-template <class OrderB>
+template <class OrderA, class OrderB>
 __device__ __forceinline__ void load(Parts& parts, const Stage& stage, int step) {
-    const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; ++i) {
-        const int row = warp / WARPS_N * WARP_M + i * 16 + lane % 16;
-        load_matrices(parts.a[i], &stage.a[at_along_k(row, step * 2 + lane / 16)]);
+        OrderA::load_a(parts.a[i], stage.a, step, warp / WARPS_N * WARP_M + i * 16);
     }
 #pragma unroll
     for (int j = 0; j < WARP_N / 16; ++j) {
-        OrderB::load(parts.b[j], stage.b, step, warp % WARPS_N * WARP_N + j * 16);
+        OrderB::load_b(parts.b[j], stage.b, step, warp % WARPS_N * WARP_N + j * 16);
     }
 }
 
-// One tile. ALIGNED promises that the rows of a and b are multiples of CHUNK: they then start at 16 bytes.
-template <class OrderB, bool ALIGNED, class Epilogue>
+// Tile number `index`. ALIGNED promises that the rows of a and b are multiples of CHUNK: they then start at 16 bytes.
+template <class OrderA, class OrderB, bool ALIGNED, class Epilogue>
 __device__ __forceinline__ void multiply(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
-                                         scalar_t* __restrict__ c, int m, int n, int k, const Epilogue& epilogue) {
+                                         scalar_t* __restrict__ c, int m, int n, int k, int index,
+                                         const Epilogue& epilogue) {
     extern __shared__ __align__(128) unsigned char shared[];
     Stage* stages = reinterpret_cast<Stage*>(shared);
-    const TileOrigin tile = tile_of(blockIdx.x, tiles(m, TILE_M), tiles(n, TILE_N));
+    const TileOrigin tile = tile_of(index, tiles(m, TILE_M), tiles(n, TILE_N));
     const int row0 = tile.row * TILE_M;
     const int col0 = tile.col * TILE_N;
     const int slices = tiles(k, SLICE);
@@ -106,8 +114,8 @@ __device__ __forceinline__ void multiply(const scalar_t* __restrict__ a, const s
     // the loads between the products.
     auto fetch = [&](int slice) {
         Stage& stage = stages[slice % STAGES];
-fetch_along_k<TILE_M>(stage.a, a, m, k, row0, slice * SLICE, ALIGNED);
-        OrderB::fetch(stage.b, b, k, n, slice * SLICE, col0, ALIGNED);
+        OrderA::template fetch<TILE_M>(stage.a, a, m, k, row0, slice * SLICE, ALIGNED);
+        OrderB::template fetch<TILE_N>(stage.b, b, n, k, col0, slice * SLICE, ALIGNED);
     };
 
     // A round commits one group, empty or not, so that a count of pending groups always means the same slice.
@@ -120,17 +128,17 @@ fetch_along_k<TILE_M>(stage.a, a, m, k, row0, slice * SLICE, ALIGNED);
 
     float sums[WARP_M / 16][WARP_N / 8][4] = {};
     Parts parts[2];
-    load<OrderB>(parts[0], stages[0], 0);
+    load<OrderA, OrderB>(parts[0], stages[0], 0);
     for (int slice = 0; slice < slices; ++slice) {
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
             Parts& coming = parts[(step + 1) % 2];
             if (step + 1 < STEPS) {
-                load<OrderB>(coming, stages[slice % STAGES], step + 1);
+                load<OrderA, OrderB>(coming, stages[slice % STAGES], step + 1);
             } else {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
-                load<OrderB>(coming, stages[(slice + 1) % STAGES], 0);
+                load<OrderA, OrderB>(coming, stages[(slice + 1) % STAGES], 0);
             }
             // Into the stage before this one: everyone is done with it since the last barrier.
             if (step == 0) {

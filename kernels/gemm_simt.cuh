@@ -1,5 +1,5 @@
 // Products in f32 on ordinary multiply-adds, whatever becomes of the sums: c[m,n] = epilogue(the sum over k of
-// a[m,k] * b[k,n]), a along k, b along k or across, c row-major.
+// a[m,k] * b[k,n]), each factor along k or across, c row-major.
 //
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 8 of k.
 #pragma once
@@ -25,11 +25,22 @@ static_assert(TILE_M == TILE_N, "both factors are brought in alike");
 constexpr int PITCH_ALONG = TILE_M + 4;  // eight of k and four rows, as a warp writes them, meet in different banks
 
 // Slices of both operands: those of a factor along k transposed, so that a thread reads its rows of one k side by side.
-template <class FactorB>
+template <class FactorA, class FactorB>
 struct Stage {
-    float a[SLICE][PITCH_ALONG];
+    float a[SLICE][FactorA::PITCH];
     float b[SLICE][FactorB::PITCH];
 };
+
+// What a block does of a product: its number among the blocks of the product, into how many parts k is cut, and how many
+// products leave the sums of a part before those of the next part come.
+struct Share {
+    int block;
+    int parts;
+    int batch;
+};
+
+// Of the only product of a launch.
+__device__ __forceinline__ Share one_product(int parts) { return {(int)blockIdx.x, parts, 1}; }
 
 // Brings slices of 128 rows of a factor whose rows run along k into shared memory, one after the other. `k_left` is what
 // is behind the slices that were fetched: what lies beyond is zeros.
@@ -101,8 +112,8 @@ struct Parts {
     float a[ROWS];
     float b[COLS];
 
-    template <class FactorB>
-    __device__ __forceinline__ void load(const Stage<FactorB>& stage, int i, int row, int col) {
+    template <class Stage>
+    __device__ __forceinline__ void load(const Stage& stage, int i, int row, int col) {
 #pragma unroll
         for (int r = 0; r < ROWS; r += 4) {
             *reinterpret_cast<float4*>(&a[r]) = *reinterpret_cast<const float4*>(&stage.a[i][row + r / 4 * ROW_STEP]);
@@ -114,27 +125,29 @@ struct Parts {
     }
 };
 
-// One tile, or one of `parts` parts of its k: the sums of a part are stored as they are, one matrix behind the other in
-// `out`. ALIGNED promises that n is a multiple of RUN_LEN.
-template <class FactorB, bool ALIGNED, class Epilogue>
+// One tile, or one part of its k: the sums of a part are stored as they are. ALIGNED promises that n is a multiple of
+// RUN_LEN.
+template <class FactorA, class FactorB, bool ALIGNED, class Epilogue>
 __device__ __forceinline__ void multiply(const float* __restrict__ a, const float* __restrict__ b,
-                                         float* __restrict__ out, int m, int n, int k, int parts,
+                                         float* __restrict__ out, int m, int n, int k, const Share& work,
                                          const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char shared[];
-    Stage<FactorB>* stages = reinterpret_cast<Stage<FactorB>*>(shared);
+    using Slices = Stage<FactorA, FactorB>;
+    Slices* stages = reinterpret_cast<Slices*>(shared);
+    const int parts = work.parts;
     const int tiles_m = tiles(m, TILE_M);
     const int tiles_n = tiles(n, TILE_N);
-    const int part = (int)blockIdx.x / (tiles_m * tiles_n);
-    TileOrigin tile = tile_of((int)blockIdx.x - part * tiles_m * tiles_n, tiles_m, tiles_n);
+    const int part = work.block / (tiles_m * tiles_n);
+    TileOrigin tile = tile_of(work.block - part * tiles_m * tiles_n, tiles_m, tiles_n);
     tile = {tile.row * TILE_M, tile.col * TILE_N};
     const int share = tiles(tiles(k, SLICE), parts) * SLICE;
     const int k0 = min(k, part * share);
     const int k1 = min(k, k0 + share);
     const int slices = (k1 - k0 + SLICE - 1) / SLICE;
-    AlongK of_a(a, tile.row, m, k, k0);
+    FactorA of_a(a, tile.row, m, k, k0);
     FactorB of_b(b, tile.col, n, k, k0);
     int k_left = k1 - k0;  // behind the slices that were fetched
-    auto fetch = [&](Stage<FactorB>& stage) {
+    auto fetch = [&](Slices& stage) {
         of_a.fetch(stage.a, k_left);
         of_b.fetch(stage.b, k_left);
         k_left -= SLICE;
@@ -187,7 +200,7 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
     }
     copy_async_wait<0>();
 
-    out += (long long)part * m * n;
+    out += (long long)part * m * n * work.batch;
     const bool finishes = parts == 1;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {

@@ -11,14 +11,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_v3(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, LINEAR_POINTERS,
               scalar_t* __restrict__ y, int m, int n, int k, LINEAR_SCALARS) {
-    multiply<AlongK, true>(x, w, y, m, n, k, LINEAR_EPILOGUE);
+    multiply<AlongK, AlongK, true>(x, w, y, m, n, k, blockIdx.x, LINEAR_EPILOGUE);
 }
 
 // The same for every shape: through registers, element by element.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     linear_v3_any(const scalar_t* __restrict__ x, const scalar_t* __restrict__ w, LINEAR_POINTERS,
                   scalar_t* __restrict__ y, int m, int n, int k, LINEAR_SCALARS) {
-    multiply<AlongK, false>(x, w, y, m, n, k, LINEAR_EPILOGUE);
+    multiply<AlongK, AlongK, false>(x, w, y, m, n, k, blockIdx.x, LINEAR_EPILOGUE);
 }
 
 #endif  // !defined(KERNELGATE_F32)

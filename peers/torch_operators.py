@@ -80,6 +80,10 @@ def _lstm(shape, x, w, w_above, r, bias):
     return y, h, c
 
 
+def _bmm(shape, a, b):
+    return torch.bmm(a.mT if shape["transposed_a"] else a, b.mT if shape["transposed_b"] else b)
+
+
 # Every operator takes the shape and its inputs, and gives a tensor or a tuple of them.
 EAGER = {
     "gelu": lambda shape, x: F.gelu(x),
@@ -95,6 +99,7 @@ EAGER = {
     "row_mean": lambda shape, x: x.mean(dim=-1),
     "rope": _rope,
     "gemm": lambda shape, a, b: a @ b,
+    "bmm": _bmm,
     "gemv": lambda shape, x, w: F.linear(x, w),
     "linear": _linear,
     "attention": _attention,

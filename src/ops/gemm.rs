@@ -50,8 +50,8 @@ fn operator() -> Op<Product> {
         .input("a", |s: &Product| [s.m, s.k])
         .input("b", |s| [s.k, s.n])
         .output("c", |s| [s.m, s.n])
-        .reference(|s, inputs, outputs| multiply(s, inputs, outputs, |a, b| a * b))
-        .magnitude(|s, inputs, outputs| multiply(s, inputs, outputs, |a, b| (a * b).abs()))
+        .reference(|s, inputs, outputs| multiply(s, inputs[0], inputs[1], &mut outputs[0], |a, b| a * b))
+        .magnitude(|s, inputs, outputs| multiply(s, inputs[0], inputs[1], &mut outputs[0], |a, b| (a * b).abs()))
         .depth(|s| s.k)
         .range(RANGE)
         .not_under(UNDEFINED)
@@ -135,9 +135,8 @@ fn single(s: &Product, rng: &mut Rng) -> (usize, usize, f64) {
 }
 
 /// C[i, j] = Σ term(A[i, p], B[p, j]) over p; the inner loop runs along rows of B and C.
-fn multiply(s: &Product, inputs: &[&[f64]], outputs: &mut [Vec<f64>], term: fn(f64, f64) -> f64) {
-    let (a, b) = (inputs[0], inputs[1]);
-    for (a, c) in a.chunks_exact(s.k).zip(outputs[0].chunks_exact_mut(s.n)) {
+pub(super) fn multiply(s: &Product, a: &[f64], b: &[f64], c: &mut [f64], term: fn(f64, f64) -> f64) {
+    for (a, c) in a.chunks_exact(s.k).zip(c.chunks_exact_mut(s.n)) {
         c.fill(0.0);
         for (&a, b) in a.iter().zip(b.chunks_exact(s.n)) {
             c.iter_mut().zip(b).for_each(|(c, &b)| *c += term(a, b));
@@ -147,10 +146,13 @@ fn multiply(s: &Product, inputs: &[&[f64]], outputs: &mut [Vec<f64>], term: fn(f
 
 /// The same loops in f32.
 fn naive<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    let a = inputs.slice::<T>(0);
-    let b: Vec<f32> = inputs.slice::<T>(1).iter().map(|b| b.to_f32()).collect();
+    naive_product(s, inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
+}
+
+pub(super) fn naive_product<T: Float>(s: &Product, a: &[T], b: &[T], c: &mut [T]) {
+    let b: Vec<f32> = b.iter().map(|b| b.to_f32()).collect();
     let mut row = vec![0.0f32; s.n];
-    for (a, c) in a.chunks_exact(s.k).zip(outputs.slice::<T>(0).chunks_exact_mut(s.n)) {
+    for (a, c) in a.chunks_exact(s.k).zip(c.chunks_exact_mut(s.n)) {
         row.fill(0.0);
         for (a, b) in a.iter().zip(b.chunks_exact(s.n)) {
             let a = a.to_f32();
@@ -184,7 +186,7 @@ fn cuda(version: usize) -> Cuda<Product> {
         3 => early().tile("m", 128).tile("n", 128).tile("k", 8),
         4 => early().tile("m", 128).tile("n", 128).tile("k", 32).dtypes(HALF),
         5 => kernel!("gemm_simt.cu", ["async.cuh", "gemm.cuh", "gemm_simt.cuh"], entry, simt::plan)
-            .workspace(simt::workspace_bytes)
+            .workspace(|s| simt::workspace_bytes(1, s))
             .tile("m", 128)
             .tile("n", 128)
             .tile("k", 8)

@@ -356,9 +356,12 @@ fn with_scalars(s: &Layer, launch: Launch) -> Launch {
 /// The product on warp groups: w lies along k.
 const LINEAR: hopper::Operation = hopper::Operation {
     name: "linear",
+    align: "linear_align",
     factors: ["x", "w"],
     output: "y",
+    a_along_k: true,
     b_along_k: true,
+    batch: None,
     others: &["bias", "residual"],
 };
 

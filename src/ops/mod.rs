@@ -75,6 +75,7 @@ catalogue![
     row_mean,
     rope,
     gemm,
+    bmm,
     linear,
     gemv,
     attention,

@@ -19,6 +19,7 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["m", "n", "k"] => products(),
         // Then the activation by its number, and whether there is a residual.
         ["m", "n", "k", "activation", "residual"] => layers(products()),
+        ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => batches(products()),
         ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
         ["rows", "cols", rest @ ..] => [[3, 301], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
             .into_iter()
@@ -71,6 +72,13 @@ fn layers(products: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
     products.into_iter().zip(what_follows).map(|(product, follows)| [product, follows.to_vec()].concat()).collect()
 }
 
+/// Batches of the same products in every layout in turn, of two and three items.
+fn batches(products: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    let layouts = [[0, 1], [1, 0], [0, 0], [1, 1]].into_iter().cycle();
+    let items = products.into_iter().zip(layouts).enumerate();
+    items.map(|(at, (product, layout))| [vec![2 + at % 2], product, layout.to_vec()].concat()).collect()
+}
+
 /// Rows and columns where several rows share a block or a warp.
 const TALL: [[usize; 2]; 9] =
     [[70, 3], [40, 5], [33, 17], [130, 8], [300, 2], [600, 1], [9, 1024], [5, 2048], [3, 4100]];
@@ -84,6 +92,7 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .collect(),
         ["m", "n", "k"] => further_products(),
         ["m", "n", "k", "activation", "residual"] => layers(further_products()),
+        ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => batches(further_products()),
         ["batch", "n", "k"] => (1..34)
             .flat_map(|at| [vec![1 + at % 9, at, 67 - at], vec![1 + at % 4, 70 - at, 8 * at]])
             .chain([[8, 64, 2056], [1, 20, 4100], [4, 130, 512], [17, 9, 640], [1, 1, 1]].map(Vec::from))

@@ -20,23 +20,44 @@ static REDUCTIONS: u32 = 2;
 /// `CUBLAS_OP_T`, a `cublasOperation_t`.
 const TRANSPOSED: i32 = 1;
 
-/// A product of row-major matrices, `c[m,n] = a[m,k] b[k,n]`, with sums in f32 (no TF32), and what follows it.
+/// A product of row-major matrices, `c[m,n] = a[m,k] b[k,n]`, with sums in f32 (no TF32), and what follows it; or a batch of
+/// them, each tensor with its items one behind the other.
 ///
 /// The inputs of its calls are a and b, then the bias where one follows, then what is added where something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
+    /// Products.
+    pub batch: usize,
     /// Rows of a and c.
     pub m: usize,
     /// Columns of b and c.
     pub n: usize,
     /// Columns of a, rows of b.
     pub k: usize,
+    /// Whether a is `[m, k]` in memory and not `[k, m]`.
+    pub a_along_k: bool,
     /// Whether b is `[n, k]` in memory and not `[k, n]`.
     pub b_along_k: bool,
     /// What is done to the sums.
     pub epilogue: Epilogue,
     /// Whether a matrix like c is added to the sums.
     pub adds: bool,
+}
+
+impl Gemm {
+    /// One product of matrices that lie as they are read, and nothing behind it.
+    pub fn new(m: usize, n: usize, k: usize) -> Self {
+        Gemm { batch: 1, m, n, k, a_along_k: true, b_along_k: false, epilogue: Epilogue::None, adds: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.batch * self.m == 0
+    }
+
+    /// Elements of a, b and c.
+    fn elements(&self) -> [usize; 3] {
+        [self.m * self.k, self.k * self.n, self.m * self.n].map(|of_item| self.batch * of_item)
+    }
 }
 
 /// What the library can do to sums on their way to c.
@@ -64,7 +85,7 @@ impl Epilogue {
 /// Bytes of scratch space that the library may use.
 pub fn workspace_bytes(gemm: Gemm) -> usize {
     // What its documentation recommends for Hopper; small products do with less, and the gate runs many of those.
-    if gemm.m * gemm.n * gemm.k < 1 << 27 { 4 << 20 } else { 32 << 20 }
+    if gemm.batch * gemm.m * gemm.n * gemm.k < 1 << 27 { 4 << 20 } else { 32 << 20 }
 }
 
 /// Loads the library and chooses the algorithm for a shape, once a process. The context is current.
@@ -72,7 +93,7 @@ pub fn workspace_bytes(gemm: Gemm) -> usize {
 /// # Errors
 /// Why there is no library or no algorithm, and what to do.
 pub fn prepare(gemm: Gemm, dtype: DType) -> Result<(), String> {
-    if gemm.m == 0 {
+    if gemm.is_empty() {
         return Ok(());
     }
     CHOICES.make(gemm, dtype, |gemm, dtype| choose(library()?, gemm, dtype))
@@ -83,7 +104,7 @@ pub fn prepare(gemm: Gemm, dtype: DType) -> Result<(), String> {
 /// # Errors
 /// What the library said.
 pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
-    if gemm.m == 0 {
+    if gemm.is_empty() {
         return Ok(());
     }
     let algorithm = CHOICES.get(gemm, call.dtype).ok_or("cuBLASLt was not prepared for this shape")?;
@@ -189,16 +210,26 @@ impl Description {
         let status = unsafe { sys::cublasLtMatmulDescCreate(&mut made.operation, compute, Type::CUDA_R_32F) };
         check(status, "describing the product")?;
         let b = if gemm.b_along_k { (gemm.k, gemm.n) } else { (gemm.n, gemm.k) };
-        let shapes = [b, (gemm.k, gemm.m), (gemm.n, gemm.m)];
+        let a = if gemm.a_along_k { (gemm.k, gemm.m) } else { (gemm.m, gemm.k) };
+        let shapes = [b, a, (gemm.n, gemm.m)];
         for (layout, (rows, columns)) in made.layouts.iter_mut().zip(shapes) {
             // SAFETY: as above.
             let status =
                 unsafe { sys::cublasLtMatrixLayoutCreate(layout, element, rows as u64, columns as u64, rows as i64) };
             check(status, "describing a matrix")?;
+            if gemm.batch > 1 {
+                use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+                set_layout(*layout, Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &(gemm.batch as i32))?;
+                let apart = (rows * columns) as i64;
+                set_layout(*layout, Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart)?;
+            }
         }
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         if gemm.b_along_k {
             made.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &TRANSPOSED)?;
+        }
+        if !gemm.a_along_k {
+            made.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &TRANSPOSED)?;
         }
         made.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &gemm.epilogue.code())?;
         Ok(made)
@@ -217,6 +248,18 @@ impl Description {
         };
         check(status, "describing the product")
     }
+}
+
+/// Sets an attribute of a matrix, whose type is `T`.
+fn set_layout<T: Copy>(
+    layout: sys::cublasLtMatrixLayout_t,
+    attribute: sys::cublasLtMatrixLayoutAttribute_t,
+    value: &T,
+) -> Result<(), String> {
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the layout is alive, and `value` holds that many bytes, which the call copies.
+    let status = unsafe { sys::cublasLtMatrixLayoutSetAttribute(layout, attribute, value, size_of::<T>()) };
+    check(status, "describing a matrix")
 }
 
 impl Drop for Description {
@@ -290,9 +333,10 @@ fn choose(library: Library, gemm: Gemm, dtype: DType) -> Result<sys::cublasLtMat
     let proposals = propose(library, &description, workspace_bytes(gemm))?;
     let cuda = |error: cudarc::driver::DriverError| format!("choosing an algorithm of cuBLASLt: {:?}", error.0);
     let scratch = |elements: usize| Scratch::of(elements * dtype.size()).map_err(cuda);
-    let (a, b, c) = (scratch(gemm.m * gemm.k)?, scratch(gemm.k * gemm.n)?, scratch(gemm.m * gemm.n)?);
+    let [a, b, c] = gemm.elements();
+    let (a, b, c) = (scratch(a)?, scratch(b)?, scratch(c)?);
     let bias = gemm.epilogue.has_bias().then(|| scratch(gemm.n)).transpose()?;
-    let added = gemm.adds.then(|| scratch(gemm.m * gemm.n)).transpose()?;
+    let added = gemm.adds.then(|| scratch(gemm.elements()[2])).transpose()?;
     let workspace = Scratch::of(workspace_bytes(gemm)).map_err(cuda)?;
     let buffers = Buffers {
         a: a.0,

@@ -72,36 +72,77 @@ const LEAST_SLICES: usize = 4;
 const LINE_BYTES: usize = 128;
 const L2_BYTES_PER_US: f64 = 132e3;
 
+/// The tiles with which there are batches of products, and how many µs it takes to store one, by bulk copies and from
+/// registers: with a short k that is most of the time. What is left of the times of 8 shapes with each tile on an H200 (k
+/// of 64 to 4096, 1 to 64 items) when the start and the slices of `tiles.json` are taken off.
+pub const BATCHED: [(&str, [f64; 2]); 4] =
+    [("128x256", [1.3, 7.0]), ("128x128", [1.15, 5.4]), ("64x128", [0.75, 2.5]), ("64x64", [0.48, 1.6])];
+
 /// An operator that is such a product.
 pub struct Operation {
     /// Its name: the first part of its entries.
     pub name: &'static str,
-    /// Its tensors a `[m, k]` and b.
+    /// The entry that copies rows for tensor maps.
+    pub align: &'static str,
+    /// Its tensors a and b.
     pub factors: [&'static str; 2],
     /// c, `[m, n]`.
     pub output: &'static str,
+    /// Whether a is `[m, k]` and not `[k, m]`.
+    pub a_along_k: bool,
     /// Whether b is `[n, k]` and not `[k, n]`.
     pub b_along_k: bool,
+    /// So many products, if it is a batch of them: every tensor holds its items one behind the other.
+    pub batch: Option<usize>,
     /// Further tensors that the kernels take, behind c.
     pub others: &'static [&'static str],
 }
 
 /// gemm itself.
-pub const GEMM: Operation = Operation { name: "gemm", factors: ["a", "b"], output: "c", b_along_k: false, others: &[] };
+pub const GEMM: Operation = Operation {
+    name: "gemm",
+    align: "gemm_align",
+    factors: ["a", "b"],
+    output: "c",
+    a_along_k: true,
+    b_along_k: false,
+    batch: None,
+    others: &[],
+};
 
 impl Operation {
-    fn a(&self, s: &Product) -> Aligned {
-        Aligned { name: self.factors[0], rows: s.m, cols: s.k, offset: 0 }
+    /// Products.
+    fn items(&self) -> usize {
+        self.batch.unwrap_or(1)
     }
 
-    fn b(&self, s: &Product) -> Aligned {
+    /// Rows of a in an item, all its rows.
+    fn a(&self, s: &Product) -> (usize, Aligned) {
+        let [rows, cols] = if self.a_along_k { [s.m, s.k] } else { [s.k, s.m] };
+        (rows, Aligned { name: self.factors[0], rows: rows * self.items(), cols, offset: 0 })
+    }
+
+    /// The same of b.
+    fn b(&self, s: &Product) -> (usize, Aligned) {
         let [rows, cols] = if self.b_along_k { [s.n, s.k] } else { [s.k, s.n] };
-        Aligned { name: self.factors[1], rows, cols, offset: self.a(s).copied_elements() }
+        let offset = self.a(s).1.copied_elements();
+        (rows, Aligned { name: self.factors[1], rows: rows * self.items(), cols, offset })
+    }
+
+    /// The map of a factor whose copies bring boxes of `rows` rows.
+    fn map(&self, (of_item, factor): (usize, Aligned), rows: usize) -> TensorMap {
+        let map = if self.batch.is_some() { factor.map_of_matrices(of_item) } else { factor.map() };
+        map.tile(self.tile([rows, SLICE]))
+    }
+
+    /// A box of an item.
+    fn tile(&self, tile: [usize; 2]) -> Vec<usize> {
+        self.batch.map(|_| 1).into_iter().chain(tile).collect()
     }
 
     /// Bytes of the copies of a and b, behind which the sums of parts stand.
     fn copied_bytes(&self, s: &Product) -> usize {
-        (self.a(s).copied_elements() + self.b(s).copied_elements()) * ELEMENT_BYTES
+        (self.a(s).1.copied_elements() + self.b(s).1.copied_elements()) * ELEMENT_BYTES
     }
 
     /// Bytes of the copies of a and b, and of the sums of parts.
@@ -112,22 +153,26 @@ impl Operation {
     /// The tile that is estimated to be the fastest.
     pub fn choose(&self, s: &Product) -> &'static Tile {
         let us = |tile: &Tile| times::of(tile.name).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
-        TILES.iter().filter(|tile| tile.suits(s)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
+        let suits = |tile: &Tile| if self.batch.is_some() { tile.stored_us(s).is_some() } else { tile.suits(s) };
+        TILES.iter().filter(|tile| suits(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
     }
 
     /// About how long the product takes, in µs: what starts and ends it, and the longest of its products, its copies from
     /// L2 and its reads of memory.
     pub fn estimate_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
         // A row that does not start at a line of 128 bytes touches one more.
-        let lines = |factor: Aligned| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
+        let lines = |(_, factor): (usize, Aligned)| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
         let (of_a, of_b) = (tile.rows * lines(self.a(s)), tile.cols / tile.sharing() * lines(self.b(s)));
         let slice_us = times.slice_us.max(((of_a + of_b) * LINE_BYTES) as f64 / L2_BYTES_PER_US);
-        let bytes = (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
+        let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
-        let clusters = tile.clusters(s);
+        let clusters = tile.clusters(s) * self.items();
         let waves = clusters.div_ceil(tile.at_once) as f64;
         let slices = s.k.div_ceil(SLICE);
         let busy_us = |waves: f64, slices: usize| (waves * slices as f64 * slice_us).max(memory_us);
+        if let Some(stored_us) = self.batch.and_then(|_| tile.stored_us(s)) {
+            return times.base_us + (waves * (slices as f64 * slice_us + stored_us)).max(memory_us);
+        }
         match tile.work {
             Work::Persistent(_) => times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us,
             Work::Narrow(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
@@ -142,11 +187,10 @@ impl Operation {
 
     /// The launches with this tile; `scalars` come last in those that store outputs.
     pub fn plan(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Plan {
-        if s.m == 0 {
+        if s.m * self.items() == 0 {
             return Plan(Vec::new());
         }
-        let align = format!("{}_align", self.name);
-        let copies = [self.a(s).copy(&align), self.b(s).copy(&align)].into_iter().flatten();
+        let copies = [self.a(s).1.copy(self.align), self.b(s).1.copy(self.align)].into_iter().flatten();
         let multiply = self.multiply(tile, s, scalars);
         Plan(copies.chain([multiply]).chain((tile.work == Work::Parts).then(|| self.add(tile, s, scalars))).collect())
     }
@@ -154,13 +198,18 @@ impl Operation {
     /// The product: c and the other tensors or the workspace, maps of a, b and perhaps c, extents.
     fn multiply(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Launch {
         let sharing = tile.sharing();
-        let b_box = if self.b_along_k { [tile.cols / sharing, SLICE] } else { [SLICE / sharing, SLICE] };
-        let [a, b] = [self.a(s).map().tile([tile.rows, SLICE]), self.b(s).map().tile(b_box)];
+        // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
+        let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE });
+        let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / sharing);
         // Rows of c that no map takes are stored from registers; the kernel then leaves its map alone.
-        let c = TensorMap::of(self.output, [s.m, s.n]).tile([64, SLICE]);
+        let extents: Vec<usize> = self.batch.into_iter().chain([s.m, s.n]).collect();
+        let c = TensorMap::of(self.output, extents).tile(self.tile([64, SLICE]));
         let c = if is_aligned(s.n) { c } else { a.clone() };
         let [a, b, c] = [a, b, c].map(|map| map.swizzle(Swizzle::Bytes128));
-        let launch = tile.launch(s).entry(format!("{}_{}", self.name, tile.name)).without_pointers();
+        let launch = tile
+            .launch(tile.clusters(s) * self.items(), tile.parts(s))
+            .entry(format!("{}_{}", self.name, tile.name))
+            .without_pointers();
         if tile.work == Work::Parts {
             let launch = launch.pointer("workspace").map(a).map(b).scalar(self.sums_from(s));
             return with_scalars(launch, s, &[tile.parts(s) as i32]);
@@ -200,6 +249,12 @@ impl Tile {
         }
     }
 
+    /// What it takes to store the tile where products come in batches, µs.
+    fn stored_us(&self, s: &Product) -> Option<f64> {
+        let [by_copies, from_registers] = BATCHED.iter().find(|(name, _)| *name == self.name)?.1;
+        Some(if is_aligned(s.n) { by_copies } else { from_registers })
+    }
+
     /// Blocks that fetch b for each other.
     fn sharing(&self) -> usize {
         if let Work::Persistent(sharing) = self.work { sharing } else { 1 }
@@ -221,17 +276,16 @@ impl Tile {
         if self.work == Work::Parts { self.clusters(s) * self.parts(s) * self.rows * self.cols } else { 0 }
     }
 
-    /// Blocks, cluster and shared memory.
-    fn launch(&self, s: &Product) -> Launch {
+    /// Blocks, cluster and shared memory for so many clusters, each with these parts of k.
+    fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
         let ring_bytes = self.stages * (stage_bytes + 16);
-        let clusters = self.clusters(s);
         let groups = if let Work::Narrow(_) = self.work { 1 } else { self.rows / 64 };
         let store_bytes = groups * 2 * 64 * SLICE * ELEMENT_BYTES;
         let (cluster, clusters, store_bytes) = match self.work {
             Work::Persistent(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
             Work::Narrow(split) => (split, clusters, 0),
-            Work::Parts => (1, clusters * self.parts(s), 0),
+            Work::Parts => (1, clusters * parts, 0),
         };
         Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)
     }

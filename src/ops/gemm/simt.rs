@@ -7,7 +7,7 @@ const TILE: [usize; 2] = [128, 128];
 const THREADS: usize = 128;
 /// Floats from a k to the next in shared memory, of 128 rows of a factor along k and of 128 columns of one across.
 pub const PITCH_ALONG: usize = 128 + 4;
-const PITCH_ACROSS: usize = 128;
+pub const PITCH_ACROSS: usize = 128;
 /// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
 const AT_ONCE: usize = 264;
 /// Most blocks that share a tile.
@@ -23,11 +23,12 @@ fn tiles(s: &Product) -> usize {
     s.m.div_ceil(TILE[0]) * s.n.div_ceil(TILE[1])
 }
 
-/// How many blocks share a tile: what leaves the least time for the sum of whole waves and the second pass.
-pub fn parts(s: &Product) -> usize {
+/// How many blocks share a tile of one of `items` products: what leaves the least time for the sum of whole waves and the
+/// second pass.
+pub fn parts(items: usize, s: &Product) -> usize {
     let cost = |parts: usize| {
-        let waves = (tiles(s) * parts).div_ceil(AT_ONCE);
-        let adding = ADDING_K + s.m * s.n * (1 + parts) / ADDED_A_K;
+        let waves = (items * tiles(s) * parts).div_ceil(AT_ONCE);
+        let adding = ADDING_K + items * s.m * s.n * (1 + parts) / ADDED_A_K;
         waves * s.k.div_ceil(parts) + if parts > 1 { adding } else { 0 }
     };
     let most = (s.k / LEAST_K).clamp(1, MOST_PARTS);
@@ -35,19 +36,20 @@ pub fn parts(s: &Product) -> usize {
 }
 
 /// Bytes of the sums of the parts.
-pub fn workspace_bytes(s: &Product) -> usize {
-    if parts(s) > 1 { parts(s) * s.m * s.n * 4 } else { 0 }
+pub fn workspace_bytes(items: usize, s: &Product) -> usize {
+    let parts = parts(items, s);
+    if parts > 1 { parts * items * s.m * s.n * 4 } else { 0 }
 }
 
-/// The blocks of the product: four stages of 8 of k of both factors, b with this pitch.
-pub fn blocks(s: &Product, parts: usize, pitch_b: usize) -> Launch {
-    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * 8 * (PITCH_ALONG + pitch_b) * 4)
+/// The blocks of a product: four stages of 8 of k of both factors, with these pitches.
+pub fn blocks(s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
+    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * 8 * (pitches[0] + pitches[1]) * 4)
 }
 
 /// One launch, or one and the sum of its parts.
 pub fn plan(s: &Product) -> Plan {
-    let parts = parts(s);
-    let multiply = blocks(s, parts, PITCH_ACROSS).without_pointers();
+    let parts = parts(1, s);
+    let multiply = blocks(s, parts, [PITCH_ALONG, PITCH_ACROSS]).without_pointers();
     let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_v5" } else { "gemm_v5_any" });
     let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
     let multiply = multiply.scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32).scalar(parts as i32);
@@ -67,6 +69,6 @@ mod tests {
     #[case(512, 5632, 2048, 3)] // 176 tiles: two full waves of 264
     #[case(256, 128, 100, 1)] // nothing to share
     fn k_is_shared_where_tiles_are_few(#[case] m: usize, #[case] n: usize, #[case] k: usize, #[case] expected: usize) {
-        assert_eq!(parts(&Product { m, n, k }), expected);
+        assert_eq!(parts(1, &Product { m, n, k }), expected);
     }
 }

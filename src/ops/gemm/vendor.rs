@@ -2,10 +2,10 @@
 
 use super::Product;
 use crate::core::candidate::{CudaHost, Declare};
-use crate::device::cuda::cublaslt::{self, Epilogue, Gemm};
+use crate::device::cuda::cublaslt::{self, Gemm};
 
 fn gemm(s: &Product) -> Gemm {
-    Gemm { m: s.m, n: s.n, k: s.k, b_along_k: false, epilogue: Epilogue::None, adds: false }
+    Gemm::new(s.m, s.n, s.k)
 }
 
 /// Skipped where the library is absent. Its algorithm may not be the one of the last process, so it has no bits to keep.

@@ -6,15 +6,15 @@ use crate::ops::gemm::simt;
 
 /// Bytes of the sums of the parts.
 pub fn workspace_bytes(s: &Layer) -> usize {
-    simt::workspace_bytes(&s.product())
+    simt::workspace_bytes(1, &s.product())
 }
 
 /// One launch, or one and the outputs from the sums of its parts.
 pub fn plan(s: &Layer) -> Plan {
     let (product, scalars) = (s.product(), s.scalars());
-    let parts = simt::parts(&product);
+    let parts = simt::parts(1, &product);
     let entry = if s.n.is_multiple_of(4) { "linear_v2" } else { "linear_v2_any" };
-    let multiply = simt::blocks(&product, parts, simt::PITCH_ALONG).entry(entry).without_pointers();
+    let multiply = simt::blocks(&product, parts, [simt::PITCH_ALONG; 2]).entry(entry).without_pointers();
     let out = if parts > 1 { "workspace" } else { "y" };
     let multiply = ["x", "w", "bias", "residual", out].into_iter().fold(multiply, Launch::pointer);
     let extents = [s.m as i32, s.n as i32, s.k as i32, parts as i32];

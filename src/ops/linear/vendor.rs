@@ -20,7 +20,7 @@ fn gemm(s: &Layer) -> Result<Gemm, String> {
         (Activation::GeluTanh, _) => return Err(GELU.into()),
         (Activation::Silu, _) => return Err("cuBLASLt has no epilogue with SiLU".into()),
     };
-    Ok(Gemm { m: s.m, n: s.n, k: s.k, b_along_k: true, epilogue, adds: s.residual })
+    Ok(Gemm { b_along_k: true, epilogue, adds: s.residual, ..Gemm::new(s.m, s.n, s.k) })
 }
 
 /// Skipped where the library is absent. Its algorithm may not be the one of the last process, so it has no bits to keep.

@@ -6,8 +6,8 @@ use super::convert::convert;
 use super::gemm::gemm;
 use super::lane::Lane;
 use super::level::Level;
-use super::lstm::transposed;
 use super::scratch::with_scratch;
+use super::transpose::transposed;
 
 /// A function of every element of the first slice, into the second.
 pub type Elementwise = fn(&[f32], &mut [f32]);

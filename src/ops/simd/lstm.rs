@@ -5,6 +5,7 @@ use super::elementwise::{exp, tanh};
 use super::gemm::gemm;
 use super::lane::Lane;
 use super::level::Level;
+use super::transpose::transposed;
 
 const GATES: usize = 4;
 
@@ -82,12 +83,4 @@ const CANDIDATE: usize = 2;
 /// σ(p) from the exponential of -p.
 fn sigmoid(exponential: f32) -> f32 {
     1.0 / (1.0 + exponential)
-}
-
-/// The matrix in f32, rows as columns.
-pub(super) fn transposed<T: Lane>(matrix: &[T], width: usize) -> Vec<f32> {
-    let mut wide = vec![0.0; matrix.len()];
-    convert(Level::best(), matrix, &mut wide);
-    let height = matrix.len() / width;
-    (0..matrix.len()).map(|at| wide[at % height * width + at / height]).collect()
 }

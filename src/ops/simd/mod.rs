@@ -14,8 +14,8 @@
 //! | `avx512`, `avx2`, `portable` | its implementations; `x86` is what the first two share |
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
-//! | `run`, `convert`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `gemv`, `linear`, `attention`, `conv2d`, `lstm` | the operators |
+//! | `run`, `convert`, `transpose`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `bmm`, `gemv`, `linear`, `attention`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
@@ -24,6 +24,7 @@ mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bmm;
 mod conv2d;
 mod convert;
 mod elementwise;
@@ -46,11 +47,13 @@ mod sweep;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod transpose;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use attention::{AttentionExtents, attention};
+pub use bmm::bmm;
 pub use conv2d::{ConvolutionExtents, conv2d};
 pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};

@@ -35,7 +35,7 @@ const ROWS: usize = 512;
 /// Up to this many rows of A reading B dominates, and packing it would cost more than it gains.
 const THIN_ROWS: usize = 32;
 /// Below this many multiplications waking a thread costs more than it computes.
-const SERIAL_BELOW: usize = 64 * 64 * 64;
+pub(super) const SERIAL_BELOW: usize = 64 * 64 * 64;
 
 /// `c = a b` for row-major `a` (m x k), `b` (k x n), `c` (m x n); sums in f32.
 ///

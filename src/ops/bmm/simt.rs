@@ -1,0 +1,25 @@
+//! The launch rule of the f32 kernel: that of gemm's for every item.
+
+use super::Products;
+use crate::core::launch::{Launch, Plan};
+use crate::ops::gemm::simt::{self, PITCH_ACROSS, PITCH_ALONG};
+
+/// Bytes of the sums of the parts.
+pub fn workspace_bytes(s: &Products) -> usize {
+    simt::workspace_bytes(s.batch, &s.item())
+}
+
+/// One launch, or one and the sum of its parts.
+pub fn plan(s: &Products) -> Plan {
+    let parts = simt::parts(s.batch, &s.item());
+    let pitches = [s.transposed_a, !s.transposed_b].map(|across| if across { PITCH_ACROSS } else { PITCH_ALONG });
+    let aligned = s.n.is_multiple_of(4) && (!s.transposed_a || s.m.is_multiple_of(4));
+    let multiply = simt::blocks(&s.item(), s.batch * parts, pitches).entry(s.entry(2, aligned)).without_pointers();
+    let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
+    let extents = [s.batch, s.m, s.n, s.k, parts];
+    let multiply = extents.into_iter().fold(multiply, |launch, extent| launch.scalar(extent as i32));
+    let outputs = s.batch * s.m * s.n;
+    let add = Launch::blocks(outputs.div_ceil(256), 256).entry("bmm_v2_add").without_pointers();
+    let add = add.pointer("workspace").pointer("c").scalar(outputs as i64).scalar(parts as i32);
+    Plan(if parts > 1 { vec![multiply, add] } else { vec![multiply] })
+}
