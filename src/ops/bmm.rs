@@ -137,9 +137,12 @@ const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMea
 /// 2¹⁸ products of two such values still fit an f32 sum.
 const RANGE: f64 = 1e16;
 
-/// As (batch, m, n, k), always different from each other: nothing, single items, rows, columns and products, both sides of
+/// As (batch, m, n, k).
+type Extents = (usize, usize, usize, usize);
+
+/// Always different from each other: nothing, single items, rows, columns and products, both sides of
 /// usual tiles, rows on 16 bytes and off.
-const EXTENTS: [(usize, usize, usize, usize); 16] = [
+const EXTENTS: [Extents; 16] = [
     (0, 8, 16, 24),
     (4, 1, 2, 3),
     (3, 1, 17, 33),
@@ -164,7 +167,7 @@ fn cases() -> impl Iterator<Item = Products> {
 }
 
 /// Scores and values of attention heads, long sums of small items, items that fill a GPU, the gradient of a layer's weights.
-const TIMED: [((usize, usize, usize, usize), &str); 5] = [
+const TIMED: [(Extents, &str); 5] = [
     ((16, 512, 512, 64), "nt"),
     ((16, 512, 64, 512), "nn"),
     ((32, 128, 128, 4096), "nt"),
@@ -172,7 +175,7 @@ const TIMED: [((usize, usize, usize, usize), &str); 5] = [
     ((1, 1024, 4096, 1024), "tn"),
 ];
 
-fn shape(((batch, m, n, k), layout): ((usize, usize, usize, usize), &str)) -> Products {
+fn shape(((batch, m, n, k), layout): (Extents, &str)) -> Products {
     Products { batch, m, n, k, transposed_a: layout.starts_with('t'), transposed_b: layout.ends_with('t') }
 }
 
