@@ -32,6 +32,9 @@ const SAME_LANES: &str = "All lanes hold the reduced value: another one stores t
 const NEVER_FEW: &str = "Read only where a block has fewer packs than any plan gives it.";
 const UNDEFINED: &str = "Differs for an id outside the table only, which the operator does not define.";
 const NAN_MAXIMUM: &str = "The maximum of NaN and a number is the number.";
+const LONG_DIVISION: &str = "Chooses a short division where the numbers fit; the long one is right too.";
+const ABSENT: &str =
+    "What one factor has past the end of k meets zeros of the other; past its rows or columns none is stored.";
 const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 
 /// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
@@ -88,11 +91,27 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("", "constant wrong", "0f3BBB989D", SPLIT),
     ("gelu_tanh", "addend forgotten", "fma.rn.f32", SPLIT),
     ("softmax", "constant wrong", "0fFF800000", NAN_MAXIMUM),
+    ("gemm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
+    ("bmm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
+    ("gemm cuda_v6 gemm_v6_any", "constant wrong", "0f00000000", ABSENT),
+    ("bmm cuda_v3", "constant wrong", "0f00000000", ABSENT),
     (
-        "gemm cuda_v1",
-        "branch dropped",
-        "bra",
-        "Chooses a short division where the numbers fit; the long one is right too.",
+        "linear cuda_v1",
+        "comparison off by one",
+        "setp.ge.s32",
+        "The column of an output is what a division by n leaves: it is never n.",
+    ),
+    (
+        "embedding cuda_v2",
+        "constant off by one",
+        ", -1;",
+        "Stands in for the id of a row past the end, of which nothing is stored; every table has a row 0.",
+    ),
+    (
+        "embedding cuda_v4",
+        "comparison off by one",
+        "setp.ge.s32 %p32",
+        "A row has no fewer columns than threads: none of them stands at its end.",
     ),
     ("layernorm cuda_v4 layernorm_v4_cluster", "constant wrong", "0f00000000", NEVER_FEW),
     ("rmsnorm cuda_v3 rmsnorm_v3_block", "constant wrong", "0f00000000", NEVER_FEW),
