@@ -56,6 +56,11 @@ pub trait Declare: Sized {
         self
     }
 
+    /// The same along several axes: `.tiles([("m", 128), ("n", 256)])`.
+    fn tiles<const AXES: usize>(self, tiles: [(&'static str, usize); AXES]) -> Self {
+        tiles.into_iter().fold(self, |candidate, (axis, extent)| candidate.tile(axis, extent))
+    }
+
     /// Base pointers that are multiples of `bytes` suffice (default 16).
     fn alignment(mut self, bytes: usize) -> Self {
         self.traits_mut().alignment = bytes;
@@ -149,4 +154,20 @@ pub struct Candidate {
 pub trait IntoCandidate<S> {
     /// Gives it its name.
     fn named(self, name: &str) -> Candidate;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::shape! { struct Matrix { rows: 1..=8, cols: 1..=8 } }
+
+    #[test]
+    fn tiles_together_are_those_one_by_one() {
+        let candidate = || Cpu::new::<f32>(|_: &Matrix, _, _| {});
+        let mut together = candidate().tiles([("rows", 4), ("cols", 2), ("cols", 3)]);
+        let mut one_by_one = candidate().tile("rows", 4).tile("cols", 2).tile("cols", 3);
+        assert_eq!(together.traits_mut().tiles, [("rows", 4), ("cols", 2), ("cols", 3)]);
+        assert_eq!(together.traits_mut().tiles, one_by_one.traits_mut().tiles);
+    }
 }

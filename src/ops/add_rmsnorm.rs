@@ -106,7 +106,7 @@ fn cuda(version: usize) -> Cuda<Normalised> {
     let kernel = kernel!("add_rmsnorm.cu", ["common.cuh", "rows.cuh", "held.cuh"], entry, plan);
     match version {
         1 => kernel.tile("cols", 256),
-        _ => kernel.tile("rows", 4).tile("cols", 8).tile("cols", WARP_HOLDS).tile("cols", BLOCK_HOLDS),
+        _ => kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_HOLDS), ("cols", BLOCK_HOLDS)]),
     }
 }
 

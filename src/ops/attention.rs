@@ -266,8 +266,8 @@ fn cuda(version: usize) -> Cuda<Heads> {
         move |s: &Heads| with_scalars(s, launch(version, s))
     );
     match version {
-        1 => kernel.tile("keys", 256).tile("dim", 32),
-        _ => kernel.tile("queries", V2_QUERIES).tile("keys", 64).tile("dim", 64).tile("dim", 8).tile("dim", 128),
+        1 => kernel.tiles([("keys", 256), ("dim", 32)]),
+        _ => kernel.tiles([("queries", V2_QUERIES), ("keys", 64), ("dim", 64), ("dim", 8), ("dim", 128)]),
     }
 }
 
@@ -279,20 +279,15 @@ fn hopper() -> Cuda<Heads> {
         "attention_v3",
         hopper::plan
     );
-    let tiles = kernel
-        .tile("queries", 64)
-        .tile("queries", 128)
-        .tile("queries", 192)
-        .tile("keys", 128)
-        .tile("dim", 8)
-        .tile("dim", 64);
+    let tiles =
+        kernel.tiles([("queries", 64), ("queries", 128), ("queries", 192), ("keys", 128), ("dim", 8), ("dim", 64)]);
     tiles.tile("dim", 128).workspace(hopper::workspace_bytes).needs("sm_90a")
 }
 
 fn triton() -> Cuda<Heads> {
     let programs = |s: &Heads, entry: &Entry| s.query_heads() * s.queries.div_ceil(entry.per_program);
     let kernel = built!("attention").candidate(|s| s.dim, |s| s.dim, programs, |s| scalars(s).to_vec());
-    kernel.tile("queries", 64).tile("queries", 128).tile("keys", 32).tile("keys", 64).tile("dim", 16).tile("dim", 64)
+    kernel.tiles([("queries", 64), ("queries", 128), ("keys", 32), ("keys", 64), ("dim", 16), ("dim", 64)])
 }
 
 /// What versions 1 and 2 and the Triton program take behind the tensors.

@@ -71,8 +71,8 @@ fn cuda(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
 }
 
 fn tiles(kernel: Cuda<Heads>) -> Cuda<Heads> {
-    let kernel = kernel.tile("group", 4).tile("group", MOST_ROWS).tile("queries", MOST_ROWS).tile("keys", 16);
-    kernel.tile("keys", 64).tile("dim", 8).tile("dim", 64).tile("dim", MOST_DIM)
+    let kernel = kernel.tiles([("group", 4), ("group", MOST_ROWS), ("queries", MOST_ROWS), ("keys", 16)]);
+    kernel.tiles([("keys", 64), ("dim", 8), ("dim", 64), ("dim", MOST_DIM)])
 }
 
 /// Rows of a head of keys: the queries of all its query heads.

@@ -264,9 +264,7 @@ fn cuda(version: usize) -> Cuda<Products> {
         1 => kernel!("bmm.cu", ["gemm.cuh", "bmm.cuh"], "bmm_v1", naive_launch).tile("n", 256),
         2 => kernel!("bmm_simt.cu", ["async.cuh", "gemm.cuh", "bmm.cuh", "gemm_simt.cuh"], "bmm_v2_nn", simt::plan)
             .workspace(simt::workspace_bytes)
-            .tile("m", 128)
-            .tile("n", 128)
-            .tile("k", 8)
+            .tiles([("m", 128), ("n", 128), ("k", 8)])
             .dtypes([DType::F32]),
         3 => kernel!(
             "bmm_mma.cu",
@@ -274,11 +272,9 @@ fn cuda(version: usize) -> Cuda<Products> {
             "bmm_v3_nn",
             mma_launch
         )
-        .tile("m", 128)
-        .tile("n", 256)
-        .tile("k", 32)
+        .tiles([("m", 128), ("n", 256), ("k", 32)])
         .dtypes(HALF),
-        _ => hopper_kernel(hopper::chosen).tile("m", 64).tile("m", 128).tile("n", 64).tile("k", 64).dtypes(HALF),
+        _ => hopper_kernel(hopper::chosen).tiles([("m", 64), ("m", 128), ("n", 64), ("k", 64)]).dtypes(HALF),
     }
 }
 

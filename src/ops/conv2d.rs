@@ -314,7 +314,7 @@ fn cuda(version: usize) -> Cuda<Convolution> {
     let early = || kernel!("conv2d.cu", ["common.cuh"], format!("conv2d_v{version}"), plan);
     match version {
         1 => early(),
-        2 => early().tile("filters", V2_TILE).tile("channels", 16),
+        2 => early().tiles([("filters", V2_TILE), ("channels", 16)]),
         3 => kernel!(
             "conv2d_mma.cu",
             ["async.cuh", "conv2d_pack.cuh", "gemm.cuh", "gemm_mma.cuh"],
@@ -322,8 +322,7 @@ fn cuda(version: usize) -> Cuda<Convolution> {
             mma::plan
         )
         .workspace(mma::workspace_bytes)
-        .tile("filters", 64)
-        .tile("channels", 32)
+        .tiles([("filters", 64), ("channels", 32)])
         .dtypes(HALF),
         _ => hopper(hopper::plan),
     }
@@ -341,8 +340,7 @@ fn hopper(plan: impl Fn(&Convolution) -> Plan + Send + Sync + 'static) -> Cuda<C
     )
     .workspace(hopper::workspace_bytes)
     .needs("sm_90a")
-    .tile("filters", 64)
-    .tile("channels", 64)
+    .tiles([("filters", 64), ("channels", 64)])
     .dtypes(HALF)
 }
 

@@ -100,7 +100,7 @@ fn cuda(version: usize) -> Cuda<Lookup> {
     if version == 1 {
         kernel.tile("dim", 256)
     } else {
-        kernel.tile("ids", 128).tile("dim", 8).tile("dim", 256).tile("dim", 2048)
+        kernel.tiles([("ids", 128), ("dim", 8), ("dim", 256), ("dim", 2048)])
     }
 }
 

@@ -182,24 +182,18 @@ fn cuda(version: usize) -> Cuda<Product> {
     let early = || kernel!("gemm.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh"], entry.clone(), plain);
     match version {
         1 => early().tile("n", 256),
-        2 => early().tile("m", 16).tile("n", 16).tile("k", 16),
-        3 => early().tile("m", 128).tile("n", 128).tile("k", 8),
-        4 => early().tile("m", 128).tile("n", 128).tile("k", 32).dtypes(HALF),
+        2 => early().tiles([("m", 16), ("n", 16), ("k", 16)]),
+        3 => early().tiles([("m", 128), ("n", 128), ("k", 8)]),
+        4 => early().tiles([("m", 128), ("n", 128), ("k", 32)]).dtypes(HALF),
         5 => kernel!("gemm_simt.cu", ["async.cuh", "gemm.cuh", "gemm_simt.cuh"], entry, simt::plan)
             .workspace(|s| simt::workspace_bytes(1, s))
-            .tile("m", 128)
-            .tile("n", 128)
-            .tile("k", 8)
+            .tiles([("m", 128), ("n", 128), ("k", 8)])
             .dtypes([DType::F32]),
         6 => kernel!("gemm_mma.cu", ["async.cuh", "gemm.cuh", "gemm_mma.cuh", "gemm_mma_tile.cuh"], entry, plain)
-            .tile("m", 128)
-            .tile("n", 256)
-            .tile("k", 32)
+            .tiles([("m", 128), ("n", 256), ("k", 32)])
             .dtypes(HALF),
         _ => hopper(move |s| hopper::tile_of(version, s))
-            .tile("m", 128)
-            .tile("n", if version == 9 { 64 } else { 256 })
-            .tile("k", 64)
+            .tiles([("m", 128), ("n", if version == 9 { 64 } else { 256 }), ("k", 64)])
             .dtypes(HALF),
     }
 }
@@ -240,7 +234,7 @@ fn triton() -> Cuda<Product> {
     let extents = |s: &Product| [s.m, s.n, s.k].map(|extent| (extent as i32).into()).to_vec();
     let kernel = built!("gemm").candidate(|s| s.m, rows, programs, extents);
     let kernel = [16, 64, 128, 1024].into_iter().fold(kernel, |kernel, rows| kernel.tile("m", rows));
-    kernel.tile("n", 16).tile("n", 128).tile("k", 16).tile("k", 64)
+    kernel.tiles([("n", 16), ("n", 128), ("k", 16), ("k", 64)])
 }
 
 #[cfg(test)]

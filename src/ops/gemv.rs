@@ -159,8 +159,8 @@ fn cuda(version: usize) -> Cuda<Vectors> {
     let kernel = kernel!("gemv.cu", ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh"], "gemv_v1", plan);
     match version {
         1 => kernel.tile("k", 256),
-        2 => kernel.tile("n", 8).tile("k", 8).tile("k", 1024),
-        _ => kernel.tile("batch", 1).tile("batch", MOST_BATCH).tile("n", 16).tile("k", 8).tile("k", LONG_K),
+        2 => kernel.tiles([("n", 8), ("k", 8), ("k", 1024)]),
+        _ => kernel.tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("k", 8), ("k", LONG_K)]),
     }
 }
 

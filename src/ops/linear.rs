@@ -315,9 +315,7 @@ fn cuda(version: usize) -> Cuda<Layer> {
             simt::plan
         )
         .workspace(simt::workspace_bytes)
-        .tile("m", 128)
-        .tile("n", 128)
-        .tile("k", 8)
+        .tiles([("m", 128), ("n", 128), ("k", 8)])
         .dtypes([DType::F32]),
         3 => kernel!(
             "linear_mma.cu",
@@ -325,15 +323,10 @@ fn cuda(version: usize) -> Cuda<Layer> {
             "linear_v3",
             mma_launch
         )
-        .tile("m", 128)
-        .tile("n", 256)
-        .tile("k", 32)
+        .tiles([("m", 128), ("n", 256), ("k", 32)])
         .dtypes(HALF),
         _ => hopper_kernel(|s| LINEAR.choose(&s.product()))
-            .tile("m", 16)
-            .tile("m", 128)
-            .tile("n", 64)
-            .tile("k", 64)
+            .tiles([("m", 16), ("m", 128), ("n", 64), ("k", 64)])
             .dtypes(HALF),
     }
 }

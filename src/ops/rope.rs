@@ -123,7 +123,7 @@ fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 fn cuda(version: usize) -> Cuda<Heads> {
     let plan = move |s: &Heads| launch(version, s).scalar(s.heads as i32).scalar(s.half as i32);
     let kernel = kernel!("rope.cu", ["common.cuh"], format!("rope_v{version}"), plan);
-    kernel.tile("half", 8).tile("half", 256)
+    kernel.tiles([("half", 8), ("half", 256)])
 }
 
 /// The launch rule of each version, without its scalars.

@@ -78,7 +78,7 @@ pub(super) fn cuda(op: &'static str, version: usize) -> Cuda<Matrix> {
     let kernel = kernel!("row_sum.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("{op}_v{version}"), plan);
     match version {
         1 => kernel.tile("cols", 256),
-        _ => kernel.tile("rows", 4).tile("cols", 8).tile("cols", WARP_UP_TO).tile("cols", MOST_WARPS * WARP_UP_TO),
+        _ => kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_UP_TO), ("cols", MOST_WARPS * WARP_UP_TO)]),
     }
 }
 

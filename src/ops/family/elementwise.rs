@@ -86,7 +86,7 @@ pub fn step(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
 /// Declares the extents at which version `version` takes another path: its pack, what a thread maps, its block.
 fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
     let thread = elements_of_thread(version);
-    kernel.tile("n", 4).tile("n", thread).tile("n", thread * threads(version))
+    kernel.tiles([("n", 4), ("n", thread), ("n", thread * threads(version))])
 }
 
 /// Whole numbers in 32..=64: exact in every dtype, and past the bend of every activation.

@@ -117,15 +117,15 @@ pub fn launch(op: &str, version: usize, held: Held, (rows, cols): Extents) -> La
 pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
     match version {
         1 => kernel.tile("cols", 256),
-        2 => kernel.tile("cols", 8).tile("cols", WARP_UP_TO).tile("cols", BLOCK_UP_TO),
+        2 => kernel.tiles([("cols", 8), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO)]),
         _ => {
-            let teams = kernel.tile("rows", 4).tile("rows", 128).tile("cols", 8).tile("cols", LANES_UP_TO);
-            let team = teams.tile("cols", WARP_UP_TO).tile("cols", CLUSTER_SHARE);
+            let teams = kernel.tiles([("rows", 4), ("rows", 128), ("cols", 8), ("cols", LANES_UP_TO)]);
+            let team = teams.tiles([("cols", WARP_UP_TO), ("cols", CLUSTER_SHARE)]);
             match version {
                 3 => team,
                 4 => team.tile("cols", 4 * CLUSTER_SHARE),
                 _ => {
-                    let held = team.tile("cols", 512).tile("cols", 4096).tile("cols", 8192).tile("cols", BLOCK_UP_TO);
+                    let held = team.tiles([("cols", 512), ("cols", 4096), ("cols", 8192), ("cols", BLOCK_UP_TO)]);
                     let by_product = [DType::F16, DType::BF16];
                     if version == 5 { held } else { held.dtypes(by_product) }
                 }

@@ -113,7 +113,7 @@ impl Built {
     pub fn over_elements(self) -> Cuda<Vector> {
         let programs = |s: &Vector, entry: &Entry| s.n.div_ceil(entry.per_program);
         let kernel = self.candidate(|s: &Vector| s.n, |s| s.n, programs, |s| vec![Scalar::I64(s.n as i64)]);
-        kernel.tile("n", 16).tile("n", 1024)
+        kernel.tiles([("n", 16), ("n", 1024)])
     }
 }
 

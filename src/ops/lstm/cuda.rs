@@ -40,12 +40,12 @@ pub fn version(version: usize, kernel: impl Fn(fn(&Sequences) -> Plan) -> Cuda<S
         1 => kernel(by_cells)
             .workspace(|s| s.layers * (s.steps + 1) * s.cells() * size_of::<f32>())
             .tile("hidden", V1_THREADS),
-        2 => kernel(by_steps).workspace(step_workspace_bytes).tile("hidden", STEP_UNITS).tile("batch", STEP_SEQUENCES),
+        2 => {
+            kernel(by_steps).workspace(step_workspace_bytes).tiles([("hidden", STEP_UNITS), ("batch", STEP_SEQUENCES)])
+        }
         _ => kernel(by_clusters)
             .workspace(cluster_workspace_bytes)
-            .tile("hidden", BLOCK_UNITS)
-            .tile("hidden", ENTRY_UNITS)
-            .tile("batch", CLUSTER_SEQUENCES)
+            .tiles([("hidden", BLOCK_UNITS), ("hidden", ENTRY_UNITS), ("batch", CLUSTER_SEQUENCES)])
             .needs("sm_90a")
             .dtypes(HALF),
     }
