@@ -34,7 +34,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
     (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
-    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 30, 0 for no limit (--run-budget)"),
+    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 26, 0 for no limit (--run-budget)"),
     (
         PLANT,
         "0.05 adds 5 % to every timed launch, softmax=0.05 to those of such trials, to see the gate find it (--plant)",

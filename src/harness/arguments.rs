@@ -108,7 +108,7 @@ pub struct Options {
     /// Seconds that a trial may spend on starting new cases
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
-    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 30 where nothing is said: each trial has
+    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 26 where nothing is said: each trial has
     /// its share and says what it leaves out
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// How long all trials together take where nothing else is said.
-pub const DEFAULT: Duration = Duration::from_secs(30);
+pub const DEFAULT: Duration = Duration::from_secs(26);
 
 /// What every trial has, also behind trials that took more than their share: a little is better than nothing.
 const LEAST: Duration = Duration::from_millis(30);
