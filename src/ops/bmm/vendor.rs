@@ -1,19 +1,14 @@
-//! The batch by cuBLASLt, as the vendor's candidate: one launch, its items at a stride.
+//! The batch by cuBLASLt, as the vendor's candidate.
 
 use super::Products;
-use crate::core::candidate::{CudaHost, Declare};
-use crate::device::cuda::cublaslt::{self, Gemm};
+use crate::core::candidate::CudaHost;
+use crate::device::cuda::cublaslt::Gemm;
+use crate::ops::family::cublaslt::by_cublaslt;
 
-fn gemm(s: &Products) -> Gemm {
-    let along = Gemm { a_along_k: !s.transposed_a, b_along_k: s.transposed_b, ..Gemm::new(s.m, s.n, s.k) };
-    Gemm { batch: s.batch, ..along }
-}
-
-/// Skipped where the library is absent. Its algorithm may not be the one of the last process, so it has no bits to keep.
+/// One launch, its items at a stride.
 pub fn cublaslt() -> CudaHost<Products> {
-    CudaHost::new(|s: &Products, call| cublaslt::enqueue(gemm(s), call))
-        .prepare(|s, dtype| cublaslt::prepare(gemm(s), dtype))
-        .describe(|s, dtype| cublaslt::describe(gemm(s), dtype))
-        .workspace(|s| cublaslt::workspace_bytes(gemm(s)))
-        .nondeterministic()
+    by_cublaslt(|s: &Products| {
+        let along = Gemm { a_along_k: !s.transposed_a, b_along_k: s.transposed_b, ..Gemm::new(s.m, s.n, s.k) };
+        Ok(Gemm { batch: s.batch, ..along })
+    })
 }

@@ -1,6 +1,8 @@
 //! Families of operators that share a shape, tensors and cases.
 
 pub mod aligned;
+#[cfg(feature = "cuda")]
+pub mod cublaslt;
 pub mod elementwise;
 pub mod rows;
 pub mod triton;

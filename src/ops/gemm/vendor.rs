@@ -1,18 +1,11 @@
 //! The product by cuBLASLt, as the vendor's candidate.
 
 use super::Product;
-use crate::core::candidate::{CudaHost, Declare};
-use crate::device::cuda::cublaslt::{self, Gemm};
+use crate::core::candidate::CudaHost;
+use crate::device::cuda::cublaslt::Gemm;
+use crate::ops::family::cublaslt::by_cublaslt;
 
-fn gemm(s: &Product) -> Gemm {
-    Gemm::new(s.m, s.n, s.k)
-}
-
-/// Skipped where the library is absent. Its algorithm may not be the one of the last process, so it has no bits to keep.
+/// One launch.
 pub fn cublaslt() -> CudaHost<Product> {
-    CudaHost::new(|s: &Product, call| cublaslt::enqueue(gemm(s), call))
-        .prepare(|s, dtype| cublaslt::prepare(gemm(s), dtype))
-        .describe(|s, dtype| cublaslt::describe(gemm(s), dtype))
-        .workspace(|s| cublaslt::workspace_bytes(gemm(s)))
-        .nondeterministic()
+    by_cublaslt(|s: &Product| Ok(Gemm::new(s.m, s.n, s.k)))
 }

@@ -1,9 +1,10 @@
-//! The layer by cuBLASLt, as the vendor's candidate: one launch, with what the library can fuse.
+//! The layer by cuBLASLt, as the vendor's candidate.
 
 use super::{Activation, Layer};
 use crate::core::candidate::{CudaHost, Declare};
 use crate::core::tolerance::Tolerance;
-use crate::device::cuda::cublaslt::{self, Epilogue, Gemm};
+use crate::device::cuda::cublaslt::{Epilogue, Gemm};
+use crate::ops::family::cublaslt::by_cublaslt;
 
 /// On an H200 (cuBLASLt of CUDA 13.0) its GELU with bias was off by up to 5.6e-6 in f32, which is 0.7 % of a value near 0,
 /// by 1.6e-3 in f16 and 1.5e-2 in bf16, and it made NaN of sums of -inf. `peers/torch_peer.py --mode epilogue` times it.
@@ -23,14 +24,9 @@ fn gemm(s: &Layer) -> Result<Gemm, String> {
     Ok(Gemm { b_along_k: true, epilogue, adds: s.residual, ..Gemm::new(s.m, s.n, s.k) })
 }
 
-/// Skipped where the library is absent. Its algorithm may not be the one of the last process, so it has no bits to keep.
+/// One launch, with what the library can fuse.
 pub fn cublaslt() -> CudaHost<Layer> {
-    CudaHost::new(|s: &Layer, call| cublaslt::enqueue(gemm(s)?, call))
-        .prepare(|s, dtype| cublaslt::prepare(gemm(s)?, dtype))
-        .describe(|s, dtype| cublaslt::describe(gemm(s).ok()?, dtype))
-        .workspace(|s| gemm(s).map_or(0, cublaslt::workspace_bytes))
-        .nondeterministic()
-        .tolerance(
-            Tolerance::default().intermediate(1.0).because("cuBLASLt rounds a sum to the dtype before it adds C"),
-        )
+    by_cublaslt(gemm).tolerance(
+        Tolerance::default().intermediate(1.0).because("cuBLASLt rounds a sum to the dtype before it adds C"),
+    )
 }
