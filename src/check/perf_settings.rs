@@ -6,10 +6,13 @@ use crate::measure::change::MIN_SAMPLES;
 use crate::measure::session::SessionSettings;
 use std::time::Duration;
 
+/// Long against a clock's step and the cost of a batch, short against a scheduler's slice of some 3 ms: on a busy host
+/// most batches then run to their end undisturbed, and the median knows nothing of the others.
+const BATCH_US: f64 = 300.0;
+
 /// The sampling of a time that is taken in brief.
 const BRIEF: Duration = Duration::from_millis(25);
 const BRIEF_HALF_WIDTH: f64 = 0.02;
-const BRIEF_BATCH_US: f64 = 1000.0;
 /// Launches of so long have a buffer set each; they then come round again. Filling the buffers would take longer than
 /// all that is timed in them.
 const BRIEF_ROTATION: Duration = Duration::from_millis(5);
@@ -41,7 +44,7 @@ impl PerfSettings {
         let mut settings = PerfSettings {
             heat: Heat::Cold,
             instances: 16,
-            batch_us: 300.0,
+            batch_us: BATCH_US,
             session: SessionSettings::default(),
             most_flops: 1 << 42,
             planted: 0.0,
@@ -49,8 +52,7 @@ impl PerfSettings {
             only: Vec::new(),
         };
         if kind != DeviceKind::Cuda {
-            // Host clocks and schedulers are coarse, and there is a single instance: longer batches, more rounds.
-            settings.batch_us = 2000.0;
+            // A host's scheduler is coarse, and there is a single instance: more rounds.
             settings.session.stopping.min_rounds = 12;
             settings.session.stopping.budget = Duration::from_millis(120);
             settings.most_flops = 1 << 31;
@@ -62,7 +64,6 @@ impl PerfSettings {
     /// the cheapest shapes first. A time to look at, with its interval; none to accept.
     pub fn brief(mut self) -> Self {
         self.is_brief = true;
-        self.batch_us = self.batch_us.min(BRIEF_BATCH_US);
         self.session.stopping.min_rounds = MIN_SAMPLES;
         self.session.stopping.half_width = BRIEF_HALF_WIDTH;
         self.session.stopping.budget = BRIEF;
