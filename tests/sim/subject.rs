@@ -7,6 +7,7 @@ use kernelgate::sim::{
     Accumulation, Arg, Completion, Dim, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer, Swizzle,
     TensorMap, WarpOrder, launch,
 };
+use std::time::{Duration, Instant};
 
 /// What a kernel gets.
 #[derive(Clone)]
@@ -60,6 +61,13 @@ pub struct Subject {
     pub is_async: bool,
 }
 
+/// A launch and what it needs.
+struct Placed {
+    memory: Memory,
+    buffers: Vec<Option<(Pointer, usize)>>,
+    call: Launch,
+}
+
 /// What a run left.
 pub struct Outcome {
     pub findings: Vec<Finding>,
@@ -72,15 +80,7 @@ pub struct Outcome {
 impl Subject {
     /// Runs a text, which may be another than the subject's own, on fresh memory.
     pub fn run(&self, module: &Module, options: &Options) -> Result<Outcome, Error> {
-        let mut memory = Memory::new();
-        let mut buffers: Vec<Option<(Pointer, usize)>> = Vec::new();
-        let mut call = self.launch.clone();
-        for argument in &self.arguments {
-            call = call.arg(place(argument, &mut memory, &mut buffers)?);
-        }
-        for argument in &self.spare {
-            place(argument, &mut memory, &mut buffers)?;
-        }
+        let Placed { mut memory, mut buffers, call } = self.place()?;
         let mut outcome = Outcome { findings: Vec::new(), metrics: Vec::new(), buffers: Vec::new() };
         let mut add = |call: &Launch, memory: &mut Memory| -> Result<bool, Error> {
             let report = launch(module, call, memory, options)?;
@@ -106,6 +106,27 @@ impl Subject {
         };
         outcome.buffers = buffers.iter().map(read).collect::<Result<_, _>>()?;
         Ok(outcome)
+    }
+
+    /// The buffers in fresh memory, and the first launch with them.
+    fn place(&self) -> Result<Placed, Error> {
+        let (mut memory, mut buffers) = (Memory::new(), Vec::new());
+        let mut call = self.launch.clone();
+        for argument in &self.arguments {
+            call = call.arg(place(argument, &mut memory, &mut buffers)?);
+        }
+        for argument in &self.spare {
+            place(argument, &mut memory, &mut buffers)?;
+        }
+        Ok(Placed { memory, buffers, call })
+    }
+
+    /// How long the first launch takes.
+    pub fn time(&self, module: &Module, options: &Options) -> Result<Duration, Error> {
+        let Placed { mut memory, call, .. } = self.place()?;
+        let start = Instant::now();
+        launch(module, &call, &mut memory, options)?;
+        Ok(start.elapsed())
     }
 
     /// Elements that are not as expected of a run with these options.
