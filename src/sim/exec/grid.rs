@@ -162,7 +162,7 @@ impl Grid<'_> {
     }
 
     /// Whether what one block reads may change because another one runs at the same time.
-    pub(super) fn blocks_overlap(&self) -> bool {
+    pub fn blocks_overlap(&self) -> bool {
         !self.program.in_order && self.cluster_count() > 1
     }
 

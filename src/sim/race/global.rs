@@ -16,7 +16,7 @@ use crate::sim::program::Program;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What blocks have passed on: block to what it knew.
 pub(crate) type Passed = HashMap<u64, Clock>;
@@ -36,7 +36,13 @@ struct Table {
     writes: Vec<AtomicU64>,
     /// Empty where the kernel does not read.
     reads: [Vec<AtomicU64>; 2],
+    /// Whoever looks at cells and then enters something holds the stretch that they lie in: of two blocks that run at
+    /// the same time, one finds what the other entered.
+    stretches: Vec<Mutex<()>>,
 }
+
+/// Words of a stretch: a warp's access to words that follow each other lies in two at the most.
+const STRETCH_WORDS: usize = 256;
 
 /// An access packed into a number; 0 is nobody.
 ///
@@ -107,16 +113,36 @@ impl Entry {
 }
 
 impl Table {
+    fn new(bytes: u64, has_reads: bool) -> Self {
+        let words = bytes.div_ceil(4) as usize;
+        // Zeros from the system, which cost nothing until they are touched.
+        let cells = || vec![0u64; words].into_iter().map(AtomicU64::new).collect::<Vec<_>>();
+        Table {
+            writes: cells(),
+            reads: if has_reads { [cells(), cells()] } else { [Vec::new(), Vec::new()] },
+            stretches: (0..words.div_ceil(STRETCH_WORDS)).map(|_| Mutex::new(())).collect(),
+        }
+    }
+
+    fn hold(&self, stretch: usize) -> MutexGuard<'_, ()> {
+        self.stretches[stretch].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Enters a write of whole words that follow each other, where nobody has written any of them: most outputs are
     /// written so, once. `false`, and nothing done, where it is another.
     #[inline(always)]
-    fn write_first(&self, pattern: &Pattern, entry: impl Fn(u32) -> Entry) -> bool {
+    fn write_first(&self, pattern: &Pattern, is_alone: bool, entry: impl Fn(u32) -> Entry) -> bool {
         if !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
             return false;
         }
         let words = pattern.bytes as usize / 4;
         let start = (pattern.lowest & crate::sim::memory::address::OFFSET_MASK) as usize / 4;
-        let cells = &self.writes[start..start + words * pattern.mask.count_ones() as usize];
+        let end = start + words * pattern.mask.count_ones() as usize;
+        let (first, last) = (start / STRETCH_WORDS, (end - 1) / STRETCH_WORDS);
+        // Upwards, so that no two wait for each other.
+        let _first = (!is_alone).then(|| self.hold(first));
+        let _last = (!is_alone && last != first).then(|| self.hold(last));
+        let cells = &self.writes[start..end];
         // Without an early end, so that it takes a few wide instructions.
         if cells.iter().fold(0, |any, cell| any | cell.load(Relaxed)) != 0 {
             return false;
@@ -137,15 +163,17 @@ impl GlobalRaces {
         for (number, allocation) in memory.allocations().iter().enumerate() {
             let reached = |through: &crate::sim::program::Reach| through.may_reach(program, params, number);
             if allocation.is_live() && !allocation.read_only && reached(&program.written) {
-                // Zeros from the system, which cost nothing until they are touched.
-                let zeros = || vec![0u64; allocation.bytes().div_ceil(4) as usize];
-                let table = || zeros().into_iter().map(AtomicU64::new).collect::<Vec<_>>();
-                let reads = if reached(&program.read) { [table(), table()] } else { [Vec::new(), Vec::new()] };
                 races.tables.resize_with(number + 1, || None);
-                races.tables[number] = Some(Table { writes: table(), reads });
+                races.tables[number] = Some(Table::new(allocation.bytes(), reached(&program.read)));
             }
         }
         races
+    }
+
+    /// Whether accesses to an allocation have to be looked at.
+    #[inline(always)]
+    pub fn watches(&self, allocation: usize) -> bool {
+        matches!(self.tables.get(allocation), Some(Some(_)))
     }
 }
 
@@ -179,17 +207,23 @@ impl Context<'_> {
         let clock = self.warp.race.own - self.blocks[self.me].races.base();
         let has_reads = !table.reads[0].is_empty();
         let is_write = kind != Kind::Read;
-        if is_write
-            && !has_reads
-            && table.write_first(pattern, |lane| Entry::new(block, self.warp.index, lane, 0xF, strong, clock, self.pc))
-        {
+        let is_alone = !self.grid.blocks_overlap();
+        let entry = |lane| Entry::new(block, self.warp.index, lane, 0xF, strong, clock, self.pc);
+        if is_write && !has_reads && table.write_first(pattern, is_alone, entry) {
             return;
         }
+        let mut held: Option<(usize, MutexGuard<'_, ()>)> = None;
         let mut conflict = None;
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
             let offset = pattern.address[lane] & crate::sim::memory::address::OFFSET_MASK;
             for (word, (at, bytes)) in words(offset, pattern.bytes).enumerate() {
+                let stretch = at / STRETCH_WORDS;
+                if !is_alone && held.as_ref().is_none_or(|(other, _)| *other != stretch) {
+                    // One at a time, so that no two wait for each other.
+                    drop(held.take());
+                    held = Some((stretch, table.hold(stretch)));
+                }
                 let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
                 let write = Entry(table.writes[at].load(Relaxed));
                 let mut found = self.unordered(write, now).then_some(write);
@@ -220,6 +254,7 @@ impl Context<'_> {
                 }
             }
         }
+        drop(held);
         if let Some((lane, other)) = conflict {
             self.report_global_race(lane, pattern.address[lane], kind, other, conflicts);
         }
@@ -320,20 +355,38 @@ mod tests {
 
     #[test]
     fn words_that_follow_each_other_are_entered_at_once_where_nobody_wrote() {
-        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let table = Table { writes: zeros(80), reads: [Vec::new(), Vec::new()] };
+        let table = Table::new(4 * 80, false);
         let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, false, 3, 5);
         let from = |start: u64, bytes: u32| {
             Pattern::new(std::array::from_fn(|lane| start + lane as u64 * u64::from(bytes)), 0xFF, bytes)
         };
-        assert!(table.write_first(&from(16, 8), entry));
+        assert!(table.write_first(&from(16, 8), false, entry));
         let lanes: Vec<_> = table.writes.iter().map(|cell| Entry(cell.load(Relaxed))).collect();
         assert_eq!((lanes[4].lane(), lanes[5].lane(), lanes[18].lane(), lanes[19].lane()), (0, 0, 7, 7));
         assert!(lanes[3].0 == 0 && lanes[20].0 == 0 && lanes[4] == entry(0), "no further");
-        assert!(!table.write_first(&from(76, 4), entry), "one of them was written before");
-        assert!(!table.write_first(&from(160, 2), entry), "halves of words");
+        assert!(!table.write_first(&from(76, 4), false, entry), "one of them was written before");
+        assert!(!table.write_first(&from(160, 2), false, entry), "halves of words");
         let apart = Pattern::new(std::array::from_fn(|lane| 160 + 8 * lane as u64), 0xFF, 4);
-        assert!(!table.write_first(&apart, entry), "words with gaps");
+        assert!(!table.write_first(&apart, false, entry), "words with gaps");
+    }
+
+    /// A write across the border of two stretches, while another block is about to enter one to the second of them.
+    #[test]
+    fn of_two_writes_at_the_same_time_one_finds_the_other() {
+        let table = Table::new(4 * 2 * STRETCH_WORDS as u64, false);
+        let entry = |lane: u32| Entry::new(1, 0, lane, 0xF, false, 1, 5);
+        let address = std::array::from_fn(|lane| 4 * (STRETCH_WORDS - 16 + lane) as u64);
+        let pattern = Pattern::new(address, u32::MAX, 4);
+        let held = table.hold(1);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| table.write_first(&pattern, false, entry));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!writer.is_finished(), "it went by whoever holds the stretch");
+            table.writes[STRETCH_WORDS].store(Entry::new(2, 0, 0, 0xF, false, 1, 5).0, Relaxed);
+            drop(held);
+            assert!(!writer.join().unwrap(), "it found nothing");
+        });
+        assert_eq!(table.writes[STRETCH_WORDS - 1].load(Relaxed), 0, "it entered something all the same");
     }
 
     #[test]
