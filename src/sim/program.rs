@@ -133,6 +133,17 @@ pub(crate) struct BundledLoad {
     pub otherwise: ActionFn,
 }
 
+/// A load of words of global memory that takes part in no order: all that it needs where its lanes lie as before.
+pub(crate) struct PlainLoad {
+    /// The wide register of the addresses, and what is added to them.
+    pub base: u32,
+    pub offset: i64,
+    /// The register of each word.
+    pub slots: [Option<u32>; MAX_WORDS],
+    /// What carries it out elsewhere.
+    pub otherwise: ActionFn,
+}
+
 /// A row that is filled when a launch, a block or a warp starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpecialRow {
@@ -225,6 +236,7 @@ pub(crate) struct Program {
     pub accesses: Vec<Access>,
     pub bundles: Vec<Bundle>,
     pub bundled_loads: Vec<BundledLoad>,
+    pub plain_loads: Vec<PlainLoad>,
     pub atomics: Vec<AtomicAccess>,
     pub copies: Vec<Copy>,
     pub async_stores: Vec<AsyncStore>,

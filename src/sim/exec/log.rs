@@ -1,6 +1,7 @@
 //! What one worker writes down while it runs blocks: findings, printed text, counts.
 
 use crate::sim::memory::repeat::Repeats;
+use crate::sim::memory::repeat_global;
 use crate::sim::memory::shared::WavefrontMemo;
 use crate::sim::metrics::Counters;
 use crate::sim::program::Program;
@@ -23,6 +24,7 @@ pub(crate) struct Log {
     pub counters: Counters,
     pub wavefronts: WavefrontMemo,
     pub repeats: Repeats,
+    pub global_loads: Vec<repeat_global::Known>,
     /// Work of the cluster that runs, against the budget for it.
     pub work: u64,
     /// Atomic operations so far that changed what they found.
@@ -39,6 +41,7 @@ impl Log {
             counters: Counters::new(instructions),
             wavefronts: WavefrontMemo::new(instructions),
             repeats: Repeats::new(program.bundles.len()),
+            global_loads: vec![Default::default(); program.plain_loads.len()],
             ..Log::default()
         }
     }

@@ -99,32 +99,39 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
         return Some(report_endless(ctx, pc, pc, mask));
     }
     loop {
-        let instr = &program.code[pc as usize];
-        let active = ctx.warp.registers.guarded(instr.guard, mask);
-        let count = &mut ctx.log.counters.by_pc[pc as usize];
-        count.warps += 1;
-        count.lanes += u64::from(active.count_ones());
-        match instr.exec {
-            Exec::Alu(handler) => {
-                if active != 0 {
-                    handler(&mut ctx.warp.registers, instr, active);
-                }
-                pc += 1;
+        let begun = pc;
+        let mut parting = None;
+        for instr in &program.code[pc as usize..program.code.len().min(stop as usize)] {
+            let active = ctx.warp.registers.guarded(instr.guard, mask);
+            if active != mask {
+                ctx.log.counters.by_pc[pc as usize].idle += u64::from((mask & !active).count_ones());
             }
-            Exec::Action(_) if active == 0 => pc += 1,
-            Exec::Action(handler) => {
-                ctx.pc = pc;
-                ctx.log.work += ACTION_WORK;
-                match handler(ctx, instr, active) {
-                    Outcome::Next => pc += 1,
-                    Outcome::Abort => return Some(Stop::Aborted),
-                    outcome => {
-                        park(ctx, outcome, pc, active, mask);
-                        return (outcome == Outcome::Yield).then_some(Stop::Yielded);
+            match instr.exec {
+                Exec::Alu(handler) => {
+                    if active != 0 {
+                        handler(&mut ctx.warp.registers, instr, active);
                     }
                 }
+                Exec::Action(_) if active == 0 => {}
+                Exec::Action(handler) => {
+                    ctx.pc = pc;
+                    ctx.log.work += ACTION_WORK;
+                    let outcome = handler(ctx, instr, active);
+                    if !matches!(outcome, Outcome::Next) {
+                        ctx.log.counters.ran(begun..pc + 1, mask.count_ones());
+                        return leave(ctx, outcome, pc, active, mask);
+                    }
+                }
+                Exec::Branch | Exec::Exit => {
+                    parting = Some((instr, active));
+                    break;
+                }
             }
-            Exec::Branch => {
+            pc += 1;
+        }
+        ctx.log.counters.ran(begun..pc + u32::from(parting.is_some()), mask.count_ones());
+        match parting {
+            Some((instr, active)) if matches!(instr.exec, Exec::Branch) => {
                 let before = pc;
                 match branch(ctx, instr, active, &mut pc, &mut mask, &mut stop) {
                     Jump::Forward => {}
@@ -142,7 +149,7 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
                     }
                 }
             }
-            Exec::Exit => {
+            Some((_, active)) => {
                 if active != 0 {
                     ctx.warp.exited |= active;
                     ctx.blocks[ctx.me].alive -= active.count_ones();
@@ -154,12 +161,22 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
                     return None;
                 }
             }
+            None => {}
         }
         if pc >= stop {
             ctx.warp.splits.push(Split { pc, mask, wait: None });
             return None;
         }
     }
+}
+
+/// Leaves the turn as a handler demands.
+fn leave(ctx: &mut Context<'_>, outcome: Outcome, pc: u32, active: u32, mask: u32) -> Option<Stop> {
+    if outcome == Outcome::Abort {
+        return Some(Stop::Aborted);
+    }
+    park(ctx, outcome, pc, active, mask);
+    (outcome == Outcome::Yield).then_some(Stop::Yielded)
 }
 
 enum Jump {

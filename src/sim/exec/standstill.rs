@@ -79,7 +79,8 @@ impl Watch {
 
 fn state(grid: &Grid<'_>, log: &Log, warps: &[Vec<Warp>], blocks: &[Block]) -> State {
     let steering = &grid.program.steering;
-    let ran = |pc: u32| log.counters.by_pc[pc as usize].warps;
+    let visits: Vec<u64> = log.counters.visits().map(|(warps, _)| warps).collect();
+    let ran = |pc: u32| visits[pc as usize];
     State {
         hash: hash(grid.program, warps, blocks),
         loads: steering.loads.iter().map(|(pc, _)| ran(*pc)).sum(),

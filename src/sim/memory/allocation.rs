@@ -151,16 +151,18 @@ impl Allocation {
 /// Cuts a byte range into the words of a bit map: (word, bits).
 #[inline(always)]
 pub(crate) fn for_each_map_word(offset: u64, bytes: u64, mut visit: impl FnMut(usize, u32)) {
-    let end = offset + bytes;
-    let mut at = offset;
-    while at < end {
-        let word = at / 32;
-        let next = ((word + 1) * 32).min(end);
-        let count = next - at;
-        let bits = if count == 32 { u32::MAX } else { ((1u32 << count) - 1) << (at % 32) };
-        visit(word as usize, bits);
-        at = next;
+    if bytes == 0 {
+        return;
     }
+    let last_byte = offset + bytes - 1;
+    let (first, last) = ((offset / 32) as usize, (last_byte / 32) as usize);
+    let (from, until) = (u32::MAX << (offset % 32), u32::MAX >> (31 - last_byte % 32));
+    if first == last {
+        return visit(first, from & until);
+    }
+    visit(first, from);
+    (first + 1..last).for_each(|word| visit(word, u32::MAX));
+    visit(last, until);
 }
 
 /// Cuts `len` bytes from `offset` at the words of memory: (word, part of the bytes).

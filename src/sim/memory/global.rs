@@ -3,7 +3,7 @@
 use super::Memory;
 use super::address::OFFSET_MASK;
 use super::allocation::Allocation;
-use super::pattern::Pattern;
+use super::pattern::{EIGHT, Pattern};
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::metrics::{Counters, Traffic};
@@ -188,6 +188,16 @@ fn gather<const W: usize>(words: &[std::sync::atomic::AtomicU32], pattern: &Patt
                 data[word][lane] = source[lane * W + word].load(Relaxed);
             }
         }
+    } else if pattern.in_eights {
+        for (number, eight) in pattern.address.as_chunks::<EIGHT>().0.iter().enumerate() {
+            let start = ((eight[0] & OFFSET_MASK) / 4) as usize;
+            let source = &words[start..start + EIGHT * W];
+            for lane in 0..EIGHT {
+                for word in 0..W {
+                    data[word][number * EIGHT + lane] = source[lane * W + word].load(Relaxed);
+                }
+            }
+        }
     } else if pattern.uniform {
         for word in 0..W {
             let value = words[start + word].load(Relaxed);
@@ -304,8 +314,7 @@ fn scatter_sub_words(allocation: &Allocation, pattern: &Pattern, data: &[u32; LA
 #[inline(always)]
 pub(crate) fn count(ctx: &mut Context<'_>, pattern: &Pattern, traffic: fn(&mut Counters) -> &mut Traffic) {
     let bytes = u64::from(pattern.mask.count_ones() * pattern.bytes);
-    let units = u64::from(pattern.sectors());
-    let ideal = if pattern.uniform { u64::from(pattern.bytes).div_ceil(32) } else { bytes.div_ceil(32) }.min(units);
+    let (units, ideal) = pattern.sectors_and_ideal();
     traffic(&mut ctx.log.counters).add(bytes, units, ideal);
     ctx.count_sectors(units, ideal);
 }

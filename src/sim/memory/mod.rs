@@ -3,10 +3,12 @@
 pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod allocation;
+mod arrangement;
 pub(crate) mod global;
 pub(crate) mod local;
 pub(crate) mod pattern;
 pub(crate) mod repeat;
+pub(crate) mod repeat_global;
 pub(crate) mod shared;
 
 use super::error::{Error, Result};

@@ -2,6 +2,9 @@
 
 use crate::sim::lanes::LANES;
 
+/// Lanes that are moved as one where they follow each other: as many words as fit into a wide register.
+pub(crate) const EIGHT: usize = 8;
+
 /// The addresses of the active lanes of one access; inactive lanes repeat the first active one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
@@ -15,6 +18,8 @@ pub(crate) struct Pattern {
     pub uniform: bool,
     /// The active lanes are the first ones and each starts where the one before ends.
     pub contiguous: bool,
+    /// All lanes are active and each eight of them start where the one before ends.
+    pub in_eights: bool,
     /// Some address is misaligned or beyond all memory: each lane has to be looked at.
     pub suspect: bool,
 }
@@ -22,12 +27,50 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// `mask` must not be 0.
     #[inline(always)]
-    pub fn new(mut address: [u64; LANES], mask: u32, bytes: u32) -> Self {
+    pub fn new(address: [u64; LANES], mask: u32, bytes: u32) -> Self {
+        if mask == u32::MAX
+            && let Some(straight) = Pattern::straight(&address, bytes)
+        {
+            return straight;
+        }
+        Pattern::any(address, mask, bytes)
+    }
+
+    /// That of all lanes, if each starts where the one before ends: most accesses are so, and little is to be found out.
+    #[inline(always)]
+    fn straight(address: &[u64; LANES], bytes: u32) -> Option<Self> {
+        let (first, step) = (address[0], u64::from(bytes));
+        let mut gaps = 0u64;
+        for (lane, address) in address.iter().enumerate() {
+            gaps |= address.wrapping_sub(first) ^ (lane as u64 * step);
+        }
+        let highest = first.wrapping_add((LANES as u64 - 1) * step);
+        (gaps == 0 && first as i64 <= highest as i64).then_some(Pattern {
+            address: *address,
+            mask: u32::MAX,
+            bytes,
+            lowest: first,
+            highest,
+            uniform: false,
+            contiguous: true,
+            in_eights: true,
+            suspect: first & (step - 1) != 0 || (first as i64) < 0,
+        })
+    }
+
+    #[inline(always)]
+    fn any(mut address: [u64; LANES], mask: u32, bytes: u32) -> Self {
         let first = address[(mask.trailing_zeros() & 31) as usize];
         if mask != u32::MAX {
             for (lane, address) in address.iter_mut().enumerate() {
                 let active = 0u64.wrapping_sub(u64::from((mask >> lane) & 1));
                 *address = (*address & active) | (first & !active);
+            }
+        }
+        let mut gaps_in_eights = 0u64;
+        for eight in address.as_chunks::<EIGHT>().0 {
+            for (lane, address) in eight.iter().enumerate() {
+                gaps_in_eights |= address.wrapping_sub(eight[0]) ^ (lane as u64 * u64::from(bytes));
             }
         }
         let (mut differ, mut gaps, mut low_bits) = (0u64, 0u64, 0u64);
@@ -49,6 +92,7 @@ impl Pattern {
             highest: highest as u64,
             uniform: differ == 0,
             contiguous: gaps == 0 && mask & mask.wrapping_add(1) == 0,
+            in_eights: gaps_in_eights == 0 && mask == u32::MAX,
             suspect: low_bits & u64::from(bytes - 1) != 0 || lowest < 0,
         }
     }
@@ -70,6 +114,15 @@ impl Pattern {
         lanes(self.mask)
     }
 
+    /// 32-byte sectors that the access touches, and the fewest that its bytes would take.
+    #[inline(always)]
+    pub fn sectors_and_ideal(&self) -> (u64, u64) {
+        let bytes = u64::from(self.bytes);
+        let touched = u64::from(self.sectors());
+        let asked_for = if self.uniform { bytes } else { u64::from(self.mask.count_ones()) * bytes };
+        (touched, asked_for.div_ceil(32).min(touched))
+    }
+
     /// 32-byte sectors that the access touches.
     #[inline(always)]
     pub fn sectors(&self) -> u32 {
@@ -78,6 +131,13 @@ impl Pattern {
             return ((self.lowest % 32 + span - 1) / 32 + 1) as u32;
         }
         let first = self.lowest & !31;
+        if self.highest.wrapping_sub(first) < 64 * 32 && self.in_eights && !self.suspect {
+            let sectors = |start: u64| (start - first) / 32..=(start + 8 * u64::from(self.bytes) - 1 - first) / 32;
+            let eights = self.address.as_chunks::<EIGHT>().0.iter().map(|eight| sectors(eight[0]));
+            return eights
+                .fold(0u64, |set, range| set | ((2 << (range.end() - range.start())) - 1) << range.start())
+                .count_ones();
+        }
         if self.highest.wrapping_sub(first) < 64 * 32 {
             // Aligned accesses of up to 32 bytes stay in their sector.
             let sector = |address: &u64| address.wrapping_sub(first) / 32;

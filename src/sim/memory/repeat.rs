@@ -2,42 +2,23 @@
 //! worked out then holds still, so that bounds, counts and runs of neighbours cost nothing; and what the first load of a
 //! bundle finds holds for the others.
 
+use super::arrangement::Arrangement;
 use super::shared::wavefronts_of_load;
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, Slot};
 use crate::sim::metrics::Counters;
-use crate::sim::program::{ActionFn, Bundle, BundledLoad, Instr, MAX_WORDS};
+use crate::sim::program::{ActionFn, Bundle, BundledLoad, Instr};
 use crate::sim::tier::{Tiers, tiers};
 
-/// Runs of lanes that are copied as one; with more of them each lane goes by itself.
-const MAX_RUNS: usize = 4;
 /// Accesses that spread wider are looked at lane by lane.
 const MAX_SPAN_BYTES: u32 = 4096;
 /// Misses of a bundle after which it is left alone.
 const MAX_MISSES: u32 = 64;
 
-/// Neighbouring lanes with the same address, or each with the next one.
-#[derive(Debug, Clone, Copy, Default)]
-struct Run {
-    first_lane: usize,
-    lanes: usize,
-    /// Words from the lowest address.
-    word: usize,
-    is_one: bool,
-}
-
-/// How the lanes of a load lay.
+/// How the lanes of the loads of a bundle lay.
 #[derive(Debug, Clone)]
-struct Arrangement {
-    /// Bytes of each lane from the first one, for addresses in either kind of register.
-    relative: [u32; LANES],
-    relative_wide: [u64; LANES],
-    /// Bytes from the lowest lane to the first one, and to the end of the highest.
-    first: u32,
-    span: u32,
-    runs: [Run; MAX_RUNS],
-    /// 0 where there are too many.
-    run_count: usize,
+struct Repeated {
+    arrangement: Arrangement,
     units: u64,
     ideal: u64,
     /// How often a bundle was carried out that way.
@@ -48,7 +29,7 @@ struct Arrangement {
 #[derive(Debug, Clone, Default)]
 struct Known {
     misses: u32,
-    arrangement: Option<Box<Arrangement>>,
+    repeated: Option<Box<Repeated>>,
     /// The turn in which its first load was carried out, and the lowest address of that load.
     turn: u64,
     lowest: u32,
@@ -76,83 +57,19 @@ impl Repeats {
     /// Adds what is not counted yet.
     pub fn settle(&mut self, bundles: &[Bundle], counters: &mut Counters) {
         for (known, bundle) in self.by_bundle.iter_mut().zip(bundles) {
-            if let Some(arrangement) = &mut known.arrangement {
-                arrangement.settle(bundle, counters);
+            if let Some(repeated) = &mut known.repeated {
+                repeated.settle(bundle, counters);
             }
         }
     }
 }
 
-impl Arrangement {
-    /// `None` where lanes lie too far apart, or a lane does not lie at a multiple of its bytes from the first.
-    fn of(address: &[u32; LANES], bytes: u32) -> Option<Arrangement> {
-        let lowest = *address.iter().min()?;
-        let span = (*address.iter().max()? - lowest).checked_add(bytes)?;
-        if span > MAX_SPAN_BYTES || address.iter().any(|at| (at - lowest) % bytes != 0) {
-            return None;
-        }
-        let (runs, run_count) = runs(address, lowest, bytes);
-        let (units, ideal) = wavefronts_of_load(address, bytes);
-        Some(Arrangement {
-            relative: address.map(|at| at.wrapping_sub(address[0])),
-            relative_wide: address.map(|at| u64::from(at).wrapping_sub(u64::from(address[0]))),
-            first: address[0] - lowest,
-            span,
-            runs,
-            run_count,
-            units,
-            ideal,
-            times: 0,
-        })
-    }
-
-    #[inline(always)]
-    fn holds(&self, registers: &Registers, base: Slot) -> bool {
-        match base.class {
-            Class::Wide => {
-                let address = registers.wide(base.index);
-                let mut differ = 0;
-                for (at, relative) in address.iter().zip(&self.relative_wide) {
-                    differ |= at.wrapping_sub(address[0]) ^ relative;
-                }
-                differ == 0
-            }
-            _ => {
-                let address = registers.word(base.index);
-                let mut differ = 0;
-                for (at, relative) in address.iter().zip(&self.relative) {
-                    differ |= at.wrapping_sub(address[0]) ^ relative;
-                }
-                differ == 0
-            }
-        }
-    }
-
-    /// Puts the words of all lanes, which start at the lowest one, into their rows.
-    #[inline(always)]
-    fn copy<const W: usize>(&self, words: &[u32], registers: &mut Registers, slots: &[Option<u32>; MAX_WORDS]) {
-        for word in 0..W {
-            let Some(slot) = slots[word] else { continue };
-            let row = &mut registers.words[slot as usize].0;
-            if self.run_count == 0 {
-                for (out, relative) in row.iter_mut().zip(&self.relative) {
-                    *out = words[(relative.wrapping_add(self.first) / 4) as usize + word];
-                }
-            }
-            for run in &self.runs[..self.run_count] {
-                let source = &words[run.word + word..];
-                match run.lanes {
-                    LANES => run.copy::<LANES, W>(source, row),
-                    16 => run.copy::<16, W>(source, row),
-                    8 => run.copy::<8, W>(source, row),
-                    lanes => {
-                        let step = if run.is_one { 0 } else { W };
-                        let target = row[run.first_lane..run.first_lane + lanes].iter_mut();
-                        target.enumerate().for_each(|(lane, out)| *out = source[lane * step]);
-                    }
-                }
-            }
-        }
+impl Repeated {
+    /// `None` where lanes lie too far apart.
+    fn of(address: &[u64; LANES], bytes: u32) -> Option<Self> {
+        let arrangement = Arrangement::of(address, bytes, MAX_SPAN_BYTES)?;
+        let (units, ideal) = wavefronts_of_load(&address.map(|at| at as u32), bytes);
+        Some(Repeated { arrangement, units, ideal, times: 0 })
     }
 
     /// Counts the loads of the bundle that were carried out that way.
@@ -168,85 +85,71 @@ impl Arrangement {
     }
 }
 
-impl Run {
-    /// The copy of a run whose length is known when this is compiled.
-    #[inline(always)]
-    fn copy<const N: usize, const W: usize>(&self, source: &[u32], row: &mut [u32; LANES]) {
-        let Some((target, _)) = row[self.first_lane..].split_first_chunk_mut::<N>() else { return };
-        if self.is_one {
-            *target = [source[0]; N];
-        } else {
-            let source = &source[..(N - 1) * W + 1];
-            *target = std::array::from_fn(|lane| source[lane * W]);
-        }
-    }
-}
-
-fn runs(address: &[u32; LANES], lowest: u32, bytes: u32) -> ([Run; MAX_RUNS], usize) {
-    let mut runs = [Run::default(); MAX_RUNS];
-    let mut count = 0;
-    let mut lane = 0;
-    while lane < LANES {
-        if count == MAX_RUNS {
-            return (runs, 0);
-        }
-        let step = match address.get(lane + 1) {
-            Some(next) if *next == address[lane] => 0,
-            _ => bytes,
-        };
-        let goes_on = |at: &usize| address[*at] == address[*at - 1].wrapping_add(step);
-        let lanes = 1 + (lane + 1..LANES).take_while(goes_on).count();
-        let word = ((address[lane] - lowest) / 4) as usize;
-        runs[count] = Run { first_lane: lane, lanes, word, is_one: step == 0 };
-        (count, lane) = (count + 1, lane + lanes);
-    }
-    (runs, count)
-}
-
 /// The addresses in a register, where they fit into 32 bits.
-fn narrow(registers: &Registers, base: Slot) -> Option<[u32; LANES]> {
+fn narrow(registers: &Registers, base: Slot) -> Option<[u64; LANES]> {
     if base.class != Class::Wide {
-        return Some(*registers.word(base.index));
+        return Some(registers.word(base.index).map(u64::from));
     }
     let wide = registers.wide(base.index);
-    wide.iter().all(|address| *address <= u64::from(u32::MAX)).then(|| wide.map(|address| address as u32))
+    wide.iter().all(|address| *address <= u64::from(u32::MAX)).then_some(*wide)
 }
 
-/// The handler of a load that is part of a bundle. It is small: what else a load may have to do is the handler of any load.
-pub(crate) fn handler(bytes: u32) -> Option<Tiers<ActionFn>> {
+/// The handlers of the first load of a bundle and of the others. The latter is small; what else a load may have to do is
+/// the handler of any load.
+pub(crate) struct OfBundle {
+    pub leader: Tiers<ActionFn>,
+    pub follower: Tiers<ActionFn>,
+}
+
+macro_rules! of_bundle {
+    ($words:literal) => {
+        OfBundle {
+            leader: tiers!(load_first::<$words>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+            follower: tiers!(load_next::<$words>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        }
+    };
+}
+
+/// Those of loads of so many bytes a lane.
+pub(crate) fn handlers(bytes: u32) -> Option<OfBundle> {
     Some(match bytes {
-        4 => tiers!(load::<1>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
-        8 => tiers!(load::<2>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
-        16 => tiers!(load::<4>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
-        32 => tiers!(load::<8>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        4 => of_bundle!(1),
+        8 => of_bundle!(2),
+        16 => of_bundle!(4),
+        32 => of_bundle!(8),
         _ => return None,
     })
 }
 
 #[inline(always)]
-fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+fn load_first<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let bundled = &program.bundled_loads[instr.a as usize];
-    if mask == u32::MAX && (!bundled.place.leads || lead(ctx, instr, bundled)) && follow::<W>(ctx, bundled) {
-        return Outcome::Next;
+    if mask == u32::MAX && lead(ctx, instr, bundled) {
+        return load_next::<W>(ctx, instr, mask);
     }
     (bundled.otherwise)(ctx, instr, mask)
 }
 
 /// Carries out a load of the whole warp if the first of its bundle has been, in this turn.
 #[inline(always)]
-fn follow<const W: usize>(ctx: &mut Context<'_>, bundled: &BundledLoad) -> bool {
+fn load_next<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let program = ctx.grid.program;
+    let bundled = &program.bundled_loads[instr.a as usize];
     let repeats = &ctx.log.repeats;
     let known = &repeats.by_bundle[bundled.place.bundle as usize];
-    if known.turn != repeats.turn {
-        return false;
+    if let Some(repeated) = &known.repeated
+        && mask == u32::MAX
+        && known.turn == repeats.turn
+    {
+        let arrangement = &repeated.arrangement;
+        let start = known.lowest.wrapping_add_signed(bundled.place.ahead);
+        let end = start + arrangement.span;
+        let words = &ctx.blocks[ctx.me].shared.words[start as usize / 4..end.div_ceil(4) as usize];
+        arrangement.copy::<W>(words, &mut ctx.warp.registers, &bundled.slots);
+        return Outcome::Next;
     }
-    let Some(arrangement) = &known.arrangement else { return false };
-    let start = known.lowest.wrapping_add_signed(bundled.place.ahead);
-    let end = start + arrangement.span;
-    let words = &ctx.blocks[ctx.me].shared.words[start as usize / 4..end.div_ceil(4) as usize];
-    arrangement.copy::<W>(words, &mut ctx.warp.registers, &bundled.slots);
-    true
+    (bundled.otherwise)(ctx, instr, mask)
 }
 
 /// Looks at the whole bundle before its first load: whether the lanes lie as before, and nothing needs a closer look.
@@ -258,14 +161,11 @@ fn lead(ctx: &mut Context<'_>, instr: &Instr, bundled: &BundledLoad) -> bool {
     let bundle = &program.bundles[bundled.place.bundle as usize];
     let registers = &ctx.warp.registers;
     let known = &mut ctx.log.repeats.by_bundle[bundled.place.bundle as usize];
-    let holds = match &known.arrangement {
-        Some(arrangement) => arrangement.holds(registers, base),
-        None => false,
-    };
-    let Some(arrangement) = known.arrangement.as_deref_mut() else {
+    let Some(repeated) = known.repeated.as_deref_mut() else {
         return learn(ctx, bundle, bundled.place.bundle, base);
     };
-    if !holds {
+    let arrangement = &repeated.arrangement;
+    if !arrangement.holds(registers, base) {
         return learn(ctx, bundle, bundled.place.bundle, base);
     }
     let first = match base.class {
@@ -273,7 +173,7 @@ fn lead(ctx: &mut Context<'_>, instr: &Instr, bundled: &BundledLoad) -> bool {
         _ => u64::from(registers.word(base.index)[0]),
     };
     // What wraps around lies outside, or is left to the slower way.
-    let lowest = first.wrapping_sub(u64::from(arrangement.first)).wrapping_add(access.address.offset as u64);
+    let lowest = arrangement.lowest(first).wrapping_add(access.address.offset as u64);
     let Ok(lowest) = u32::try_from(lowest) else { return false };
     let Some(start) = lowest.checked_add_signed(bundle.low) else { return false };
     let span = u64::from(bundle.high.abs_diff(bundle.low)) + u64::from(arrangement.span);
@@ -298,7 +198,7 @@ fn lead(ctx: &mut Context<'_>, instr: &Instr, bundled: &BundledLoad) -> bool {
     {
         return false;
     }
-    arrangement.times += 1;
+    repeated.times += 1;
     (known.turn, known.lowest) = (ctx.log.repeats.turn, lowest);
     true
 }
@@ -311,47 +211,10 @@ fn learn(ctx: &mut Context<'_>, bundle: &Bundle, at: u32, base: Slot) -> bool {
         return false;
     }
     known.misses += 1;
-    if let Some(before) = &mut known.arrangement {
+    if let Some(before) = &mut known.repeated {
         before.settle(bundle, &mut ctx.log.counters);
     }
     let address = narrow(&ctx.warp.registers, base);
-    known.arrangement = address.and_then(|address| Arrangement::of(&address, bundle.bytes)).map(Box::new);
+    known.repeated = address.and_then(|address| Repeated::of(&address, bundle.bytes)).map(Box::new);
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case::one(|_| 64, 4, &[(0, 32, true)])]
-    #[case::in_turn(|lane| 64 + 4 * lane, 4, &[(0, 32, false)])]
-    #[case::twice_in_turn(|lane| lane % 16 * 16, 16, &[(0, 16, false), (16, 16, false)])]
-    #[case::one_each_half(|lane| lane / 16 * 256, 16, &[(0, 16, true), (16, 16, true)])]
-    #[case::backwards(|lane| 4 * (31 - lane), 4, &[])]
-    fn runs_are_found(#[case] place: fn(u32) -> u32, #[case] bytes: u32, #[case] expected: &[(usize, usize, bool)]) {
-        let address = std::array::from_fn(|lane| place(lane as u32));
-        let found = Arrangement::of(&address, bytes).unwrap();
-        let runs: Vec<_> =
-            found.runs[..found.run_count].iter().map(|run| (run.first_lane, run.lanes, run.is_one)).collect();
-        assert_eq!(runs, expected);
-        let holds = |address: [u32; LANES]| {
-            let slot = |class| Slot { class, index: 0 };
-            let registers = Registers {
-                words: vec![crate::sim::lanes::Row(address)],
-                wides: vec![crate::sim::lanes::Row(address.map(u64::from))],
-                preds: Vec::new(),
-            };
-            [Class::Word, Class::Wide].map(|class| found.holds(&registers, slot(class)))
-        };
-        assert_eq!(holds(address.map(|at| at + 4096)), [true; 2]);
-        assert_eq!(holds(std::array::from_fn(|lane| address[lane] + 4 * (lane as u32 / 31))), [false; 2]);
-    }
-
-    #[test]
-    fn lanes_far_apart_are_left_to_others() {
-        assert!(Arrangement::of(&std::array::from_fn(|lane| lane as u32 * 512), 4).is_none());
-        assert!(Arrangement::of(&std::array::from_fn(|lane| lane as u32 * 6), 4).is_none());
-    }
 }

@@ -6,12 +6,13 @@ use crate::sim::decode::Place;
 use crate::sim::error::{Error, Result};
 use crate::sim::lanes::{Class, Slot};
 use crate::sim::memory::access::{load_handler, store_handler};
-use crate::sim::memory::repeat;
+use crate::sim::memory::{repeat, repeat_global};
 use crate::sim::metrics::InstructionClass;
-use crate::sim::program::{Access, ActionFn, BundledLoad, MAX_WORDS};
+use crate::sim::program::{Access, ActionFn, BundledLoad, MAX_WORDS, PlainLoad};
 use crate::sim::ptx::ast::{Base, Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::{Space, Type};
+use crate::sim::tier::Tiers;
 
 pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
     match op.name {
@@ -102,7 +103,7 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         _ => InstructionClass::Global,
     };
     let is_word = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.class == Class::Word);
-    let is_plain = load && space == Space::Shared && !strong && ty.bytes() == 4 && slots.iter().all(is_word);
+    let is_plain = load && !strong && ty.bytes() == 4 && slots.iter().all(is_word);
     let (width, signed) = (ty.bytes(), ty.is_signed());
     let access = Access { space, address: operand, width, signed, slots, strong, ordering };
     let handler = if load { load_handler(access.bytes()) } else { store_handler(access.bytes()) };
@@ -110,9 +111,8 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
     // A block that looks at what another one writes while both run depends on their order.
     decoder.in_order |= load && strong && matches!(space, Space::Global | Space::Generic);
     let x = decoder.accesses.len() as u32;
-    let bundled = operand.base.filter(|_| is_plain).zip(repeat::handler(access.bytes()));
-    let (handler, a) = match bundled {
-        Some((base, small)) => (small, bundle(decoder, base, &access, handler.widest)),
+    let (handler, a) = match operand.base.filter(|_| is_plain).and_then(|base| plain(decoder, base, &access, handler)) {
+        Some(repeated) => repeated,
         None => (handler, 0),
     };
     decoder.accesses.push(access);
@@ -120,13 +120,31 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
     Ok(())
 }
 
-/// Makes a load part of a bundle: its place in the table of such loads.
-fn bundle(decoder: &mut Decoder<'_>, base: Slot, access: &Access, otherwise: ActionFn) -> u32 {
-    let place = decoder.bundle(base, access.address.offset, access.bytes());
+/// The handler of a plain load of words, and its place in the table of such loads.
+fn plain(
+    decoder: &mut Decoder<'_>,
+    base: Slot,
+    access: &Access,
+    handler: Tiers<ActionFn>,
+) -> Option<(Tiers<ActionFn>, u32)> {
     let mut slots = [None; MAX_WORDS];
     slots.iter_mut().zip(&access.slots).for_each(|(out, slot)| *out = slot.map(|slot| slot.index));
-    decoder.bundled_loads.push(BundledLoad { place, slots, otherwise });
-    decoder.bundled_loads.len() as u32 - 1
+    let (offset, otherwise) = (access.address.offset, handler.widest);
+    match (access.space, base.class) {
+        (Space::Shared, _) => {
+            let of_bundle = repeat::handlers(access.bytes())?;
+            let place = decoder.bundle(base, offset, access.bytes());
+            decoder.bundled_loads.push(BundledLoad { place, slots, otherwise });
+            let handler = if place.leads { of_bundle.leader } else { of_bundle.follower };
+            Some((handler, decoder.bundled_loads.len() as u32 - 1))
+        }
+        (Space::Global, Class::Wide) => {
+            let handler = repeat_global::handler(access.bytes())?;
+            decoder.plain_loads.push(PlainLoad { base: base.index, offset, slots, otherwise });
+            Some((handler, decoder.plain_loads.len() as u32 - 1))
+        }
+        _ => None,
+    }
 }
 
 fn slot(decoder: &mut Decoder<'_>, ty: Type, item: &Operand, load: bool) -> Result<Option<Slot>> {

@@ -1,0 +1,110 @@
+//! Loads of words from global memory whose lanes lie to each other as they lay the last time. Where nobody writes what
+//! they read, there is little to do but to find the allocation and to copy.
+
+use super::address::OFFSET_MASK;
+use super::allocation::Allocation;
+use super::arrangement::Arrangement;
+use super::pattern::Pattern;
+use crate::sim::exec::{Context, Outcome};
+use crate::sim::lanes::{Class, LANES, Slot};
+use crate::sim::program::{ActionFn, Instr, PlainLoad};
+use crate::sim::tier::{Tiers, tiers};
+
+/// Accesses that spread wider are looked at lane by lane.
+const MAX_SPAN_BYTES: u32 = 1 << 20;
+/// Of a wider one it is not asked whether all of it is initialised.
+const MAX_SPAN_TO_LOOK_AT: u64 = 4096;
+/// Misses of a load after which it is left alone.
+const MAX_MISSES: u32 = 64;
+const SECTOR_BYTES: usize = 32;
+
+/// How the lanes of a load lay.
+#[derive(Debug, Clone)]
+struct Repeated {
+    arrangement: Arrangement,
+    /// Sectors that it touches, and the fewest that would do, by the word of a sector in which its lowest lane lies.
+    sectors: [(u64, u64); SECTOR_BYTES / 4],
+}
+
+/// What is known of a load.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    misses: u32,
+    repeated: Option<Box<Repeated>>,
+}
+
+impl Repeated {
+    fn of(address: &[u64; LANES], bytes: u32) -> Option<Self> {
+        let arrangement = Arrangement::of(address, bytes, MAX_SPAN_BYTES)?;
+        let at_word = |word: usize| Pattern::new(arrangement.from(4 * word as u64), u32::MAX, bytes);
+        let sectors = std::array::from_fn(|word| at_word(word).sectors_and_ideal());
+        Some(Repeated { arrangement, sectors })
+    }
+}
+
+/// The handler of such a load. What else a load may have to do is the handler of any load.
+pub(crate) fn handler(bytes: u32) -> Option<Tiers<ActionFn>> {
+    Some(match bytes {
+        4 => tiers!(load::<1>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        8 => tiers!(load::<2>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        16 => tiers!(load::<4>: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let program = ctx.grid.program;
+    let plain = &program.plain_loads[instr.a as usize];
+    if mask == u32::MAX && repeat::<W>(ctx, instr, plain) {
+        return Outcome::Next;
+    }
+    (plain.otherwise)(ctx, instr, mask)
+}
+
+#[inline(always)]
+fn repeat<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, plain: &PlainLoad) -> bool {
+    let bytes = 4 * W as u32;
+    let base = Slot { class: Class::Wide, index: plain.base };
+    let Some(repeated) = ctx.log.global_loads[instr.a as usize].repeated.as_deref() else {
+        return learn(ctx, instr, plain, bytes);
+    };
+    let arrangement = &repeated.arrangement;
+    if !arrangement.holds(&ctx.warp.registers, base) {
+        return learn(ctx, instr, plain, bytes);
+    }
+    let lowest = arrangement.lowest(ctx.warp.registers.wide(plain.base)[0].wrapping_add(plain.offset as u64));
+    let (start, span) = (lowest & OFFSET_MASK, u64::from(arrangement.span));
+    let Some((number, allocation)) = ctx.grid.memory.find(lowest) else { return false };
+    if start + span > allocation.bytes()
+        || !allocation.is_live()
+        || !lowest.is_multiple_of(u64::from(bytes))
+        || ctx.grid.races.watches(number)
+        || (ctx.grid.options.checks.initialised && !is_defined(allocation, start, span))
+    {
+        return false;
+    }
+    let words = &allocation.words()[start as usize / 4..((start + span) / 4) as usize];
+    arrangement.copy::<W>(words, &mut ctx.warp.registers, &plain.slots);
+    let (sectors, ideal) = repeated.sectors[start as usize % SECTOR_BYTES / 4];
+    ctx.log.counters.global_reads.add(u64::from(bytes) * LANES as u64, sectors, ideal);
+    ctx.count_sectors(sectors, ideal);
+    true
+}
+
+/// Whether all that a load reaches over is known to be initialised.
+#[inline(always)]
+fn is_defined(allocation: &Allocation, start: u64, span: u64) -> bool {
+    !allocation.tracks_definition() || (span <= MAX_SPAN_TO_LOOK_AT && allocation.is_defined(start, span))
+}
+
+/// Remembers how the lanes lie now; this time the load goes the slower way.
+#[cold]
+fn learn(ctx: &mut Context<'_>, instr: &Instr, plain: &PlainLoad, bytes: u32) -> bool {
+    let known = &mut ctx.log.global_loads[instr.a as usize];
+    if known.misses < MAX_MISSES {
+        known.misses += 1;
+        known.repeated = Repeated::of(ctx.warp.registers.wide(plain.base), bytes).map(Box::new);
+    }
+    false
+}
