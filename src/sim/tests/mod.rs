@@ -2,6 +2,7 @@
 
 mod barrier_objects;
 mod bulk_copies;
+mod bulk_reductions;
 mod calls;
 mod checks;
 mod control;
