@@ -187,8 +187,20 @@ fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     Outcome::Next
 }
 
+/// When a block has ended: copies that nobody waited for are reported, and still move.
+pub(crate) fn end_stores(ctx: &mut Context<'_>) {
+    let left = ctx.warp.bulk.pending.first().map(|flight| (flight.pc, flight.lane));
+    if let (Some((pc, lane)), true) = (left, ctx.grid.options.checks.races) {
+        ctx.pc = pc;
+        let message = "the block ended before anyone waited for this copy out of its shared memory, which may be \
+                       another block's by then: end with `cp.async.bulk.commit_group` and `cp.async.bulk.wait_group 0`";
+        ctx.report(Check::AsyncCopy, lane, None, message.to_owned());
+    }
+    finish_stores(ctx, |_| true);
+}
+
 /// Ends the copies out of shared memory that are due.
-pub(crate) fn finish_stores(ctx: &mut Context<'_>, due: impl Fn(&Flight) -> bool) {
+fn finish_stores(ctx: &mut Context<'_>, due: impl Fn(&Flight) -> bool) {
     let here = ctx.pc;
     for flight in std::mem::take(&mut ctx.warp.bulk.pending) {
         if !due(&flight) {

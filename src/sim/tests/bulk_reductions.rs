@@ -209,6 +209,9 @@ fn sum() -> Case {
 
 #[rstest]
 #[case::no_fence(Case { fence: "", ..sum() }, "fence.proxy.async")]
+#[case::nobody_waits(Case { end: "cp.async.bulk.commit_group;", ..sum() }, "wait_group 0")]
+#[case::waits_for_another_group(Case { end: "cp.async.bulk.commit_group; cp.async.bulk.wait_group 1;", ..sum() }, "wait_group 0")]
+#[case::not_committed(Case { end: "cp.async.bulk.wait_group 0;", ..sum() }, "commit_group")]
 #[case::source_overwritten(Case { end: "cp.async.bulk.commit_group; st.shared.u32 [%r2], 0; cp.async.bulk.wait_group.read 0;", ..sum() }, "")]
 fn a_source_in_flight_is_watched(
     #[case] case: Case,
