@@ -1,5 +1,6 @@
 //! Right kernels with their arguments and expected results: what is mutated, fuzzed, covered, timed and compared.
 
+mod function_table;
 mod split_k;
 
 use half::{bf16, f16};
@@ -259,6 +260,8 @@ pub fn fixtures() -> Vec<Group> {
         vec![row_max(24, 1000), row_max(3, 77), row_max(24, 5000)].into(),
         vec![ring(3)].into(),
         vec![split_k::split_k([70, 100, 130], 48), split_k::split_k([33, 36, 40], 20)].into(),
+        vec![function_table::apply(333), function_table::apply(64)].into(),
+        [[0, 1], [3, 2], [1, 3], [2, 0]].map(|pair| function_table::apply_pair(150, pair)).to_vec().into(),
     ];
     for entry in ["gemm_k_major", "gemm_n_major"] {
         all.push(vec![wgmma(entry, [128, 64, 384]), wgmma(entry, [64, 128, 64])].into());

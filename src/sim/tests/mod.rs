@@ -8,6 +8,7 @@ mod checks;
 mod control;
 mod global_races;
 mod group_matrix;
+mod indirect_calls;
 mod matrix;
 mod rare;
 mod rare_products;
