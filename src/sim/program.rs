@@ -20,6 +20,7 @@ use super::ptx::ast::SourceLine;
 use super::ptx::special::Special;
 use super::ptx::types::Space;
 use super::report::Source;
+use std::collections::HashMap;
 
 /// A handler that may touch memory, other lanes or the schedule.
 pub(crate) type ActionFn = fn(&mut Context<'_>, &Instr, u32) -> Outcome;
@@ -251,6 +252,10 @@ pub(crate) struct Program {
     /// Slots of operands that do not fit into an instruction: fragments, lists.
     pub lists: Vec<Vec<Slot>>,
     pub targets: Vec<Vec<u32>>,
+    /// Addresses of the functions that a call through a pointer may lead to, as many as it has targets.
+    pub callees: Vec<Vec<u64>>,
+    /// Names of device functions by their addresses.
+    pub functions: HashMap<u64, String>,
     pub params: Vec<Param>,
     pub param_bytes: u32,
     pub shared_bytes: u32,

@@ -4,6 +4,62 @@
 
 use super::error::{Error, Result};
 use super::memory::Pointer;
+use super::ptx::types::Type;
+
+/// What a tensor consists of: the types that `cuTensorMapEncodeTiled` knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// Bytes, of whatever meaning.
+    U8,
+    /// Half words, of whatever meaning.
+    U16,
+    /// Unsigned integers of 32 bits.
+    U32,
+    /// Signed integers of 32 bits.
+    S32,
+    /// Unsigned integers of 64 bits.
+    U64,
+    /// Signed integers of 64 bits.
+    S64,
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+impl Element {
+    /// In the order of their codes.
+    const ALL: [(Element, Type); 10] = [
+        (Element::U8, Type::U8),
+        (Element::U16, Type::U16),
+        (Element::U32, Type::U32),
+        (Element::S32, Type::S32),
+        (Element::U64, Type::U64),
+        (Element::S64, Type::S64),
+        (Element::F16, Type::F16),
+        (Element::Bf16, Type::Bf16),
+        (Element::F32, Type::F32),
+        (Element::F64, Type::F64),
+    ];
+
+    /// As instructions call it.
+    pub(crate) fn ty(self) -> Type {
+        Element::ALL[self as usize].1
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(self) -> u32 {
+        self.ty().bytes()
+    }
+
+    fn from_code(code: u64) -> Option<Self> {
+        Element::ALL.get(code as usize).map(|(element, _)| *element)
+    }
+}
 
 /// How a box is laid out in shared memory: the bits of an address above the 128-byte (or shorter) row are mixed into
 /// its 16-byte units.
@@ -79,8 +135,8 @@ impl Walk {
 pub struct TensorMap {
     /// The first element.
     pub base: Pointer,
-    /// Bytes of an element: 1, 2, 4 or 8.
-    pub element_bytes: u32,
+    /// What an element is.
+    pub element: Element,
     /// Elements along each dimension.
     pub extents: Vec<u64>,
     /// Bytes between neighbours along each dimension but the innermost.
@@ -107,9 +163,6 @@ impl TensorMap {
         if !(1..=5).contains(&rank) || self.box_extents.len() != rank || self.strides_bytes.len() + 1 != rank {
             return refuse("1 to 5 extents are needed, as many of the box, and a stride less");
         }
-        if !matches!(self.element_bytes, 1 | 2 | 4 | 8) {
-            return refuse("elements have 1, 2, 4 or 8 bytes");
-        }
         if !self.base.address().is_multiple_of(16)
             || self.strides_bytes.iter().any(|stride| stride % 16 != 0 || *stride >= 1 << 40)
         {
@@ -120,7 +173,7 @@ impl TensorMap {
         {
             return refuse("extents go from 1 to 2^32, those of the box from 1 to 256");
         }
-        let row = u64::from(self.box_extents[0]) * u64::from(self.element_bytes);
+        let row = u64::from(self.box_extents[0]) * u64::from(self.element.bytes());
         if row % 16 != 0 || row > self.swizzle.row_bytes() {
             return refuse(
                 "the inner extent of the box must be a multiple of 16 bytes and no longer than the swizzled row",
@@ -138,7 +191,7 @@ impl TensorMap {
         let mut words = [0u64; BYTES / 8];
         words[0] = MAGIC;
         words[1] = self.base.address();
-        words[2] = rank as u64 | u64::from(self.element_bytes) << 8 | (self.swizzle as u64) << 16;
+        words[2] = rank as u64 | (self.element as u64) << 8 | (self.swizzle as u64) << 16;
         words[3..3 + rank].copy_from_slice(&self.extents);
         for at in 0..rank {
             words[8 + at / 2] |= u64::from(self.box_extents[at]) << (32 * (at % 2));
@@ -154,13 +207,13 @@ impl TensorMap {
 
     /// Reads what [`TensorMap::to_bytes`] made.
     pub(crate) fn from_words(words: &[u64; BYTES / 8]) -> Option<TensorMap> {
-        let (rank, element_bytes) = ((words[2] & 0xFF) as usize, (words[2] >> 8 & 0xFF) as u32);
+        let rank = (words[2] & 0xFF) as usize;
         if words[0] != MAGIC || !(1..=5).contains(&rank) {
             return None;
         }
         let map = TensorMap {
             base: Pointer::NULL.offset(words[1]),
-            element_bytes,
+            element: Element::from_code(words[2] >> 8 & 0xFF)?,
             extents: words[3..3 + rank].to_vec(),
             strides_bytes: words[11..11 + rank - 1].to_vec(),
             box_extents: (0..rank).map(|at| (words[8 + at / 2] >> (32 * (at % 2))) as u32).collect(),
@@ -173,7 +226,7 @@ impl TensorMap {
 
     /// Bytes of a box in shared memory.
     pub(crate) fn box_bytes(&self) -> u32 {
-        self.box_extents.iter().fold(self.element_bytes, |bytes, extent| bytes.saturating_mul(*extent))
+        self.box_extents.iter().fold(self.element.bytes(), |bytes, extent| bytes.saturating_mul(*extent))
     }
 
     /// The 16-byte units of the box at these coordinates, in the order of shared memory.
@@ -215,7 +268,7 @@ impl TensorMap {
 
     /// A row of the box, from element `first` on, `at` the other dimensions.
     fn push_row(&self, out: &mut Vec<Unit>, first: i32, at: &[i64]) {
-        let per_unit = 16 / self.element_bytes;
+        let per_unit = 16 / self.element.bytes();
         let outside = at.iter().zip(&self.extents[1..]).any(|(&at, &extent)| at < 0 || at as u64 >= extent);
         let row = at.iter().zip(&self.strides_bytes).fold(self.base.address(), |address, (&at, &stride)| {
             address.wrapping_add((at as u64).wrapping_mul(stride))
@@ -225,7 +278,7 @@ impl TensorMap {
             let inside = |at: u32| (0..self.extents[0] as i64).contains(&(first + i64::from(at)));
             let valid =
                 if outside { 0 } else { (0..per_unit).filter(|at| inside(*at)).fold(0, |set, at| set | 1 << at) };
-            let address = row.wrapping_add((first as u64).wrapping_mul(u64::from(self.element_bytes)));
+            let address = row.wrapping_add((first as u64).wrapping_mul(u64::from(self.element.bytes())));
             out.push(Unit { address, valid });
         }
     }
@@ -245,7 +298,7 @@ mod tests {
     fn map() -> TensorMap {
         TensorMap {
             base: Pointer::NULL.offset(1 << 38),
-            element_bytes: 2,
+            element: Element::Bf16,
             extents: vec![20, 3],
             strides_bytes: vec![48],
             box_extents: vec![16, 2],

@@ -95,6 +95,15 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("bmm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
     ("gemm cuda_v6 gemm_v6_any", "constant wrong", "0f00000000", ABSENT),
     ("bmm cuda_v3", "constant wrong", "0f00000000", ABSENT),
+    ("split_k", "constant wrong", "%f165, 0f00000000", ABSENT),
+    ("split_k", "comparison off by one", "%p50, %r75, %r86", ABSENT),
+    (
+        "split_k",
+        "other operation",
+        "%r104, %r103, -32",
+        "Goes into the rounds that are left over from four at a time: there are none.",
+    ),
+    ("function_table", "constant off by one", ", 24;", ALWAYS_ZERO),
     (
         "linear cuda_v1",
         "comparison off by one",

@@ -3,6 +3,7 @@
 use super::subject::{self, Group};
 use super::{catalogue, mutation};
 use kernelgate::sim::{Check, Module, Options};
+use rstest::rstest;
 
 fn silent(group: &Group, seeds: std::ops::Range<u64>) {
     let Some(first) = group.subjects.first() else { return };
@@ -55,16 +56,16 @@ fn objects_made_without_a_fence_or_twice_are_found() {
 }
 
 /// Hardware may or may not show it; the checks do, in the plain mode.
-#[test]
-fn a_forgotten_proxy_fence_is_found() {
-    let scale = subject::fixtures()
+#[rstest]
+fn a_forgotten_proxy_fence_is_found(#[values("bulk_pipeline scale", "split_k")] name: &str) {
+    let subject = subject::fixtures()
         .into_iter()
         .flat_map(|group| group.subjects)
-        .find(|subject| subject.name.ends_with("scale"))
+        .find(|subject| subject.name == name)
         .expect("the subject");
-    let without: Vec<&str> = scale.ptx.lines().filter(|line| !line.contains("fence.proxy.async")).collect();
+    let without: Vec<&str> = subject.ptx.lines().filter(|line| !line.contains("fence.proxy.async")).collect();
     let module = Module::parse(&without.join("\n")).unwrap();
-    let outcome = scale.run(&module, &Options::default()).unwrap();
+    let outcome = subject.run(&module, &Options::default()).unwrap();
     let found: Vec<Check> = outcome.findings.iter().map(|finding| finding.check).collect();
     assert_eq!(found, [Check::AsyncCopy]);
     assert!(outcome.findings[0].message.contains("fence.proxy.async"), "{}", outcome.findings[0]);

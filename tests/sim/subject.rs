@@ -1,11 +1,14 @@
 //! Right kernels with their arguments and expected results: what is mutated, fuzzed, covered, timed and compared.
 
+mod function_table;
+mod split_k;
+
 use half::{bf16, f16};
 use kernelgate::core::dtype::DType;
 use kernelgate::core::seed::{rng, unit};
 use kernelgate::sim::{
-    Accumulation, Arg, Completion, Dim, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer, Swizzle,
-    TensorMap, WarpOrder, launch,
+    Accumulation, Arg, Completion, Dim, Element, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer,
+    Swizzle, TensorMap, WarpOrder, launch,
 };
 use std::time::{Duration, Instant};
 
@@ -183,7 +186,7 @@ impl View {
     pub fn map(&self, base: Pointer) -> TensorMap {
         TensorMap {
             base,
-            element_bytes: self.element_bytes,
+            element: if self.element_bytes == 2 { Element::Bf16 } else { Element::F32 },
             extents: vec![self.columns, self.rows],
             strides_bytes: vec![self.columns * u64::from(self.element_bytes)],
             box_extents: vec![self.box_columns, self.box_rows],
@@ -277,6 +280,9 @@ pub fn fixtures() -> Vec<Group> {
         vec![sum_rows(3, 1536), sum_rows(1, 256)].into(),
         vec![row_max(24, 1000), row_max(3, 77), row_max(24, 5000)].into(),
         vec![ring(3)].into(),
+        vec![split_k::split_k([70, 100, 130], 48), split_k::split_k([33, 36, 40], 20)].into(),
+        vec![function_table::apply(333), function_table::apply(64)].into(),
+        [[0, 1], [3, 2], [1, 3], [2, 0]].map(|pair| function_table::apply_pair(150, pair)).to_vec().into(),
     ];
     for entry in ["gemm_k_major", "gemm_n_major"] {
         all.push(vec![wgmma(entry, [128, 64, 384]), wgmma(entry, [64, 128, 64])].into());

@@ -9,7 +9,7 @@ use super::kind::Kind;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::seed::{below, derive, rng};
-use crate::sim::{Arg, Error, Memory, Pointer, Swizzle, TensorMap};
+use crate::sim::{Arg, Element, Error, Memory, Pointer, Swizzle, TensorMap};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -165,7 +165,7 @@ impl Bound {
         let pointer = memory.alloc(length, data.as_deref()).map_err(|e| e.to_string())?;
         let value = match argument {
             Argument::Map(buffer, view) => {
-                let map = tensor_map(buffer.kind.bytes(), view, pointer);
+                let map = tensor_map(buffer.kind.element(), view, pointer);
                 Arg::bytes(&map.to_bytes().map_err(|e| e.to_string())?)
             }
             _ => Arg::from(pointer),
@@ -197,7 +197,7 @@ impl Bound {
 }
 
 /// Rows follow each other without gaps.
-fn tensor_map(element_bytes: u64, view: &View, base: Pointer) -> TensorMap {
+fn tensor_map(element: Element, view: &View, base: Pointer) -> TensorMap {
     let extents: Vec<u64> = view.extents.iter().rev().copied().collect();
     let stride = |stride: &mut u64, extent: &u64| {
         *stride = stride.saturating_mul(*extent);
@@ -205,8 +205,8 @@ fn tensor_map(element_bytes: u64, view: &View, base: Pointer) -> TensorMap {
     };
     TensorMap {
         base,
-        element_bytes: element_bytes as u32,
-        strides_bytes: extents[..extents.len() - 1].iter().scan(element_bytes, stride).collect(),
+        element,
+        strides_bytes: extents[..extents.len() - 1].iter().scan(u64::from(element.bytes()), stride).collect(),
         extents,
         box_extents: view.box_extents.iter().rev().copied().collect(),
         swizzle: view.swizzle,

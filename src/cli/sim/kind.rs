@@ -1,5 +1,6 @@
 //! The element types of kernel arguments: their names, sizes, and values in writing.
 
+use crate::sim::Element;
 use half::{bf16, f16};
 use serde::Serialize;
 
@@ -58,6 +59,22 @@ impl Kind {
             Kind::F16 | Kind::Bf16 | Kind::I16 | Kind::U16 => 2,
             Kind::F32 | Kind::I32 | Kind::U32 => 4,
             Kind::F64 | Kind::I64 | Kind::U64 => 8,
+        }
+    }
+
+    /// What it is to a tensor map, which has no signed integers below 32 bits.
+    pub fn element(self) -> Element {
+        match self {
+            Kind::I8 | Kind::U8 => Element::U8,
+            Kind::I16 | Kind::U16 => Element::U16,
+            Kind::I32 => Element::S32,
+            Kind::U32 => Element::U32,
+            Kind::I64 => Element::S64,
+            Kind::U64 => Element::U64,
+            Kind::F16 => Element::F16,
+            Kind::Bf16 => Element::Bf16,
+            Kind::F32 => Element::F32,
+            Kind::F64 => Element::F64,
         }
     }
 

@@ -5,6 +5,7 @@ use super::explain::{Placed, counted, fault, findings};
 use super::modes::{Mode, options, work_budget};
 use super::program::Loaded;
 use crate::core::candidate::Kernel;
+use crate::core::dtype::DType;
 use crate::core::seed::derive;
 use crate::core::tensor::Tensor;
 use crate::core::tensor_map::{Fill, Swizzle};
@@ -164,7 +165,7 @@ fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
     }
     let tensor_map = sim::TensorMap {
         base: sim::Pointer::NULL.offset(map.address),
-        element_bytes: map.dtype.size() as u32,
+        element: element(map.dtype),
         extents: map.extents.clone(),
         strides_bytes: map.strides_bytes.clone(),
         box_extents: map.tile.clone(),
@@ -181,6 +182,15 @@ fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
         }),
     };
     tensor_map.to_bytes().map_err(|error| fault(file, error))
+}
+
+fn element(dtype: DType) -> sim::Element {
+    match dtype {
+        DType::F32 => sim::Element::F32,
+        DType::F16 => sim::Element::F16,
+        DType::BF16 => sim::Element::Bf16,
+        DType::I32 => sim::Element::S32,
+    }
 }
 
 /// A seed that follows the inputs of the case, which themselves follow the seed of the run.

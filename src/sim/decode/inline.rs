@@ -1,8 +1,9 @@
 //! Device functions: the body of each takes the place of its calls, with registers, labels and variables of its own.
 
+use super::functions::{Functions, Signature, signature};
 use crate::sim::error::{Error, Result};
 use crate::sim::ptx::MAX_INSTRUCTIONS;
-use crate::sim::ptx::ast::{Base, Body, Function, Instruction, Module, Operand, Symbol};
+use crate::sim::ptx::ast::{Base, Body, Callees, Function, Instruction, Operand, Symbol};
 use crate::sim::ptx::types::Space;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,32 +12,55 @@ use std::collections::HashMap;
 const MAX_CALLS: usize = 10_000;
 /// Calls inside calls.
 const MAX_DEPTH: usize = 64;
+/// What a branch to the functions of a call through a pointer has behind `brx.`: no text can say it.
+pub(crate) const THROUGH_A_POINTER: &str = "through a pointer";
 
 /// The body of an entry with the bodies of what it calls. Functions without a body stay calls.
-pub(super) fn inlined<'a>(module: &'a Module, function: &'a Function, body: &'a Body) -> Result<Cow<'a, Body>> {
-    let functions: HashMap<&str, &Function> =
-        module.functions.iter().filter(|f| f.body.is_some()).map(|f| (f.name.as_str(), f)).collect();
-    if !body.instructions.iter().any(|instruction| callee(instruction, &functions).is_some()) {
+pub(super) fn inlined<'a>(functions: &Functions<'a>, function: &'a Function, body: &'a Body) -> Result<Cow<'a, Body>> {
+    if !body.instructions.iter().any(|instruction| callee(instruction, body, functions).is_some()) {
         return Ok(Cow::Borrowed(body));
     }
-    let mut inliner =
-        Inliner { functions, out: Body::default(), statics: HashMap::new(), open: vec![&function.name], calls: 0 };
+    let mut inliner = Inliner {
+        functions,
+        by_signature: None,
+        out: Body::default(),
+        statics: HashMap::new(),
+        open: vec![&function.name],
+        calls: 0,
+    };
     inliner.append(&function.name, body, None)?;
     Ok(Cow::Owned(inliner.out))
 }
 
-fn callee<'a>(instruction: &Instruction, functions: &HashMap<&str, &'a Function>) -> Option<&'a Function> {
+/// What a call leads to.
+enum Callee<'a> {
+    Function(&'a Function),
+    /// Through the pointer in a register.
+    Pointer(u32, &'a Callees),
+}
+
+fn callee<'a>(instruction: &Instruction, body: &'a Body, functions: &Functions<'a>) -> Option<Callee<'a>> {
     if instruction.name() != "call" {
         return None;
     }
-    instruction.operands.iter().find_map(|operand| match operand {
-        Operand::Function(name) => functions.get(name.as_str()).copied(),
+    let operands = &instruction.operands;
+    let pointer = operands.iter().find_map(|operand| match operand {
+        Operand::Register(register) => Some(*register),
+        _ => None,
+    });
+    if let (Some(pointer), Some(Operand::Callees(callees))) = (pointer, operands.last()) {
+        return body.callees.get(*callees as usize).map(|callees| Callee::Pointer(pointer, callees));
+    }
+    operands.iter().find_map(|operand| match operand {
+        Operand::Function(name) => functions.get(name).map(Callee::Function),
         _ => None,
     })
 }
 
-struct Inliner<'a> {
-    functions: HashMap<&'a str, &'a Function>,
+struct Inliner<'f, 'a> {
+    functions: &'f Functions<'a>,
+    /// What pointers may lead to, once a call through one was met.
+    by_signature: Option<HashMap<Signature, Vec<&'a Function>>>,
     out: Body,
     /// Variables that a function has once, however often it is called.
     statics: HashMap<(&'a str, usize), usize>,
@@ -57,7 +81,7 @@ struct Names {
     end: Option<u32>,
 }
 
-impl<'a> Inliner<'a> {
+impl<'a> Inliner<'_, 'a> {
     /// Copies a body; `called` has the arguments and the label behind the call.
     fn append(&mut self, name: &'a str, body: &'a Body, called: Option<(Vec<(Symbol, i64)>, u32)>) -> Result<()> {
         let (arguments, end) = called.unzip();
@@ -76,8 +100,12 @@ impl<'a> Inliner<'a> {
         let mut starts = Vec::with_capacity(body.instructions.len() + 1);
         for instruction in &body.instructions {
             starts.push(self.out.instructions.len());
-            match callee(instruction, &self.functions) {
-                Some(function) => self.call(instruction, function, &names)?,
+            match callee(instruction, body, self.functions) {
+                Some(Callee::Function(function)) => self.call(instruction, function, &names)?,
+                Some(Callee::Pointer(pointer, callees)) => {
+                    let functions = self.behind(instruction, callees)?;
+                    self.call_through(instruction, pointer, &functions, &names)?;
+                }
                 None => self.out.instructions.push(names.instruction(instruction)),
             }
             if self.out.instructions.len() > MAX_INSTRUCTIONS {
@@ -109,6 +137,74 @@ impl<'a> Inliner<'a> {
     }
 
     fn call(&mut self, call: &Instruction, function: &'a Function, names: &Names) -> Result<()> {
+        let end = self.begin(call, names);
+        self.enter(call, function, names, end)?;
+        self.out.labels[end as usize] = self.out.instructions.len();
+        Ok(())
+    }
+
+    /// The functions that a call through a pointer may lead to, in the order of the text.
+    fn behind(&mut self, call: &Instruction, callees: &Callees) -> Result<Vec<&'a Function>> {
+        match callees {
+            Callees::Targets(names) => {
+                let found = names.iter().map(|name| {
+                    let why = || format!("call through a pointer to {name}, which is no device function with a body");
+                    let function = self.functions.get(name).filter(|function| !function.is_entry);
+                    function.ok_or_else(|| Error::unsupported(call.line, why()))
+                });
+                found.collect()
+            }
+            Callees::Prototype { params, results } => {
+                let (inputs, outputs) = passed(call);
+                expect_passed("the prototype", call, (params.len(), results.len()), (inputs.len(), outputs.len()))?;
+                let known = self.by_signature.get_or_insert_with(|| self.functions.by_signature());
+                Ok(known.get(&signature(params, results)).cloned().unwrap_or_default())
+            }
+        }
+    }
+
+    /// The bodies of all functions one behind the other, and before them a branch to the one that a pointer names.
+    fn call_through(
+        &mut self,
+        call: &Instruction,
+        pointer: u32,
+        functions: &[&'a Function],
+        names: &Names,
+    ) -> Result<()> {
+        let end = self.begin(call, names);
+        let labels: Vec<u32> = (0..functions.len() as u32).map(|at| end + 1 + at).collect();
+        self.out.labels.extend(labels.iter().map(|_| 0));
+        self.out.target_lists.push(labels.clone());
+        let address = |function: &&Function| self.functions.address(&function.name).map(Operand::Integer);
+        let operands = vec![
+            Operand::Register(pointer + names.first_register),
+            Operand::TargetList(self.out.target_lists.len() as u32 - 1),
+            Operand::Vector(functions.iter().filter_map(address).collect()),
+        ];
+        let opcode = format!("brx.{THROUGH_A_POINTER}");
+        self.out.instructions.push(Instruction { guard: None, opcode, operands, ..*call });
+        for (function, label) in functions.iter().zip(labels) {
+            self.out.labels[label as usize] = self.out.instructions.len();
+            self.enter(call, function, names, end)?;
+            // A body may end without a return.
+            self.out.instructions.push(branch(call, None, end));
+        }
+        self.out.labels[end as usize] = self.out.instructions.len();
+        Ok(())
+    }
+
+    /// The label behind a call, to which lanes that do not take part in it go at once.
+    fn begin(&mut self, call: &Instruction, names: &Names) -> u32 {
+        let end = self.out.labels.len() as u32;
+        self.out.labels.push(0);
+        if let Some((guard, negated)) = call.guard {
+            self.out.instructions.push(branch(call, Some((guard + names.first_register, !negated)), end));
+        }
+        end
+    }
+
+    /// The body of a function, from which a return leads to `end`.
+    fn enter(&mut self, call: &Instruction, function: &'a Function, names: &Names, end: u32) -> Result<()> {
         let unsupported = |why: &str| Error::unsupported(call.line, format!("call {} ({why})", function.name));
         self.calls += 1;
         if self.open.len() > MAX_DEPTH || self.calls > MAX_CALLS {
@@ -118,51 +214,50 @@ impl<'a> Inliner<'a> {
             return Err(unsupported("recursive"));
         }
         let arguments = arguments(call, function, names)?;
-        let end = self.out.labels.len() as u32;
-        self.out.labels.push(0);
-        if let Some((guard, negated)) = call.guard {
-            let skip = Instruction {
-                guard: Some((guard + names.first_register, !negated)),
-                opcode: "bra".to_owned(),
-                operands: vec![Operand::Label(end)],
-                ..*call
-            };
-            self.out.instructions.push(skip);
-        }
         if let Some(body) = &function.body {
             self.open.push(&function.name);
             self.append(&function.name, body, Some((arguments, end)))?;
             self.open.pop();
         }
-        self.out.labels[end as usize] = self.out.instructions.len();
         Ok(())
     }
 }
 
+/// A branch that stands for a part of another instruction.
+fn branch(of: &Instruction, guard: Option<(u32, bool)>, label: u32) -> Instruction {
+    Instruction { guard, opcode: "bra".to_owned(), operands: vec![Operand::Label(label)], ..*of }
+}
+
+/// What a call passes: inputs, and where results go.
+fn passed(call: &Instruction) -> (&[Operand], &[Operand]) {
+    let names_callee = |operand: &Operand| matches!(operand, Operand::Function(_) | Operand::Register(_));
+    let at = call.operands.iter().position(names_callee).unwrap_or(0);
+    let list = |at: usize| match call.operands.get(at) {
+        Some(Operand::Tuple(items)) => items.as_slice(),
+        _ => &[],
+    };
+    (list(at + 1), if at > 0 { list(0) } else { &[] })
+}
+
+fn expect_passed(what: &str, call: &Instruction, wanted: (usize, usize), found: (usize, usize)) -> Result<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Error::parse(
+        call.line,
+        format!(
+            "{what} takes {} arguments and gives {} results, the call has {} and {}",
+            wanted.0, wanted.1, found.0, found.1
+        ),
+    ))
+}
+
 /// What the parameters of a function stand for in a call: inputs first, then results, as symbols number them.
 fn arguments(call: &Instruction, function: &Function, names: &Names) -> Result<Vec<(Symbol, i64)>> {
-    let at = call.operands.iter().position(|operand| matches!(operand, Operand::Function(_))).unwrap_or(0);
-    let list = |operand: Option<&Operand>| match operand {
-        Some(Operand::Tuple(items)) => items.clone(),
-        _ => Vec::new(),
-    };
-    let results = if at > 0 { list(call.operands.first()) } else { Vec::new() };
-    let inputs = list(call.operands.get(at + 1));
+    let (inputs, results) = passed(call);
     let wanted = (function.params.len(), function.results.len());
-    if (inputs.len(), results.len()) != wanted {
-        return Err(Error::parse(
-            call.line,
-            format!(
-                "`{}` takes {} arguments and gives {} results, the call has {} and {}",
-                function.name,
-                wanted.0,
-                wanted.1,
-                inputs.len(),
-                results.len()
-            ),
-        ));
-    }
-    let bound = inputs.iter().chain(&results).map(|operand| match names.operand(operand) {
+    expect_passed(&format!("`{}`", function.name), call, wanted, (inputs.len(), results.len()))?;
+    let bound = inputs.iter().chain(results).map(|operand| match names.operand(operand) {
         Operand::Symbol(symbol, offset) => Ok((symbol, offset)),
         _ => Err(Error::unsupported(call.line, format!("call {} (arguments in registers)", function.name))),
     });
@@ -177,12 +272,7 @@ impl Names {
     fn instruction(&self, instruction: &Instruction) -> Instruction {
         let guard = instruction.guard.map(|(register, negated)| (register + self.first_register, negated));
         if let ("ret", Some(end)) = (instruction.name(), self.end) {
-            return Instruction {
-                guard,
-                opcode: "bra".to_owned(),
-                operands: vec![Operand::Label(end)],
-                ..*instruction
-            };
+            return branch(instruction, guard, end);
         }
         let operands = instruction.operands.iter().map(|operand| self.operand(operand)).collect();
         Instruction { guard, opcode: instruction.opcode.clone(), operands, ..*instruction }
@@ -236,6 +326,7 @@ impl Names {
             | Operand::Float32(_)
             | Operand::Float64(_)
             | Operand::Function(_)
+            | Operand::Callees(_)
             | Operand::Sink => operand.clone(),
         }
     }

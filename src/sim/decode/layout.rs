@@ -1,5 +1,6 @@
 //! Where variables lie: parameters, shared and local memory of a kernel, module variables.
 
+use super::functions::Functions;
 use crate::sim::error::{Error, Result};
 use crate::sim::program::{GlobalVariable, Param};
 use crate::sim::ptx::ast::{Body, Function, Module, Symbol, Variable};
@@ -36,7 +37,7 @@ const MAX_STATIC_SHARED_BYTES: u64 = 48 * 1024;
 const MAX_PARAM_BYTES: u64 = 32_764;
 
 impl Layout {
-    pub fn new(module: &Module, function: &Function, body: &Body) -> Result<Self> {
+    pub fn new(module: &Module, function: &Function, body: &Body, functions: &Functions<'_>) -> Result<Self> {
         let mut layout = Layout {
             params: Vec::new(),
             param_bytes: 0,
@@ -59,7 +60,7 @@ impl Layout {
             let place = layout.place(variable, &function.name)?;
             layout.body_places.push(place);
         }
-        layout.link(module, body)?;
+        layout.link(module, body, functions)?;
         Ok(layout)
     }
 
@@ -102,7 +103,7 @@ impl Layout {
     }
 
     /// Resolves the addresses inside initial values.
-    fn link(&mut self, module: &Module, body: &Body) -> Result<()> {
+    fn link(&mut self, module: &Module, body: &Body, functions: &Functions<'_>) -> Result<()> {
         let variables =
             module.variables.iter().zip(&self.module_places).chain(body.variables.iter().zip(&self.body_places));
         let by_name: HashMap<&str, Place> =
@@ -111,8 +112,11 @@ impl Layout {
         for (variable, place) in variables {
             let Place::Global(at) = *place else { continue };
             for (offset, target, addend) in &variable.relocations {
-                match by_name.get(target.as_str()) {
-                    Some(Place::Global(target)) => links.push((at, (*offset, *target, *addend))),
+                let start = *offset as usize;
+                let room = self.globals[at].init.get_mut(start..start.saturating_add(8));
+                match (by_name.get(target.as_str()), functions.address(target), room) {
+                    (Some(Place::Global(target)), ..) => links.push((at, (*offset, *target, *addend))),
+                    (None, Some(address), Some(room)) if *addend == 0 => room.copy_from_slice(&address.to_le_bytes()),
                     _ => {
                         return Err(Error::unsupported(
                             1,

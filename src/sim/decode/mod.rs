@@ -2,6 +2,7 @@
 
 mod bundles;
 mod constants;
+mod functions;
 mod inline;
 mod layout;
 mod operands;
@@ -23,6 +24,8 @@ use super::ptx::opcode::Opcode;
 use super::tier::Tiers;
 use bundles::{Bundles, Candidate};
 use constants::Constants;
+use functions::Functions;
+pub(crate) use inline::THROUGH_A_POINTER;
 use layout::Layout;
 pub(crate) use layout::Place;
 
@@ -33,11 +36,13 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
     let Some(body) = &function.body else {
         return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
     };
-    let body = &*inline::inlined(module, function, body)?;
+    let functions = Functions::new(module);
+    let body = &*inline::inlined(&functions, function, body)?;
     let assignment = registers::assign(body);
-    let layout = Layout::new(module, function, body)?;
+    let layout = Layout::new(module, function, body, &functions)?;
     let mut decoder = Decoder {
         module,
+        functions,
         function,
         body,
         layout,
@@ -62,6 +67,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         objects: Vec::new(),
         bulk_copies: Vec::new(),
         lists: Vec::new(),
+        callees: Vec::new(),
         in_order: false,
         adversarial,
         carry: None,
@@ -87,6 +93,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
 /// What the families of operations use to emit instructions.
 pub(crate) struct Decoder<'a> {
     pub module: &'a Module,
+    functions: Functions<'a>,
     pub function: &'a Function,
     pub body: &'a super::ptx::ast::Body,
     pub(crate) layout: Layout,
@@ -111,6 +118,7 @@ pub(crate) struct Decoder<'a> {
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
     pub lists: Vec<Vec<Slot>>,
+    pub callees: Vec<Vec<u64>>,
     /// Set by operations whose result depends on the order of blocks.
     pub in_order: bool,
     pub adversarial: bool,
@@ -260,6 +268,8 @@ impl Decoder<'_> {
             bulk_copies: self.bulk_copies,
             lists: self.lists,
             targets,
+            callees: self.callees,
+            functions: self.functions.names(),
             params: self.layout.params,
             param_bytes: self.layout.param_bytes,
             shared_bytes: self.layout.shared_bytes,

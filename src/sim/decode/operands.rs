@@ -112,6 +112,12 @@ impl Decoder<'_> {
                 let slot = self.constants.special(*special);
                 if slot.class == class { Ok(slot.index) } else { Err(self.mismatch(class, operand)) }
             }
+            (Operand::Function(name), Class::Wide) => {
+                let address = self.functions.address(name).ok_or_else(|| {
+                    Error::unsupported(self.line, format!("the address of {name}, which has no body in this text"))
+                })?;
+                Ok(self.constants.wide(address))
+            }
             (Operand::Symbol(symbol, offset), Class::Word | Class::Wide) => {
                 self.symbol_address(*symbol, *offset, class)
             }

@@ -101,7 +101,7 @@ impl Cluster {
         for (me, warps) in self.warps.iter_mut().enumerate() {
             for warp in warps {
                 let mut ctx = Context { warp, blocks: &mut self.blocks, me, grid, log, pc: 0 };
-                bulk::finish_stores(&mut ctx, |_| true);
+                bulk::end_stores(&mut ctx);
             }
         }
     }

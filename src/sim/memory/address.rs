@@ -11,6 +11,8 @@ pub(crate) const SHARED_WINDOW: u64 = 1 << OFFSET_BITS;
 pub(crate) const LOCAL_WINDOW: u64 = 2 << OFFSET_BITS;
 /// The generic address of the parameter block.
 pub(crate) const PARAM_WINDOW: u64 = 3 << OFFSET_BITS;
+/// Addresses of device functions lie here, where no memory is.
+pub(crate) const FUNCTION_WINDOW: u64 = 4 << OFFSET_BITS;
 /// Numbers below belong to the windows and to null.
 pub(crate) const FIRST_ALLOCATION: u64 = 16;
 

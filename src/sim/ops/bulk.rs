@@ -5,10 +5,10 @@
 //! when the group is waited for (out of it).
 
 mod moving;
+mod reduction;
 
 pub(crate) use moving::land;
 
-use super::atomic::{Change, change};
 use super::barrier_object::{locate, must_be_shown};
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
@@ -24,8 +24,12 @@ use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
-use crate::sim::tensor_map::{Swizzle, TensorMap, Unit};
+use crate::sim::tensor_map::{Element, Swizzle, TensorMap, Unit};
 use moving::store;
+use reduction::{Operation, Reduction};
+
+/// Dimensions of a tensor, as opcodes name them.
+const RANKS: [&str; 5] = ["1d", "2d", "3d", "4d", "5d"];
 
 /// One decoded copy.
 #[derive(Debug, Clone)]
@@ -43,14 +47,8 @@ pub(crate) struct BulkCopy {
     object: Option<AddressOperand>,
     /// Blocks of the cluster that receive a multicast.
     receivers: Option<u32>,
-    reduction: Option<Reduction>,
-}
-
-/// What `cp.reduce` makes of each element in global memory.
-#[derive(Debug, Clone, Copy)]
-struct Reduction {
-    change: Change,
-    element_bytes: u32,
+    /// What `cp.reduce` joins elements by.
+    operation: Option<Operation>,
 }
 
 /// A copy of one lane.
@@ -96,8 +94,8 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         return Ok(true);
     }
     let tensor = op.take("tensor");
-    let reduction = if op.take("reduce") { Some(reduction(decoder, op)?) } else { None };
-    let rank = op.take_map(|modifier| modifier.strip_suffix('d').and_then(|rank| rank.parse::<usize>().ok()));
+    let operation = if op.take("reduce") { Some(Operation::decode(decoder, op, tensor)?) } else { None };
+    let rank = op.take_map(|modifier| RANKS.iter().position(|rank| *rank == modifier).map(|at| at + 1));
     let walks = op.take("im2col");
     let announces = op.take("mbarrier::complete_tx::bytes");
     let in_group = op.take("bulk_group");
@@ -109,7 +107,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         || (in_group && (!own || !global))
         || (announces && !global && !(cluster && own))
         || tensor != rank.is_some()
-        || (reduction.is_some() && (tensor || !in_group))
+        || (operation.is_some() && !in_group)
         || (walks && (rank != Some(4) || !into_shared))
     {
         return Err(op.unsupported());
@@ -154,21 +152,10 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         bytes,
         object,
         receivers,
-        reduction,
+        operation,
     });
     decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.bulk_copies.len() as u32 - 1]);
     Ok(true)
-}
-
-fn reduction(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) -> Result<Reduction> {
-    op.take("noftz");
-    let ty = op.ty()?;
-    const NAMES: [&str; 8] = ["add", "min", "max", "and", "or", "xor", "inc", "dec"];
-    let name = op.take_map(|modifier| NAMES.into_iter().find(|name| *name == modifier));
-    let change = name.and_then(|name| change(name, ty)).ok_or_else(|| op.unsupported())?;
-    // Sums of floats depend on the order of blocks, and wide ones need it.
-    decoder.in_order = true;
-    Ok(Reduction { change, element_bytes: ty.bytes() })
 }
 
 fn close_group(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
@@ -200,8 +187,20 @@ fn wait_group(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     Outcome::Next
 }
 
+/// When a block has ended: copies that nobody waited for are reported, and still move.
+pub(crate) fn end_stores(ctx: &mut Context<'_>) {
+    let left = ctx.warp.bulk.pending.first().map(|flight| (flight.pc, flight.lane));
+    if let (Some((pc, lane)), true) = (left, ctx.grid.options.checks.races) {
+        ctx.pc = pc;
+        let message = "the block ended before anyone waited for this copy out of its shared memory, which may be \
+                       another block's by then: end with `cp.async.bulk.commit_group` and `cp.async.bulk.wait_group 0`";
+        ctx.report(Check::AsyncCopy, lane, None, message.to_owned());
+    }
+    finish_stores(ctx, |_| true);
+}
+
 /// Ends the copies out of shared memory that are due.
-pub(crate) fn finish_stores(ctx: &mut Context<'_>, due: impl Fn(&Flight) -> bool) {
+fn finish_stores(ctx: &mut Context<'_>, due: impl Fn(&Flight) -> bool) {
     let here = ctx.pc;
     for flight in std::mem::take(&mut ctx.warp.bulk.pending) {
         if !due(&flight) {
@@ -257,7 +256,7 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
     let near = one_address(ctx, &copy.shared, lane);
     let far = one_address(ctx, &copy.far, lane);
     let target = locate(ctx, near);
-    let (units, element_bytes, swizzle, bytes) = match &copy.coordinates {
+    let (units, element, swizzle, bytes) = match &copy.coordinates {
         Some(slots) => {
             let Some(map) = tensor_map(ctx, far) else {
                 ctx.report(
@@ -275,10 +274,11 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
                 return None;
             }
             let coordinates: Vec<i32> = slots.iter().map(|slot| ctx.warp.registers.word(*slot)[lane] as i32).collect();
-            if i64::from(coordinates[0]) * i64::from(map.element_bytes) % 16 != 0 {
+            if i64::from(coordinates[0]) * i64::from(map.element.bytes()) % 16 != 0 {
                 let message = format!(
                     "a box that starts at element {} of {} bytes; along the innermost dimension it has to start at a multiple of 16 bytes",
-                    coordinates[0], map.element_bytes
+                    coordinates[0],
+                    map.element.bytes()
                 );
                 ctx.report(Check::Misaligned, lane, Some(far), message);
                 return None;
@@ -300,7 +300,7 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
                     return None;
                 }
             };
-            (units, map.element_bytes, map.swizzle, bytes)
+            (units, Some(map.element), map.swizzle, bytes)
         }
         None => {
             let bytes = copy.bytes.map_or(0, |slot| ctx.warp.registers.word(slot)[lane]);
@@ -315,7 +315,14 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
             }
             let units =
                 (0..u64::from(bytes / 16)).map(|at| Unit { address: far.wrapping_add(at * 16), valid: u16::MAX });
-            (units.collect(), 1, Swizzle::None, bytes)
+            (units.collect(), None, Swizzle::None, bytes)
+        }
+    };
+    let reduction = match copy.operation.map(|operation| operation.on(element)).transpose() {
+        Ok(reduction) => reduction,
+        Err(message) => {
+            ctx.report(Check::Trap, lane, Some(far), message);
+            return None;
         }
     };
     let (block, offset) = target?;
@@ -337,14 +344,14 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
         warp,
         lane,
         units,
-        element_bytes,
+        element_bytes: element.map_or(1, Element::bytes),
         swizzle,
         far_is_shared: copy.far_is_shared,
         targets,
         objects,
         bytes,
         group,
-        reduction: copy.reduction,
+        reduction,
     })
 }
 

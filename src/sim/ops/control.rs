@@ -1,6 +1,6 @@
 //! Where lanes go: branches, exits, traps, hints without effect.
 
-use crate::sim::decode::Decoder;
+use crate::sim::decode::{Decoder, THROUGH_A_POINTER};
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::Split;
 use crate::sim::exec::{Context, Outcome};
@@ -21,6 +21,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
             };
             decoder.push(Exec::Branch, Control, [0, 0, 0, 0, *label], None);
         }
+        "brx" if op.has(THROUGH_A_POINTER) => through_a_pointer(decoder, op, instruction)?,
         "brx" => {
             op.take("idx");
             op.take("uni");
@@ -44,6 +45,21 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     Ok(true)
 }
 
+fn through_a_pointer(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<()> {
+    op.take(THROUGH_A_POINTER);
+    let [pointer, Operand::TargetList(list), Operand::Vector(addresses)] = instruction.operands.as_slice() else {
+        return Err(op.unsupported());
+    };
+    let a = decoder.source(Class::Wide, pointer)?;
+    let callees = addresses.iter().filter_map(|address| match address {
+        Operand::Integer(address) => Some(*address),
+        _ => None,
+    });
+    decoder.callees.push(callees.collect());
+    decoder.push_plain(enter_function, Control, [0, a, 0, decoder.callees.len() as u32 - 1, *list]);
+    Ok(())
+}
+
 /// A hint about time or resources, which the simulator does not have; it gives other warps a turn.
 fn nothing(_: &mut Context<'_>, _: &Instr, _: u32) -> Outcome {
     Outcome::Yield
@@ -63,14 +79,40 @@ fn indexed_branch(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             ctx.report(Check::Trap, lane, None, message);
             return Outcome::Abort;
         };
-        if pc <= ctx.pc {
-            ctx.warp.back_edges += 1;
-            ctx.log.work += u64::from(ctx.pc - pc);
-        }
-        match ctx.warp.scattered.iter_mut().find(|split| split.pc == pc) {
-            Some(split) => split.mask |= 1 << lane,
-            None => ctx.warp.scattered.push(Split { pc, mask: 1 << lane, wait: None }),
-        }
+        send(ctx, lane, pc);
     }
     Outcome::Scatter
+}
+
+/// Where a call through a pointer leads each lane.
+fn enter_function(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    let program = ctx.grid.program;
+    let (callees, targets) = (&program.callees[instr.c as usize], &program.targets[instr.x as usize]);
+    let pointer = *ctx.warp.registers.wide(instr.a);
+    for lane in lanes(mask) {
+        let callee = callees.iter().position(|address| *address == pointer[lane]);
+        let Some(&pc) = callee.and_then(|at| targets.get(at)) else {
+            let message = match program.functions.get(&pointer[lane]) {
+                Some(name) => format!(
+                    "call through a pointer to `{name}`, which is not among the targets of this call or does not fit its prototype: call it with the parameters and results that it has"
+                ),
+                None => "call through a pointer that holds no address of a device function: set it by `mov` from the name of one, or from a table of them".to_owned(),
+            };
+            ctx.report(Check::Trap, lane, Some(pointer[lane]), message);
+            return Outcome::Abort;
+        };
+        send(ctx, lane, pc);
+    }
+    Outcome::Scatter
+}
+
+fn send(ctx: &mut Context<'_>, lane: usize, pc: u32) {
+    if pc <= ctx.pc {
+        ctx.warp.back_edges += 1;
+        ctx.log.work += u64::from(ctx.pc - pc);
+    }
+    match ctx.warp.scattered.iter_mut().find(|split| split.pc == pc) {
+        Some(split) => split.mask |= 1 << lane,
+        None => ctx.warp.scattered.push(Split { pc, mask: 1 << lane, wait: None }),
+    }
 }

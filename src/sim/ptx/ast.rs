@@ -54,6 +54,17 @@ pub(crate) struct Body {
     pub labels: Vec<usize>,
     /// `.branchtargets` lists: label numbers.
     pub target_lists: Vec<Vec<u32>>,
+    /// `.calltargets` and `.callprototype`.
+    pub callees: Vec<Callees>,
+}
+
+/// What a call through a pointer says of the functions behind it.
+#[derive(Debug, Clone)]
+pub(crate) enum Callees {
+    /// Their names.
+    Targets(Vec<String>),
+    /// What they take and give.
+    Prototype { params: Vec<Variable>, results: Vec<Variable> },
 }
 
 #[derive(Debug, Clone)]
@@ -129,8 +140,10 @@ pub(crate) enum Operand {
     Tuple(Vec<Operand>),
     Label(u32),
     TargetList(u32),
-    /// A function's name in a call.
+    /// A function: in a call, or its address.
     Function(String),
+    /// Index in [`Body::callees`].
+    Callees(u32),
     /// `_`
     Sink,
 }

@@ -5,7 +5,7 @@ use super::lexer::{Kind, Token, tokens};
 use super::statement::BodyParser;
 use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Caps against hostile input; real kernels stay far below.
 pub(super) const MAX_REGISTERS: usize = 1 << 17;
@@ -24,7 +24,12 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
     if let Some(line) = text.lines().position(|line| !line.is_ascii() && !line.contains(['"', '/'])) {
         return Err(Error::parse(line as u32 + 1, "a character outside ASCII, in no string and no comment"));
     }
-    let mut parser = Parser { cursor: Cursor::new(tokens(text)?), module: Module::default(), names: HashMap::new() };
+    let mut parser = Parser {
+        cursor: Cursor::new(tokens(text)?),
+        module: Module::default(),
+        names: HashMap::new(),
+        functions: HashSet::new(),
+    };
     parser.module()?;
     Ok(parser.module)
 }
@@ -143,6 +148,25 @@ impl<'a> Cursor<'a> {
             }
         }
         Ok(())
+    }
+
+    /// `(.param .b32 a, …)`: what a function takes or gives.
+    pub fn parameters(&mut self) -> Result<Vec<Variable>> {
+        self.expect('(')?;
+        let mut out = Vec::new();
+        while !self.take_mark(')') {
+            if self.peek() == Some(Kind::Word(".reg")) {
+                return Err(Error::unsupported(self.line(), ".reg parameter"));
+            }
+            if !self.take_word(".param") {
+                return Err(self.unexpected("`.param` or `)`"));
+            }
+            out.extend(self.variables(Space::Param)?);
+            if !self.take_mark(',') && !self.at_mark(')') {
+                return Err(self.unexpected("`,` or `)`"));
+            }
+        }
+        Ok(out)
     }
 
     /// The rest of a variable declaration, after its space: `.align 4 .b8 name[16] = {…}`, and more after commas.
@@ -265,6 +289,8 @@ struct Parser<'a> {
     module: Module,
     /// Module-scope variables by name.
     names: HashMap<&'a str, usize>,
+    /// Device functions declared so far.
+    functions: HashSet<&'a str>,
 }
 
 impl<'a> Parser<'a> {
@@ -333,12 +359,16 @@ impl<'a> Parser<'a> {
 
     fn function(&mut self, is_entry: bool) -> Result<()> {
         let line = self.cursor.line();
-        let results = if self.cursor.at_mark('(') { self.parameters()? } else { Vec::new() };
+        let results = if self.cursor.at_mark('(') { self.cursor.parameters()? } else { Vec::new() };
         if is_entry && !results.is_empty() {
             return Err(Error::parse(line, "an entry gives nothing back"));
         }
-        let name = self.cursor.word()?.to_owned();
-        let params = if self.cursor.at_mark('(') { self.parameters()? } else { Vec::new() };
+        let name = self.cursor.word()?;
+        if !is_entry {
+            self.functions.insert(name);
+        }
+        let name = name.to_owned();
+        let params = if self.cursor.at_mark('(') { self.cursor.parameters()? } else { Vec::new() };
         let mut required_threads = None;
         while let Some(Kind::Word(word)) = self.cursor.peek() {
             let line = self.cursor.line();
@@ -372,31 +402,13 @@ impl<'a> Parser<'a> {
         }
         let body = if self.cursor.take_mark('{') {
             let formal: Vec<&Variable> = params.iter().chain(&results).collect();
-            Some(BodyParser::new(&mut self.cursor, &self.names, formal).body()?)
+            Some(BodyParser::new(&mut self.cursor, &self.names, &self.functions, formal).body()?)
         } else {
             self.cursor.expect(';')?;
             None
         };
         self.module.functions.push(Function { name, is_entry, params, results, body, required_threads });
         Ok(())
-    }
-
-    fn parameters(&mut self) -> Result<Vec<Variable>> {
-        self.cursor.expect('(')?;
-        let mut out = Vec::new();
-        while !self.cursor.take_mark(')') {
-            if self.cursor.peek() == Some(Kind::Word(".reg")) {
-                return Err(Error::unsupported(self.cursor.line(), ".reg parameter"));
-            }
-            if !self.cursor.take_word(".param") {
-                return Err(self.cursor.unexpected("`.param` or `)`"));
-            }
-            out.extend(self.cursor.variables(Space::Param)?);
-            if !self.cursor.take_mark(',') && !self.cursor.at_mark(')') {
-                return Err(self.cursor.unexpected("`,` or `)`"));
-            }
-        }
-        Ok(out)
     }
 }
 

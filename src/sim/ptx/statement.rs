@@ -1,12 +1,12 @@
 //! The inside of a function: scopes, registers, labels, instructions and their operands.
 
-use super::ast::{Base, Body, Instruction, Operand, Register, SourceLine, Symbol, Variable};
+use super::ast::{Base, Body, Callees, Instruction, Operand, Register, SourceLine, Symbol, Variable};
 use super::lexer::Kind;
 use super::parser::{Cursor, MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS};
 use super::special::Special;
 use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 #[derive(Clone, Copy)]
 enum Name {
@@ -16,6 +16,7 @@ enum Name {
     Variable(usize),
     Label(u32),
     Targets(u32),
+    Callees(u32),
 }
 
 struct Scope<'a> {
@@ -45,6 +46,7 @@ struct Forward<'a> {
 pub(super) struct BodyParser<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     module_names: &'c HashMap<&'a str, usize>,
+    functions: &'c HashSet<&'a str>,
     /// Parameters and results of the function.
     params: Vec<&'c Variable>,
     body: Body,
@@ -59,12 +61,14 @@ impl<'c, 'a> BodyParser<'c, 'a> {
     pub fn new(
         cursor: &'c mut Cursor<'a>,
         module_names: &'c HashMap<&'a str, usize>,
+        functions: &'c HashSet<&'a str>,
         params: Vec<&'c Variable>,
     ) -> Self {
         let root = Scope { parent: None, names: HashMap::new(), families: Vec::new() };
         BodyParser {
             cursor,
             module_names,
+            functions,
             params,
             body: Body::default(),
             scopes: vec![root],
@@ -143,11 +147,13 @@ impl<'c, 'a> BodyParser<'c, 'a> {
     }
 
     fn label(&mut self, name: &'a str, line: u32) -> Result<()> {
+        if let Some(callees) = self.callees()? {
+            self.declare(name.to_owned(), Name::Callees(self.body.callees.len() as u32), line)?;
+            self.body.callees.push(callees);
+            return self.cursor.expect(';');
+        }
         if self.cursor.take_word(".branchtargets") {
-            let mut targets = vec![self.cursor.word()?];
-            while self.cursor.take_mark(',') {
-                targets.push(self.cursor.word()?);
-            }
+            let targets = self.words()?;
             let list = self.body.target_lists.len() as u32;
             self.body.target_lists.push(Vec::new());
             self.target_forwards.push((list, self.current, targets, line));
@@ -157,6 +163,32 @@ impl<'c, 'a> BodyParser<'c, 'a> {
         let label = self.body.labels.len() as u32;
         self.body.labels.push(self.body.instructions.len());
         self.declare(name.to_owned(), Name::Label(label), line)
+    }
+
+    /// Names with commas between them.
+    fn words(&mut self) -> Result<Vec<&'a str>> {
+        let mut words = vec![self.cursor.word()?];
+        while self.cursor.take_mark(',') {
+            words.push(self.cursor.word()?);
+        }
+        Ok(words)
+    }
+
+    /// `.calltargets f, g` or `.callprototype (.param .b32 _) _ (.param .b64 _)`, if one of them stands there.
+    fn callees(&mut self) -> Result<Option<Callees>> {
+        if self.cursor.take_word(".calltargets") {
+            return Ok(Some(Callees::Targets(self.words()?.into_iter().map(str::to_owned).collect())));
+        }
+        if !self.cursor.take_word(".callprototype") {
+            return Ok(None);
+        }
+        let results = if self.cursor.at_mark('(') { self.cursor.parameters()? } else { Vec::new() };
+        if !self.cursor.take_word("_") {
+            return Err(self.cursor.unexpected("`_` in the place of a name"));
+        }
+        let params = if self.cursor.at_mark('(') { self.cursor.parameters()? } else { Vec::new() };
+        self.cursor.take_word(".noreturn");
+        Ok(Some(Callees::Prototype { params, results }))
     }
 
     fn registers(&mut self) -> Result<()> {
@@ -312,6 +344,7 @@ impl<'c, 'a> BodyParser<'c, 'a> {
             }
             Some(Name::Label(label)) => return Ok(Operand::Label(label)),
             Some(Name::Targets(list)) => return Ok(Operand::TargetList(list)),
+            Some(Name::Callees(list)) => return Ok(Operand::Callees(list)),
             Some(Name::Variable(_)) | None => {}
         }
         if let Some(symbol) = self.symbol(word) {
@@ -335,6 +368,7 @@ impl<'c, 'a> BodyParser<'c, 'a> {
                 });
                 Ok(Operand::Label(u32::MAX))
             }
+            _ if self.functions.contains(word) => Ok(Operand::Function(word.to_owned())),
             _ => Special::from_name(word).map(Operand::Special).ok_or_else(|| unknown(line, word)),
         }
     }

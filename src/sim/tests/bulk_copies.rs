@@ -1,14 +1,16 @@
 //! Bulk copies by tensor map and without, into and out of shared memory.
 
 use super::{read_words, words};
-use crate::sim::{Arg, Check, Completion, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, Walk, launch};
+use crate::sim::{
+    Arg, Check, Completion, Element, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, Walk, launch,
+};
 use rstest::rstest;
 
 /// A 20 x 6 tensor of words, rows 96 bytes apart, and boxes of 8 x 4.
 fn map(base: Pointer, swizzle: Swizzle) -> TensorMap {
     TensorMap {
         base,
-        element_bytes: 4,
+        element: Element::F32,
         extents: vec![20, 6],
         strides_bytes: vec![96],
         box_extents: vec![8, 4],
@@ -94,7 +96,7 @@ fn walk(mode: &str, offsets: &str, walk: Option<Walk>) -> (Vec<u32>, Vec<Check>)
     let out = words(&mut memory, &[9999; 4]);
     let images = TensorMap {
         base: tensor,
-        element_bytes: 4,
+        element: Element::F32,
         extents: vec![4, 5, 4, 2],
         strides_bytes: vec![16, 80, 320],
         box_extents: vec![4, 1, 1, 4],

@@ -4,10 +4,10 @@ use super::{read_words, run};
 use crate::sim::{Error, Launch, Memory, Module};
 use rstest::rstest;
 
-const HEAD: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n";
+pub(super) const HEAD: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n";
 
 /// An entry in which each of 32 threads leaves `%r30`; `%r0` is its number.
-fn with_functions(functions: &str, body: &str) -> Module {
+pub(super) fn with_functions(functions: &str, body: &str) -> Module {
     let text = format!(
         "{HEAD}{functions}\n.visible .entry k(.param .u64 out) {{ .reg .b32 %r<40>; .reg .b64 %rd<9>; .reg .pred %p<9>;\n\
          ld.param.u64 %rd1, [out]; mov.u32 %r0, %tid.x;\n{body}\n\
@@ -16,7 +16,7 @@ fn with_functions(functions: &str, body: &str) -> Module {
     Module::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn results(functions: &str, body: &str) -> Vec<u32> {
+pub(super) fn results(functions: &str, body: &str) -> Vec<u32> {
     let module = with_functions(functions, body);
     let mut memory = Memory::new();
     let out = memory.alloc(128, None).unwrap();
@@ -25,7 +25,7 @@ fn results(functions: &str, body: &str) -> Vec<u32> {
     read_words(&memory, out, 32)
 }
 
-const TWICE: &str = ".func (.param .b32 result) twice(.param .b32 value) { .reg .b32 %r<3>;\n\
+pub(super) const TWICE: &str = ".func (.param .b32 result) twice(.param .b32 value) { .reg .b32 %r<3>;\n\
     ld.param.b32 %r1, [value]; add.u32 %r2, %r1, %r1; st.param.b32 [result+0], %r2; ret; }";
 
 /// `%r30 = function(%r0)`.

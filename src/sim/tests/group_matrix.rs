@@ -1,7 +1,8 @@
 //! The tensor-map and warp-group fixture: right in every mode, and wrong in the ways that such kernels go wrong.
 
 use crate::sim::{
-    Accumulation, Arg, Check, Completion, Dim, Launch, Memory, Module, Options, Swizzle, TensorMap, WarpOrder, launch,
+    Accumulation, Arg, Check, Completion, Dim, Element, Launch, Memory, Module, Options, Swizzle, TensorMap, WarpOrder,
+    launch,
 };
 use half::bf16;
 use rstest::rstest;
@@ -29,7 +30,7 @@ fn multiply(text: &str, entry: &str, options: &Options) -> (usize, Vec<Check>) {
     let c = memory.alloc(4 * bytes, Some(&vec![0; 4 * SIZE * SIZE])).unwrap();
     let map = |base| TensorMap {
         base,
-        element_bytes: 2,
+        element: Element::Bf16,
         extents: vec![SIZE as u64; 2],
         strides_bytes: vec![2 * SIZE as u64],
         box_extents: vec![64, 64],

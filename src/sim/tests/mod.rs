@@ -2,11 +2,13 @@
 
 mod barrier_objects;
 mod bulk_copies;
+mod bulk_reductions;
 mod calls;
 mod checks;
 mod control;
 mod global_races;
 mod group_matrix;
+mod indirect_calls;
 mod matrix;
 mod rare;
 mod rare_products;

@@ -1,6 +1,7 @@
 //! What a bulk copy does when its time has come: the data moves, 16 bytes a unit.
 
-use super::{Flight, Reduction};
+use super::Flight;
+use super::reduction::Reduction;
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::memory::address::{OFFSET_MASK, SHARED_RANK_SHIFT};
@@ -91,13 +92,20 @@ fn is_whole(flight: &Flight, unit: &Unit) -> bool {
     unit.valid & all == all
 }
 
-/// Joins each element with what lies there.
-fn reduce(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<4>, reduction: Reduction) {
+/// Writes to global memory, or joins each element with what lies there.
+fn put<const W: usize>(ctx: &mut Context<'_>, flight: &Flight, pattern: &Pattern, data: &Payload<W>) {
+    match flight.reduction {
+        Some(reduction) => reduce(ctx, pattern, data, reduction),
+        None => global::write(ctx, pattern, data, false),
+    }
+}
+
+fn reduce<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, reduction: Reduction) {
     let width = reduction.element_bytes;
     global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
         ctx.track_global(number, pattern, Kind::Atomic, true, None);
         for lane in pattern.lanes() {
-            for at in (0..16).step_by(width as usize) {
+            for at in (0..pattern.bytes as usize).step_by(width as usize) {
                 let word = data[at / 4][lane] >> (at % 4 * 8);
                 let value = match width {
                     8 => u64::from(word) | u64::from(data[at / 4 + 1][lane]) << 32,
@@ -133,10 +141,7 @@ pub(super) fn store(ctx: &mut Context<'_>, flight: &Flight) {
         let address = std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address));
         if whole != 0 {
             let pattern = Pattern::new(address, whole, 16);
-            match flight.reduction {
-                Some(reduction) => reduce(ctx, &pattern, &data, reduction),
-                None => global::write(ctx, &pattern, &data, false),
-            }
+            put(ctx, flight, &pattern, &data);
         }
         for (lane, unit) in units.iter().enumerate().filter(|(lane, _)| whole >> lane & 1 == 0) {
             for at in (0..16 / flight.element_bytes).filter(|at| unit.valid >> at & 1 != 0) {
@@ -146,9 +151,9 @@ pub(super) fn store(ctx: &mut Context<'_>, flight: &Flight) {
                 let word = position as usize / 4;
                 let low = data[word].map(|value| value >> (position % 4 * 8));
                 if flight.element_bytes == 8 {
-                    global::write(ctx, &pattern, &[data[word], data[word + 1]], false);
+                    put(ctx, flight, &pattern, &[data[word], data[word + 1]]);
                 } else {
-                    global::write(ctx, &pattern, &[low], false);
+                    put(ctx, flight, &pattern, &[low]);
                 }
             }
         }
