@@ -36,10 +36,18 @@ struct Table {
     writes: Vec<AtomicU64>,
     /// Empty where the kernel does not read.
     reads: [Vec<AtomicU64>; 2],
+    /// Of each row of cells: 0 while nobody has written it; the entry of one instruction that wrote all of it, whose
+    /// bytes are then the words of each lane; [`IN_CELLS`]. Empty where the kernel reads.
+    rows: Vec<AtomicU64>,
     /// Whoever looks at cells and then enters something holds the stretch that they lie in: of two blocks that run at
     /// the same time, one finds what the other entered.
     stretches: Vec<Mutex<()>>,
 }
+
+/// Words of a row: what a warp stores at once, a word a lane.
+const ROW_WORDS: usize = LANES;
+/// A row of which the cells tell.
+const IN_CELLS: u64 = u64::MAX;
 
 /// Words of a stretch: a warp's access to words that follow each other lies in two at the most.
 const STRETCH_WORDS: usize = 256;
@@ -97,6 +105,14 @@ impl Entry {
         self.0 as u32 & MAX_PC
     }
 
+    fn with_lane(self, lane: u64) -> Entry {
+        Entry(self.0 & !(0x3F << 29) | lane << 29)
+    }
+
+    fn with_bytes(self, bytes: u32) -> Entry {
+        Entry(self.0 & !(0xF << 25) | u64::from(bytes) << 25)
+    }
+
     /// Everything but lane and bytes.
     fn instruction(self) -> u64 {
         self.0 & !(0x3FF << 25)
@@ -120,6 +136,7 @@ impl Table {
         Table {
             writes: cells(),
             reads: if has_reads { [cells(), cells()] } else { [Vec::new(), Vec::new()] },
+            rows: (0..if has_reads { 0 } else { words.div_ceil(ROW_WORDS) }).map(|_| AtomicU64::new(0)).collect(),
             stretches: (0..words.div_ceil(STRETCH_WORDS)).map(|_| Mutex::new(())).collect(),
         }
     }
@@ -142,6 +159,14 @@ impl Table {
         // Upwards, so that no two wait for each other.
         let _first = (!is_alone).then(|| self.hold(first));
         let _last = (!is_alone && last != first).then(|| self.hold(last));
+        let rows = &self.rows[start / ROW_WORDS..end.div_ceil(ROW_WORDS)];
+        if pattern.mask == u32::MAX && start.is_multiple_of(ROW_WORDS) {
+            return Table::enter_rows(rows, words as u32, entry);
+        }
+        if rows.iter().any(|row| !matches!(row.load(Relaxed), 0 | IN_CELLS)) {
+            return false;
+        }
+        rows.iter().for_each(|row| row.store(IN_CELLS, Relaxed));
         let cells = &self.writes[start..end];
         // Without an early end, so that it takes a few wide instructions.
         if cells.iter().fold(0, |any, cell| any | cell.load(Relaxed)) != 0 {
@@ -151,6 +176,36 @@ impl Table {
             cells.iter().for_each(|cell| cell.store(entry(lane as u32).0, Relaxed));
         }
         true
+    }
+
+    /// Enters whole rows that nobody has written: no cell is touched.
+    #[inline(always)]
+    fn enter_rows(rows: &[AtomicU64], words: u32, entry: impl Fn(u32) -> Entry) -> bool {
+        if rows.iter().any(|row| row.load(Relaxed) != 0) {
+            return false;
+        }
+        for (row, first_lane) in rows.iter().zip((0..).step_by(ROW_WORDS / words as usize)) {
+            row.store(entry(first_lane).with_bytes(words).0, Relaxed);
+        }
+        true
+    }
+
+    /// Spreads the entry of a whole row over its cells.
+    #[inline(always)]
+    fn open_row(&self, word: usize) {
+        let Some(row) = self.rows.get(word / ROW_WORDS) else { return };
+        let whole = row.load(Relaxed);
+        if whole == IN_CELLS {
+            return;
+        }
+        row.store(IN_CELLS, Relaxed);
+        if whole != 0 {
+            let (whole, start) = (Entry(whole), word / ROW_WORDS * ROW_WORDS);
+            for (at, cell) in self.writes[start..start + ROW_WORDS].iter().enumerate() {
+                let lane = whole.lane() + at as u64 / u64::from(whole.bytes());
+                cell.store(whole.with_lane(lane).with_bytes(0xF).0, Relaxed);
+            }
+        }
     }
 }
 
@@ -224,6 +279,7 @@ impl Context<'_> {
                     drop(held.take());
                     held = Some((stretch, table.hold(stretch)));
                 }
+                table.open_row(at);
                 let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
                 let write = Entry(table.writes[at].load(Relaxed));
                 let mut found = self.unordered(write, now).then_some(write);
@@ -352,6 +408,7 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
 
     #[test]
     fn words_that_follow_each_other_are_entered_at_once_where_nobody_wrote() {
@@ -368,6 +425,43 @@ mod tests {
         assert!(!table.write_first(&from(160, 2), false, entry), "halves of words");
         let apart = Pattern::new(std::array::from_fn(|lane| 160 + 8 * lane as u64), 0xFF, 4);
         assert!(!table.write_first(&apart, false, entry), "words with gaps");
+    }
+
+    #[rstest]
+    #[case::a_word_a_lane(1)]
+    #[case::two(2)]
+    #[case::four(4)]
+    fn whole_rows_are_entered_as_such_and_opened_when_another_access_comes(#[case] words: u32) {
+        let table = Table::new(4 * 8 * ROW_WORDS as u64, false);
+        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, false, 3, 5);
+        let from = |start: u64, mask| {
+            let lane_bytes = 4 * u64::from(words);
+            Pattern::new(std::array::from_fn(|lane| start + lane as u64 * lane_bytes), mask, 4 * words)
+        };
+        let row_bytes = 4 * ROW_WORDS as u64;
+        let all = from(row_bytes, u32::MAX);
+        assert!(table.write_first(&all, false, entry));
+        assert!(table.writes.iter().all(|cell| cell.load(Relaxed) == 0), "no cell is touched");
+        assert!(!table.write_first(&all, false, entry), "the same rows again");
+        assert!(!table.write_first(&from(row_bytes, 1), false, entry), "a part of them");
+        for word in 0..8 * ROW_WORDS {
+            table.open_row(word);
+        }
+        let lanes: Vec<Option<u64>> = table
+            .writes
+            .iter()
+            .map(|cell| {
+                Some(Entry(cell.load(Relaxed))).filter(|entry| entry.0 != 0).map(|found| {
+                    assert_eq!(found.bytes(), 0xF);
+                    assert_eq!(found, entry(found.lane() as u32));
+                    found.lane()
+                })
+            })
+            .collect();
+        let written = ROW_WORDS..ROW_WORDS * (1 + words as usize);
+        let expected = |at: usize| written.contains(&at).then(|| ((at - ROW_WORDS) / words as usize) as u64);
+        assert_eq!(lanes, (0..8 * ROW_WORDS).map(expected).collect::<Vec<_>>());
+        assert!(!table.write_first(&all, false, entry), "cells tell of them now");
     }
 
     /// A write across the border of two stretches, while another block is about to enter one to the second of them.
