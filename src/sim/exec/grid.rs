@@ -12,6 +12,7 @@ use crate::sim::race::GlobalRaces;
 use crate::sim::report::{Place, Report};
 use crate::sim::rng::Rng;
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Extents along x, y, z.
@@ -126,6 +127,9 @@ impl Launch {
 const MAX_SHARED_BYTES: u32 = 227 * 1024;
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_CLUSTER_BLOCKS: u64 = 16;
+/// Portions of the clusters that a worker takes one after the other, at the least, and clusters of one at the most.
+const PORTIONS: u64 = 64;
+const MOST_AT_ONCE: u64 = 32;
 /// Local memory of all threads of a cluster.
 const MAX_LOCAL_BYTES: u64 = 256 << 20;
 
@@ -278,13 +282,17 @@ fn run_all(grid: &Grid<'_>) -> Report {
         }
         state.1.settled(program)
     } else {
-        // Each worker takes the next cluster when it is done with one: none waits for a slow one, and each sets up its
-        // registers and shared memory once.
+        // Each worker takes the next few clusters when it is done with some: none waits long for a slow one, and each sets
+        // up its registers and shared memory once. Neighbours often write to the same lines of the cache.
+        let few = (clusters / (rayon::current_num_threads() as u64 * PORTIONS)).clamp(1, MOST_AT_ONCE);
         let next = AtomicU64::new(0);
-        let take = || Some(next.fetch_add(1, Relaxed)).filter(|number| *number < clusters);
-        let work = |first: u64| {
+        let take = || {
+            let first = next.fetch_add(few, Relaxed);
+            (first < clusters).then(|| first..clusters.min(first + few))
+        };
+        let work = |first: Range<u64>| {
             let mut state = fresh();
-            std::iter::successors(Some(first), |_| take()).for_each(|number| step(&mut state, number));
+            std::iter::successors(Some(first), |_| take()).flatten().for_each(|number| step(&mut state, number));
             state.1.settled(program)
         };
         (0..rayon::current_num_threads())
