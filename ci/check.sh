@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s\n' "$*"; }
+step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 step "CUDA compilers"
 bash ci/setup-cuda.sh
