@@ -21,7 +21,7 @@ pub(super) enum Stop {
 /// Jumps backwards before lanes of the same warp get their turn: a lane may spin until another one acts.
 const ROTATE_BACK_EDGES: u64 = 512;
 /// Jumps backwards before other warps get their turn, or work, whichever is less.
-const YIELD_BACK_EDGES: u64 = 16_384;
+const YIELD_BACK_EDGES: u64 = 4_096;
 const YIELD_WORK: u64 = 1_000_000;
 /// Work that an action and a turn count for: about as many additions take as long.
 const ACTION_WORK: u64 = 24;

@@ -105,6 +105,9 @@ impl Pattern {
     /// Whether the lanes before this one that store to the same place store the same; `row` is what each stores there.
     pub fn stores_the_same(&self, lane: usize, row: &[u32; LANES]) -> bool {
         let full = u32::MAX >> (32 - 8 * self.bytes.min(4));
+        if self.uniform && self.mask == u32::MAX {
+            return row[..lane].iter().fold(0, |differ, other| differ | (other ^ row[lane])) & full == 0;
+        }
         let before = self.lanes().take_while(|other| *other < lane);
         let mut rivals = before.filter(|other| self.address[*other] == self.address[lane]);
         rivals.all(|other| (row[other] ^ row[lane]) & full == 0)
