@@ -3,7 +3,7 @@
 use super::Memory;
 use super::address::OFFSET_MASK;
 use super::allocation::Allocation;
-use super::pattern::{EIGHT, Pattern};
+use super::pattern::Pattern;
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::metrics::{Counters, Traffic};
@@ -186,16 +186,6 @@ fn gather<const W: usize>(words: &[std::sync::atomic::AtomicU32], pattern: &Patt
         for lane in 0..LANES {
             for word in 0..W {
                 data[word][lane] = source[lane * W + word].load(Relaxed);
-            }
-        }
-    } else if pattern.in_eights {
-        for (number, eight) in pattern.address.as_chunks::<EIGHT>().0.iter().enumerate() {
-            let start = ((eight[0] & OFFSET_MASK) / 4) as usize;
-            let source = &words[start..start + EIGHT * W];
-            for lane in 0..EIGHT {
-                for word in 0..W {
-                    data[word][number * EIGHT + lane] = source[lane * W + word].load(Relaxed);
-                }
             }
         }
     } else if pattern.uniform {

@@ -2,9 +2,6 @@
 
 use crate::sim::lanes::LANES;
 
-/// Lanes that are moved as one where they follow each other: as many words as fit into a wide register.
-pub(crate) const EIGHT: usize = 8;
-
 /// The addresses of the active lanes of one access; inactive lanes repeat the first active one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
@@ -18,8 +15,6 @@ pub(crate) struct Pattern {
     pub uniform: bool,
     /// The active lanes are the first ones and each starts where the one before ends.
     pub contiguous: bool,
-    /// All lanes are active and each eight of them start where the one before ends.
-    pub in_eights: bool,
     /// Some address is misaligned or beyond all memory: each lane has to be looked at.
     pub suspect: bool,
 }
@@ -53,7 +48,6 @@ impl Pattern {
             highest,
             uniform: false,
             contiguous: true,
-            in_eights: true,
             suspect: first & (step - 1) != 0 || (first as i64) < 0,
         })
     }
@@ -65,12 +59,6 @@ impl Pattern {
             for (lane, address) in address.iter_mut().enumerate() {
                 let active = 0u64.wrapping_sub(u64::from((mask >> lane) & 1));
                 *address = (*address & active) | (first & !active);
-            }
-        }
-        let mut gaps_in_eights = 0u64;
-        for eight in address.as_chunks::<EIGHT>().0 {
-            for (lane, address) in eight.iter().enumerate() {
-                gaps_in_eights |= address.wrapping_sub(eight[0]) ^ (lane as u64 * u64::from(bytes));
             }
         }
         let (mut differ, mut gaps, mut low_bits) = (0u64, 0u64, 0u64);
@@ -92,7 +80,6 @@ impl Pattern {
             highest: highest as u64,
             uniform: differ == 0,
             contiguous: gaps == 0 && mask & mask.wrapping_add(1) == 0,
-            in_eights: gaps_in_eights == 0 && mask == u32::MAX,
             suspect: low_bits & u64::from(bytes - 1) != 0 || lowest < 0,
         }
     }
@@ -134,13 +121,6 @@ impl Pattern {
             return ((self.lowest % 32 + span - 1) / 32 + 1) as u32;
         }
         let first = self.lowest & !31;
-        if self.highest.wrapping_sub(first) < 64 * 32 && self.in_eights && !self.suspect {
-            let sectors = |start: u64| (start - first) / 32..=(start + 8 * u64::from(self.bytes) - 1 - first) / 32;
-            let eights = self.address.as_chunks::<EIGHT>().0.iter().map(|eight| sectors(eight[0]));
-            return eights
-                .fold(0u64, |set, range| set | ((2 << (range.end() - range.start())) - 1) << range.start())
-                .count_ones();
-        }
         if self.highest.wrapping_sub(first) < 64 * 32 {
             // Aligned accesses of up to 32 bytes stay in their sector.
             let sector = |address: &u64| address.wrapping_sub(first) / 32;
