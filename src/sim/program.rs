@@ -103,6 +103,8 @@ pub(crate) struct Bundle {
     pub low: i32,
     pub high: i32,
     pub members: Vec<Member>,
+    /// So many of the first follow each other at once.
+    pub together: u32,
 }
 
 /// A load of a bundle.

@@ -38,6 +38,9 @@ impl Bundles {
             && i64::from(high) - i64::from(low) <= MAX_REACH_BYTES
         {
             (bundle.low, bundle.high) = (low, high);
+            if bundle.members[0].pc + bundle.together == load.pc {
+                bundle.together += 1;
+            }
             bundle.members.push(Member { pc: load.pc, ahead });
             return Bundled { bundle: at, ahead, leads: false };
         }
@@ -49,6 +52,7 @@ impl Bundles {
             low: 0,
             high: 0,
             members: vec![Member { pc: load.pc, ahead: 0 }],
+            together: 1,
         });
         self.open.push((load.base, at));
         Bundled { bundle: at, ahead: 0, leads: true }

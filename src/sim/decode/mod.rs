@@ -3,6 +3,7 @@
 mod bundles;
 mod constants;
 mod functions;
+mod gather;
 mod inline;
 mod layout;
 mod operands;
@@ -37,7 +38,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
     };
     let functions = Functions::new(module);
-    let body = &*inline::inlined(&functions, function, body)?;
+    let body = &*gather::gathered(inline::inlined(&functions, function, body)?);
     let assignment = registers::assign(body);
     let layout = Layout::new(module, function, body, &functions)?;
     let mut decoder = Decoder {

@@ -22,6 +22,8 @@ use warp::{Wait, Warp};
 pub(crate) enum Outcome {
     /// Go on with the next instruction.
     Next,
+    /// Go on behind the next so many instructions: they were carried out too.
+    Past(u32),
     /// Stop here until something happens.
     Wait(Wait),
     /// Go on, but let other warps run first.

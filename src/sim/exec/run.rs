@@ -101,7 +101,8 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
     loop {
         let begun = pc;
         let mut parting = None;
-        for instr in &program.code[pc as usize..program.code.len().min(stop as usize)] {
+        let mut ahead = program.code[pc as usize..program.code.len().min(stop as usize)].iter();
+        while let Some(instr) = ahead.next() {
             let active = ctx.warp.registers.guarded(instr.guard, mask);
             if active != mask {
                 ctx.log.counters.by_pc[pc as usize].idle += u64::from((mask & !active).count_ones());
@@ -116,10 +117,17 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
                 Exec::Action(handler) => {
                     ctx.pc = pc;
                     ctx.log.work += ACTION_WORK;
-                    let outcome = handler(ctx, instr, active);
-                    if !matches!(outcome, Outcome::Next) {
-                        ctx.log.counters.ran(begun..pc + 1, mask.count_ones());
-                        return leave(ctx, outcome, pc, active, mask);
+                    match handler(ctx, instr, active) {
+                        Outcome::Next => {}
+                        Outcome::Past(more) => {
+                            ahead = ahead.as_slice()[more as usize..].iter();
+                            ctx.log.work += u64::from(more) * ACTION_WORK;
+                            pc += more;
+                        }
+                        outcome => {
+                            ctx.log.counters.ran(begun..pc + 1, mask.count_ones());
+                            return leave(ctx, outcome, pc, active, mask);
+                        }
                     }
                 }
                 Exec::Branch | Exec::Exit => {

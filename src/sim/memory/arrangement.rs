@@ -54,6 +54,14 @@ impl Word for AtomicU32 {
     }
 }
 
+/// A load that goes with others.
+pub(super) trait Load {
+    /// From the first of them.
+    fn words_ahead(&self) -> isize;
+    /// The register of each word.
+    fn slots(&self) -> &[Option<u32>; MAX_WORDS];
+}
+
 impl Arrangement {
     /// `None` where lanes lie further apart than `max_span`, or a lane does not lie at a multiple of its bytes from the
     /// lowest.
@@ -107,24 +115,36 @@ impl Arrangement {
         self.relative_wide.map(|relative| lowest.wrapping_add(u64::from(self.first)).wrapping_add(relative))
     }
 
-    /// Puts the words of all lanes, which start at the lowest one, into their rows.
+    /// Puts the words of all lanes into their rows, for loads that lie in the same way; `lowest` is the word where the
+    /// lowest lane of a load without an offset lies.
     #[inline(always)]
     pub fn copy<const W: usize>(
         &self,
         words: &[impl Word],
+        lowest: usize,
+        loads: &[impl Load],
         registers: &mut Registers,
-        slots: &[Option<u32>; MAX_WORDS],
     ) {
-        for word in 0..W {
-            let Some(slot) = slots[word] else { continue };
-            let row = &mut registers.words[slot as usize].0;
-            match &self.pieces {
-                Pieces::Whole(pieces) => copy_pieces::<LANES, W>(pieces, &words[word..], row),
-                Pieces::Halves(pieces) => copy_pieces::<{ LANES / 2 }, W>(pieces, &words[word..], row),
-                Pieces::Quarters(pieces) => copy_pieces::<{ LANES / 4 }, W>(pieces, &words[word..], row),
-                Pieces::Lanes => {
-                    for (out, relative) in row.iter_mut().zip(&self.relative) {
-                        *out = words[(relative.wrapping_add(self.first) / 4) as usize + word].get();
+        match &self.pieces {
+            Pieces::Whole(pieces) if pieces[0].is_one => {
+                fill::<LANES, 1, 1, W>(pieces, words, lowest, loads, registers)
+            }
+            Pieces::Whole(pieces) => fill::<LANES, 1, 0, W>(pieces, words, lowest, loads, registers),
+            Pieces::Halves(pieces) => match pieces.map(|piece| piece.is_one) {
+                [false, false] => fill::<{ LANES / 2 }, 2, 0b00, W>(pieces, words, lowest, loads, registers),
+                [true, false] => fill::<{ LANES / 2 }, 2, 0b01, W>(pieces, words, lowest, loads, registers),
+                [false, true] => fill::<{ LANES / 2 }, 2, 0b10, W>(pieces, words, lowest, loads, registers),
+                [true, true] => fill::<{ LANES / 2 }, 2, 0b11, W>(pieces, words, lowest, loads, registers),
+            },
+            Pieces::Quarters(pieces) => fill::<{ LANES / 4 }, 4, ANY, W>(pieces, words, lowest, loads, registers),
+            Pieces::Lanes => {
+                for load in loads {
+                    for (word, slot) in load.slots()[..W].iter().enumerate() {
+                        let Some(slot) = slot else { continue };
+                        let source = &words[lowest.wrapping_add_signed(load.words_ahead()) + word..];
+                        for (out, relative) in registers.words[*slot as usize].0.iter_mut().zip(&self.relative) {
+                            *out = source[(relative.wrapping_add(self.first) / 4) as usize].get();
+                        }
                     }
                 }
             }
@@ -132,16 +152,36 @@ impl Arrangement {
     }
 }
 
-/// Copies pieces of `N` lanes.
+/// For pieces that are asked what they are.
+const ANY: u32 = u32::MAX;
+
+/// Fills the rows of loads, in `COUNT` pieces of `N` lanes; bits in `ONES` mark those that are one word.
 #[inline(always)]
-fn copy_pieces<const N: usize, const W: usize>(pieces: &[Piece], words: &[impl Word], row: &mut [u32; LANES]) {
-    for (piece, target) in pieces.iter().zip(row.as_chunks_mut::<N>().0) {
-        let source = &words[piece.word as usize..];
-        if piece.is_one {
-            *target = [source[0].get(); N];
-        } else {
-            let source = &source[..(N - 1) * W + 1];
-            *target = std::array::from_fn(|lane| source[lane * W].get());
+fn fill<const N: usize, const COUNT: usize, const ONES: u32, const W: usize>(
+    pieces: &[Piece; COUNT],
+    words: &[impl Word],
+    lowest: usize,
+    loads: &[impl Load],
+    registers: &mut Registers,
+) {
+    for load in loads {
+        let start = lowest.wrapping_add_signed(load.words_ahead());
+        for (word, slot) in load.slots()[..W].iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            let row = registers.words[*slot as usize].0.as_chunks_mut::<N>().0;
+            for at in 0..COUNT {
+                let source = &words[start + pieces[at].word as usize..];
+                if if ONES == ANY { pieces[at].is_one } else { ONES >> at & 1 != 0 } {
+                    row[at] = [source[word].get(); N];
+                } else {
+                    let source = &source[..N * W];
+                    let mut taken = [0; N];
+                    for (lane, taken) in taken.iter_mut().enumerate() {
+                        *taken = source[lane * W + word].get();
+                    }
+                    row[at] = taken;
+                }
+            }
         }
     }
 }
@@ -211,13 +251,24 @@ mod tests {
 
         let words: Vec<u32> = (0..found.span / 4).collect();
         let mut registers = registers(address);
-        let slots = std::array::from_fn(|word| (word == 0).then_some(1));
         match bytes {
-            4 => found.copy::<1>(&words, &mut registers, &slots),
-            _ => found.copy::<4>(&words, &mut registers, &slots),
+            4 => found.copy::<1>(&words, 0, &[ByOneWord], &mut registers),
+            _ => found.copy::<4>(&words, 0, &[ByOneWord], &mut registers),
         }
         let lowest = *address.iter().min().unwrap();
         assert_eq!(*registers.word(1), address.map(|at| ((at - lowest) / 4) as u32));
+    }
+
+    struct ByOneWord;
+
+    impl Load for ByOneWord {
+        fn words_ahead(&self) -> isize {
+            0
+        }
+
+        fn slots(&self) -> &[Option<u32>; MAX_WORDS] {
+            &[Some(1), None, None, None, None, None, None, None]
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! worked out then holds still, so that bounds, counts and runs of neighbours cost nothing; and what the first load of a
 //! bundle finds holds for the others.
 
-use super::arrangement::Arrangement;
+use super::arrangement::{Arrangement, Load};
 use super::shared::wavefronts_of_load;
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, Slot};
 use crate::sim::metrics::Counters;
-use crate::sim::program::{ActionFn, Bundle, BundledLoad, Instr};
+use crate::sim::program::{ActionFn, Bundle, BundledLoad, Instr, MAX_WORDS};
 use crate::sim::tier::{Tiers, tiers};
 
 /// Accesses that spread wider are looked at lane by lane.
@@ -94,6 +94,18 @@ fn narrow(registers: &Registers, base: Slot) -> Option<[u64; LANES]> {
     wide.iter().all(|address| *address <= u64::from(u32::MAX)).then_some(*wide)
 }
 
+impl Load for BundledLoad {
+    #[inline(always)]
+    fn words_ahead(&self) -> isize {
+        self.place.ahead as isize >> 2
+    }
+
+    #[inline(always)]
+    fn slots(&self) -> &[Option<u32>; MAX_WORDS] {
+        &self.slots
+    }
+}
+
 /// The handlers of the first load of a bundle and of the others. The latter is small; what else a load may have to do is
 /// the handler of any load.
 pub(crate) struct OfBundle {
@@ -124,32 +136,33 @@ pub(crate) fn handlers(bytes: u32) -> Option<OfBundle> {
 #[inline(always)]
 fn load_first<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
-    let bundled = &program.bundled_loads[instr.a as usize];
-    if mask == u32::MAX && lead(ctx, instr, bundled) {
-        return load_next::<W>(ctx, instr, mask);
+    let loads = &program.bundled_loads[instr.a as usize..];
+    let together = program.bundles[loads[0].place.bundle as usize].together;
+    if mask == u32::MAX && lead(ctx, instr, &loads[0]) && carry_out::<W>(ctx, &loads[..together as usize]) {
+        return if together == 1 { Outcome::Next } else { Outcome::Past(together - 1) };
     }
-    (bundled.otherwise)(ctx, instr, mask)
+    (loads[0].otherwise)(ctx, instr, mask)
 }
 
-/// Carries out a load of the whole warp if the first of its bundle has been, in this turn.
 #[inline(always)]
 fn load_next<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
-    let bundled = &program.bundled_loads[instr.a as usize];
-    let repeats = &ctx.log.repeats;
-    let known = &repeats.by_bundle[bundled.place.bundle as usize];
-    if let Some(repeated) = &known.repeated
-        && mask == u32::MAX
-        && known.turn == repeats.turn
-    {
-        let arrangement = &repeated.arrangement;
-        let start = known.lowest.wrapping_add_signed(bundled.place.ahead);
-        let end = start + arrangement.span;
-        let words = &ctx.blocks[ctx.me].shared.words[start as usize / 4..end.div_ceil(4) as usize];
-        arrangement.copy::<W>(words, &mut ctx.warp.registers, &bundled.slots);
+    let load = &program.bundled_loads[instr.a as usize];
+    if mask == u32::MAX && carry_out::<W>(ctx, std::slice::from_ref(load)) {
         return Outcome::Next;
     }
-    (bundled.otherwise)(ctx, instr, mask)
+    (load.otherwise)(ctx, instr, mask)
+}
+
+/// Carries out loads of a bundle by the whole warp, if its first one has been looked at in this turn.
+#[inline(always)]
+fn carry_out<const W: usize>(ctx: &mut Context<'_>, loads: &[BundledLoad]) -> bool {
+    let repeats = &ctx.log.repeats;
+    let known = &repeats.by_bundle[loads[0].place.bundle as usize];
+    let Some(repeated) = known.repeated.as_ref().filter(|_| known.turn == repeats.turn) else { return false };
+    let words = &ctx.blocks[ctx.me].shared.words;
+    repeated.arrangement.copy::<W>(words, known.lowest as usize / 4, loads, &mut ctx.warp.registers);
+    true
 }
 
 /// Looks at the whole bundle before its first load: whether the lanes lie as before, and nothing needs a closer look.

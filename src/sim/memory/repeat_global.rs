@@ -3,11 +3,11 @@
 
 use super::address::OFFSET_MASK;
 use super::allocation::Allocation;
-use super::arrangement::Arrangement;
+use super::arrangement::{Arrangement, Load};
 use super::pattern::Pattern;
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Slot};
-use crate::sim::program::{ActionFn, Instr, PlainLoad};
+use crate::sim::program::{ActionFn, Instr, MAX_WORDS, PlainLoad};
 use crate::sim::tier::{Tiers, tiers};
 
 /// Accesses that spread wider are looked at lane by lane.
@@ -39,6 +39,18 @@ impl Repeated {
         let at_word = |word: usize| Pattern::new(arrangement.from(4 * word as u64), u32::MAX, bytes);
         let sectors = std::array::from_fn(|word| at_word(word).sectors_and_ideal());
         Some(Repeated { arrangement, sectors })
+    }
+}
+
+impl Load for PlainLoad {
+    #[inline(always)]
+    fn words_ahead(&self) -> isize {
+        0
+    }
+
+    #[inline(always)]
+    fn slots(&self) -> &[Option<u32>; MAX_WORDS] {
+        &self.slots
     }
 }
 
@@ -84,8 +96,8 @@ fn repeat<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, plain: &PlainLoa
     {
         return false;
     }
-    let words = &allocation.words()[start as usize / 4..((start + span) / 4) as usize];
-    arrangement.copy::<W>(words, &mut ctx.warp.registers, &plain.slots);
+    let first = start as usize / 4;
+    arrangement.copy::<W>(allocation.words(), first, std::slice::from_ref(plain), &mut ctx.warp.registers);
     let (sectors, ideal) = repeated.sectors[start as usize % SECTOR_BYTES / 4];
     ctx.log.counters.global_reads.add(u64::from(bytes) * LANES as u64, sectors, ideal);
     ctx.count_sectors(sectors, ideal);
