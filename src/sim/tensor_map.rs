@@ -275,9 +275,9 @@ impl TensorMap {
         });
         for unit in 0..self.box_extents[0] / per_unit {
             let first = i64::from(first) + i64::from(unit * per_unit);
-            let inside = |at: u32| (0..self.extents[0] as i64).contains(&(first + i64::from(at)));
-            let valid =
-                if outside { 0 } else { (0..per_unit).filter(|at| inside(*at)).fold(0, |set, at| set | 1 << at) };
+            let before = |edge: i64| (edge - first).clamp(0, i64::from(per_unit));
+            let inside = (1u32 << before(self.extents[0] as i64)) - (1 << before(0));
+            let valid = if outside { 0 } else { inside as u16 };
             let address = row.wrapping_add((first as u64).wrapping_mul(u64::from(self.element.bytes())));
             out.push(Unit { address, valid });
         }

@@ -310,10 +310,14 @@ fn wavefronts_and_ideal(ctx: &mut Context<'_>, pattern: &Pattern, is_write: bool
     }
 }
 
-/// Remembers the conflicts of the last address pattern of each instruction: patterns repeat, counting is slow.
+/// Patterns that are remembered of an instruction.
+const PATTERNS: usize = 4;
+
+/// Remembers the conflicts of the last address patterns of each instruction: patterns repeat, counting is slow.
 #[derive(Debug, Default)]
 pub(crate) struct WavefrontMemo {
-    by_pc: Vec<Option<Box<Conflicts>>>,
+    by_pc: Vec<Vec<Conflicts>>,
+    misses: usize,
 }
 
 /// A pattern of addresses, and the wavefronts that it takes and would take without conflicts.
@@ -327,7 +331,7 @@ struct Relative {
 
 impl WavefrontMemo {
     pub fn new(instructions: usize) -> Self {
-        WavefrontMemo { by_pc: vec![None; instructions] }
+        WavefrontMemo { by_pc: vec![Vec::new(); instructions], misses: 0 }
     }
 
     fn get(&mut self, pc: u32, pattern: &Pattern, is_write: bool) -> (u64, u64) {
@@ -335,15 +339,18 @@ impl WavefrontMemo {
         let base = pattern.lowest & !3;
         let relative =
             Relative { offset: pattern.address.map(|address| address.wrapping_sub(base) as u32), mask: pattern.mask };
-        let entry = &mut self.by_pc[pc as usize];
-        match entry {
-            Some(known) if known.0 == relative => known.1,
-            _ => {
-                let units = wavefronts(&relative, pattern.bytes, is_write);
-                *entry = Some(Box::new((relative, units)));
-                units
-            }
+        let known = &mut self.by_pc[pc as usize];
+        if let Some((_, units)) = known.iter().find(|(before, _)| *before == relative) {
+            return *units;
         }
+        let units = wavefronts(&relative, pattern.bytes, is_write);
+        self.misses += 1;
+        if known.len() < PATTERNS {
+            known.push((relative, units));
+        } else {
+            known[self.misses % PATTERNS] = (relative, units);
+        }
+        units
     }
 }
 
@@ -379,19 +386,30 @@ fn neighbours_agree(relative: &Relative) -> bool {
     })
 }
 
+/// Most words that a part reads.
+const PART_WORDS: usize = 64;
+
 /// Within a part, the bank with the most distinct words decides.
 fn wavefronts_of_part(relative: &Relative, words: u32, lanes: std::ops::Range<usize>) -> u64 {
-    let mut seen = [[u32::MAX; 32]; 32];
-    let mut depth = [0usize; 32];
-    let active = lanes.filter(|lane| relative.mask >> lane & 1 != 0);
-    for word in active.flat_map(|lane| (0..words.min(4)).map(move |word| relative.offset[lane] / 4 + word)) {
-        let bank = word as usize % 32;
-        if !seen[bank][..depth[bank]].contains(&word) && depth[bank] < 32 {
-            seen[bank][depth[bank]] = word;
-            depth[bank] += 1;
+    // The words of a bank are a chain: the newest of each bank, and the one before each word, as numbers from 1.
+    let (mut newest, mut before, mut seen) = ([0u8; 32], [0u8; PART_WORDS + 1], [0u32; PART_WORDS + 1]);
+    let (mut depth, mut most, mut count) = ([0u8; 32], 0, 0);
+    for lane in lanes.filter(|lane| relative.mask >> lane & 1 != 0) {
+        for word in (0..words.min(4)).map(|word| relative.offset[lane] / 4 + word) {
+            let bank = word as usize % 32;
+            let mut at = newest[bank];
+            while at != 0 && seen[usize::from(at)] != word {
+                at = before[usize::from(at)];
+            }
+            if at == 0 {
+                count += 1;
+                (seen[count], before[count], newest[bank]) = (word, newest[bank], count as u8);
+                depth[bank] += 1;
+                most = depth[bank].max(most);
+            }
         }
     }
-    depth.into_iter().max().unwrap_or(0) as u64
+    u64::from(most)
 }
 
 #[cfg(test)]
