@@ -16,6 +16,7 @@ use crate::sim::options::Completion;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
+use crate::sim::tier::tiers;
 
 /// One decoded copy.
 #[derive(Debug, Clone)]
@@ -113,10 +114,12 @@ fn start(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -
         source_bytes,
     };
     decoder.copies.push(copy);
-    decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.copies.len() as u32 - 1]);
+    let x = decoder.copies.len() as u32 - 1;
+    decoder.push_action(tiers!(issue: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome), Async, [0, 0, 0, 0, x]);
     Ok(())
 }
 
+#[inline(always)]
 fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let copy = &ctx.grid.program.copies[instr.x as usize];
     let registers = &ctx.warp.registers;
@@ -181,6 +184,7 @@ pub(super) fn finish(ctx: &mut Context<'_>, mask: u32, due: impl Fn(usize, u32) 
     ctx.pc = here;
 }
 
+#[inline(always)]
 fn transfer(ctx: &mut Context<'_>, copy: &Pending, mask: u32) {
     match copy.bytes {
         4 => transfer_words::<1>(ctx, copy, mask),
@@ -189,6 +193,7 @@ fn transfer(ctx: &mut Context<'_>, copy: &Pending, mask: u32) {
     }
 }
 
+#[inline(always)]
 fn transfer_words<const W: usize>(ctx: &mut Context<'_>, copy: &Pending, mask: u32) {
     let full = lanes(mask).filter(|&lane| copy.read[lane] == copy.bytes).fold(0, |set, lane| set | 1 << lane);
     let mut data: Payload<W> = [[0; LANES]; W];

@@ -6,12 +6,13 @@
 
 use super::descriptor::Descriptor;
 use super::matrix::{Element, order_of_k, results, sources, whole_warp};
-use super::rounding::{f16_to_f32, f32_to_f16};
+use super::sum_fragment;
 use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES};
+use crate::sim::lanes::{Class, Registers};
+use crate::sim::memory::shared::SharedMemory;
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Completion;
 use crate::sim::program::Instr;
@@ -254,14 +255,11 @@ impl Units {
         Some((units, Range { block: ctx.me, offset: low as u32, bytes: (high - low) as u32 }))
     }
 
-    /// Their words, in turn.
+    /// The words of one.
     #[inline(always)]
-    fn words<'a>(&'a self, ctx: &'a Context<'_>) -> impl Iterator<Item = [u32; 4]> + 'a {
-        let shared = &ctx.blocks[ctx.me].shared.words;
-        self.address[..self.count].iter().map(|address| {
-            let words = &shared[*address as usize / 4..][..4];
-            [words[0], words[1], words[2], words[3]]
-        })
+    fn words(&self, shared: &SharedMemory, at: usize) -> [u32; 4] {
+        let words = &shared.words[self.address[at] as usize / 4..][..4];
+        [words[0], words[1], words[2], words[3]]
     }
 }
 
@@ -354,15 +352,16 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
             };
             let count = if product.a_across { 2 * k } else { 2 * ROWS };
             let (units, range) = Units::checked(ctx, (0..count).map(address))?;
-            for (at, words) in units.words(ctx).enumerate() {
-                let values = elements(words, product.a_element);
+            let shared = &ctx.blocks[ctx.me].shared;
+            for at in 0..units.count {
+                let values = elements(units.words(shared, at), product.a_element);
                 if product.a_across {
-                    values[..8]
-                        .iter()
-                        .enumerate()
-                        .for_each(|(row, value)| factors.a[at / k * 8 + row][at % k] = *value);
+                    for row in 0..8 {
+                        factors.a[at / k * 8 + row][at % k] = values[row];
+                    }
                 } else {
-                    factors.a[at / 2][at % 2 * k / 2..][..k / 2].copy_from_slice(&values[..k / 2]);
+                    // What is too much is zero, and the second part overwrites that of the first.
+                    factors.a[at / 2][at % 2 * k / 2..][..16].copy_from_slice(&values);
                 }
             }
             factors.ranges.push(range);
@@ -378,26 +377,31 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
     };
     let count = if product.b_across { n / 8 * k } else { 2 * n };
     let (units, range) = Units::checked(ctx, (0..count).map(address))?;
-    for (at, words) in units.words(ctx).enumerate() {
-        let values = elements(words, product.b_element);
-        if product.b_across {
+    let shared = &ctx.blocks[ctx.me].shared;
+    if product.b_across {
+        for at in 0..units.count {
+            let values = elements(units.words(shared, at), product.b_element);
             factors.b[at % k * n + at / k * 8..][..8].copy_from_slice(&values[..8]);
-        } else {
-            let first = at % 2 * k / 2;
-            values[..k / 2]
-                .iter()
-                .enumerate()
-                .for_each(|(along, value)| factors.b[(first + along) * n + at / 2] = *value);
+        }
+    } else {
+        // Eight columns at a time, so that eight neighbours of a row are there at once.
+        for first in (0..n).step_by(8) {
+            let mut columns = [[0.0; MAX_K]; 8];
+            for (at, column) in columns.iter_mut().enumerate() {
+                for part in 0..2 {
+                    let values = elements(units.words(shared, 2 * (first + at) + part), product.b_element);
+                    column[part * k / 2..][..16].copy_from_slice(&values);
+                }
+            }
+            for (at, row) in factors.b.chunks_exact_mut(n).enumerate() {
+                for (out, column) in row[first..first + 8].iter_mut().zip(&columns) {
+                    *out = column[at];
+                }
+            }
         }
     }
     factors.ranges.push(range);
     Some(factors)
-}
-
-/// Row and column of the `at`-th sum of a lane.
-#[inline(always)]
-fn place(at: usize, lane: usize) -> (usize, usize) {
-    (lane / 4 + at % 4 / 2 * 8, at / 4 * 8 + lane % 4 * 2 + at % 2)
 }
 
 #[inline(always)]
@@ -405,43 +409,36 @@ fn multiply(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start, factor
     let (n, k) = (product.n, product.k);
     let order = order_of_k(ctx, k);
     let sign = if product.negate_a != product.negate_b { -1.0 } else { 1.0 };
+    let registers = &mut ctx.warp.registers;
+    let are_halves = product.sum == Sum::Half;
     let mut sums = vec![0.0f32; ROWS * n];
     // Sums of 32 products of 8 bits are exact; the old ones are added as integers.
     if start.accumulates && !matches!(product.sum, Sum::Integer { .. }) {
-        for at in 0..n / 2 {
-            for lane in 0..LANES {
-                let (row, column) = place(at, lane);
-                sums[row * n + column] = if product.sum == Sum::Half {
-                    f16_to_f32((ctx.warp.registers.word(product.d[at / 2])[lane] >> (16 * (at % 2))) as u16)
-                } else {
-                    f32::from_bits(ctx.warp.registers.word(product.d[at])[lane])
-                };
-            }
-        }
+        sum_fragment::read(registers, &product.d, are_halves, n, &mut sums);
     }
-    let a = factors.a.map(|row| row.map(|value| value * sign));
+    let mut a = factors.a;
+    for value in a.as_flattened_mut() {
+        *value *= sign;
+    }
     accumulate(&a, &factors.b, n, &order[..k], &mut sums);
-    for (register, &slot) in product.d.iter().enumerate() {
-        let value = |at: usize, lane: usize| {
-            let (row, column) = place(at, lane);
-            sums[row * n + column]
-        };
-        let row: [u32; LANES] = match product.sum {
-            Sum::Half => std::array::from_fn(|lane| {
-                u32::from(f32_to_f16(value(2 * register, lane)))
-                    | u32::from(f32_to_f16(value(2 * register + 1, lane))) << 16
-            }),
-            Sum::Single => std::array::from_fn(|lane| value(register, lane).to_bits()),
-            Sum::Integer { saturates } => {
-                let old = ctx.warp.registers.word(slot);
-                std::array::from_fn(|lane| {
-                    let start = if start.accumulates { old[lane] as i32 } else { 0 };
-                    let sum = value(register, lane) as i32;
-                    (if saturates { start.saturating_add(sum) } else { start.wrapping_add(sum) }) as u32
-                })
+    if let Sum::Integer { saturates } = product.sum {
+        add_integers(registers, product, start.accumulates, saturates, &sums);
+    } else {
+        sum_fragment::write(registers, &product.d, are_halves, n, &sums);
+    }
+}
+
+fn add_integers(registers: &mut Registers, product: &GroupProduct, accumulates: bool, saturates: bool, sums: &[f32]) {
+    for (pair, slots) in product.d.chunks_exact(2).enumerate() {
+        let values = sum_fragment::take(pair, product.n, sums);
+        for (values, &slot) in values.iter().zip(slots) {
+            let mut words = *registers.word(slot);
+            for (word, value) in words.iter_mut().zip(values) {
+                let (start, sum) = (if accumulates { *word as i32 } else { 0 }, *value as i32);
+                *word = (if saturates { start.saturating_add(sum) } else { start.wrapping_add(sum) }) as u32;
             }
-        };
-        ctx.warp.registers.set_word(slot, &row, u32::MAX);
+            registers.set_word(slot, &words, u32::MAX);
+        }
     }
 }
 

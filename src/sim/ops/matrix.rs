@@ -4,14 +4,15 @@
 //! unpacked once into single precision (exact for all formats of up to 16 bits), and sums run over k with fused
 //! multiply-adds. Hardware sums in another order and precision; the shuffled mode shows what that may change.
 
-use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};
+use super::rounding::{bf16_to_f32, f16_to_f32};
 use super::small_formats::{from_e4m3, from_e5m2};
+use super::sum_fragment;
 use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::Wait;
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, Registers};
+use crate::sim::lanes::{Class, Registers};
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Accumulation;
 use crate::sim::program::Instr;
@@ -223,9 +224,19 @@ pub(super) fn whole_warp(ctx: &mut Context<'_>, mask: u32) -> Option<Outcome> {
     Some(Outcome::Next)
 }
 
+const IN_ORDER: [usize; 64] = {
+    let mut order = [0; 64];
+    let mut at = 0;
+    while at < order.len() {
+        order[at] = at;
+        at += 1;
+    }
+    order
+};
+
 /// The order in which products are summed.
 pub(super) fn order_of_k(ctx: &Context<'_>, k: usize) -> [usize; 64] {
-    let mut order: [usize; 64] = std::array::from_fn(|at| at);
+    let mut order = IN_ORDER;
     if ctx.grid.options.accumulation == Accumulation::Shuffled {
         Rng::new(ctx.grid.options.seed ^ u64::from(ctx.pc)).shuffle(&mut order[..k]);
     }
@@ -243,9 +254,10 @@ fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let registers = &mut ctx.warp.registers;
     let a = unpack_a(registers, product);
     let b = unpack_b(registers, product);
-    let mut sums = unpack_sums(registers, product);
-    accumulate(&a, b.as_flattened(), N, &order[..product.k], sums.as_flattened_mut());
-    pack_sums(registers, product, &sums);
+    let mut sums = [0.0; M * N];
+    sum_fragment::read(registers, &product.c, product.sum_in == Sum::F16, N, &mut sums);
+    accumulate(&a, b.as_flattened(), N, &order[..product.k], &mut sums);
+    sum_fragment::write(registers, &product.d, product.sum_out == Sum::F16, N, &sums);
     ctx.meet();
     Outcome::Next
 }
@@ -312,44 +324,5 @@ fn fill_b(
                 *out = unpack(values[column * 4 + at / width], at % width);
             }
         }
-    }
-}
-
-/// Row and column of the `at`-th sum of a lane: two neighbours in the upper half, two in the lower.
-#[inline(always)]
-fn place_in_sums(at: usize, lane: usize) -> (usize, usize) {
-    (lane / 4 + at / 2 * 8, lane % 4 * 2 + at % 2)
-}
-
-#[inline(always)]
-fn unpack_sums(registers: &Registers, product: &Product) -> [[f32; N]; M] {
-    let mut sums = [[0.0; N]; M];
-    for at in 0..4 {
-        for lane in 0..LANES {
-            let (row, column) = place_in_sums(at, lane);
-            sums[row][column] = match product.sum_in {
-                Sum::F16 => f16_to_f32((registers.word(product.c[at / 2])[lane] >> (16 * (at % 2))) as u16),
-                _ => f32::from_bits(registers.word(product.c[at])[lane]),
-            };
-        }
-    }
-    sums
-}
-
-#[inline(always)]
-fn pack_sums(registers: &mut Registers, product: &Product, sums: &[[f32; N]; M]) {
-    let value = |at: usize, lane: usize| {
-        let (row, column) = place_in_sums(at, lane);
-        sums[row][column]
-    };
-    for (register, &slot) in product.d.iter().enumerate() {
-        let row: [u32; LANES] = match product.sum_out {
-            Sum::F16 => std::array::from_fn(|lane| {
-                let half = |at: usize| u32::from(f32_to_f16(value(register * 2 + at, lane)));
-                half(0) | half(1) << 16
-            }),
-            _ => std::array::from_fn(|lane| value(register, lane).to_bits()),
-        };
-        registers.set_word(slot, &row, u32::MAX);
     }
 }

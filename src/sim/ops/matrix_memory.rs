@@ -64,6 +64,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 }
 
 /// The row addresses: lane 8·t + r gives row r of tile t.
+#[inline(always)]
 fn rows(ctx: &mut Context<'_>, tile: &TileAccess) -> Option<Pattern> {
     let givers = ((1u64 << (8 * tile.slots.len())) - 1) as u32;
     let pattern = Pattern::new(addresses(&ctx.warp.registers, &tile.address), givers, 16);
@@ -97,15 +98,18 @@ fn load(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let Some(pattern) = rows(ctx, tile) else { return Outcome::Next };
     let data: Payload<4> = shared::read(ctx, &pattern, false);
     for (number, &slot) in tile.slots.iter().enumerate() {
-        let half = |lane: usize, part: usize| {
-            let (row, column) = element(lane, part, tile.transposed);
-            data[column / 2][number * 8 + row] >> (column % 2 * 16) & 0xFFFF
-        };
-        let fragment: [u32; LANES] = if tile.transposed {
-            std::array::from_fn(|lane| half(lane, 0) | half(lane, 1) << 16)
-        } else {
-            std::array::from_fn(|lane| data[lane % 4][number * 8 + lane / 4])
-        };
+        let mut fragment = [0; LANES];
+        for (lane, word) in fragment.iter_mut().enumerate() {
+            *word = if tile.transposed {
+                // Two rows of one column.
+                let (row, column) = (number * 8 + lane % 4 * 2, lane / 4);
+                let halves = &data[column / 2];
+                let shift = column % 2 * 16;
+                halves[row] >> shift & 0xFFFF | (halves[row + 1] >> shift) << 16
+            } else {
+                data[lane % 4][number * 8 + lane / 4]
+            };
+        }
         ctx.warp.registers.set_word(slot, &fragment, u32::MAX);
     }
     ctx.meet();

@@ -32,6 +32,7 @@ mod moves;
 mod packed_integer;
 mod rounding;
 mod small_formats;
+mod sum_fragment;
 mod tile_product;
 mod warp;
 pub(crate) mod warp_tile;
