@@ -2,6 +2,7 @@
 
 use super::program::Instr;
 use super::tier::Tiers;
+use wide::i8x16;
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
@@ -177,7 +178,8 @@ row_lane! {
 impl Lane for bool {
     const CLASS: Class = Class::Pred;
     type Source<'a> = u32;
-    type Result = [u32; LANES];
+    /// -1 where it holds.
+    type Result = [i8; LANES];
 
     #[inline(always)]
     fn source(registers: &Registers, slot: u32) -> u32 {
@@ -193,12 +195,19 @@ impl Lane for bool {
     }
     #[inline(always)]
     fn put(result: &mut Self::Result, lane: usize, value: bool) {
-        result[lane] = u32::from(value) << lane;
+        result[lane] = -i8::from(value);
     }
     #[inline(always)]
     fn commit(registers: &mut Registers, slot: u32, result: &Self::Result, mask: u32) {
-        registers.set_pred(slot, result.iter().fold(0, |bits, bit| bits | bit), mask);
+        registers.set_pred(slot, signs(result), mask);
     }
+}
+
+/// The signs of all lanes. Compilers do not find the instruction for it by themselves.
+#[inline(always)]
+fn signs(lanes: &[i8; LANES]) -> u32 {
+    let (halves, _) = lanes.as_chunks();
+    halves.iter().rev().fold(0, |bits, half| bits << 16 | i8x16::new(*half).to_bitmask())
 }
 
 /// A handler that touches registers only.

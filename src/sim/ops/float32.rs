@@ -79,7 +79,7 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
         return Some(match op.name {
             "add" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
             "sub" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
-            _ => forms!(op; |a, b, c| fma_down(wide(a), wide(b), wide(c))),
+            _ => forms!(op; |a, b, c| fma_down(a, b, c)),
         });
     }
     Some(match op.name {
@@ -116,11 +116,29 @@ fn zero_like(x: f32) -> f32 {
     0f32.copysign(x)
 }
 
-/// Rounding down, an exact sum of zero is -0 unless both terms are +0.
+/// The nearest number, or the one below where that is too large: exponentials do this all the time, and few lane-wise
+/// operations in f64 are faster than rounding from f64. An exact sum of zero is -0 unless both terms are +0.
 #[inline(always)]
-fn fma_down(a: f64, b: f64, c: f64) -> f32 {
-    let sum = fma_to_odd(a, b, c);
-    if sum == 0.0 && ((a * b).to_bits() | c.to_bits()) != 0 { -0.0 } else { f64_to_f32(sum, Mode::Down) }
+fn fma_down(a: f32, b: f32, c: f32) -> f32 {
+    let nearest = a.mul_add(b, c);
+    let (product, c) = (wide(a) * wide(b), wide(c));
+    let sum = product + c;
+    // The product is exact, and so is what the sum lost: 2Sum.
+    let of_c = sum - product;
+    let lost = (product - (sum - of_c)) + (c - of_c);
+    let is_above = sum < wide(nearest) || (sum == wide(nearest) && lost < 0.0);
+    if sum == 0.0 {
+        return if product.to_bits() | c.to_bits() != 0 { -0.0 } else { 0.0 };
+    }
+    if is_above { below(nearest) } else { nearest }
+}
+
+/// The next number below one that is not -∞.
+#[inline(always)]
+fn below(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let step = if (bits as i32) < 0 { 1 } else { u32::MAX };
+    f32::from_bits(if x == 0.0 { 0x8000_0001 } else { bits.wrapping_add(step) })
 }
 
 /// Rounding down, x - x is -0 unless both are +0.

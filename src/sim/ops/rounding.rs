@@ -26,7 +26,7 @@ impl Mode {
 pub(crate) const NAN32: f32 = f32::from_bits(0x7FFF_FFFF);
 pub(crate) const NAN16: u16 = 0x7FFF;
 
-/// On bits, because a compiler may take one NaN for another.
+/// On bits, because a compiler may take one NaN for another: behind a root it does where `is_nan` is asked.
 #[inline(always)]
 pub(crate) fn canonical(x: f32) -> f32 {
     let bits = x.to_bits();
