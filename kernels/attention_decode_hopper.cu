@@ -50,7 +50,7 @@ struct Room {
     scalar_t keys[WARPS][STAGES][BOXES * SwizzledRows::BOX];
     scalar_t values[WARPS][STAGES][BOXES * SwizzledRows::BOX];
     scalar_t queries[WARPS][STAGES][ROWS * DIM];
-    Board<DIM, ROWS, WARPS> board;
+    Board<DIM, ROWS, WARPS, 4> board;
     unsigned long long full[WARPS][STAGES];
 };
 

@@ -47,15 +47,14 @@ struct Merged {
     __device__ __forceinline__ float result(int i) const { return total > 0.0f ? out[i] / total : 0.0f; }
 };
 
-// What the warps of a block have seen.
-template <int DIM, int ROWS_, int WARPS = SPLIT_WARPS>
+// What the warps of a block have seen. With a gap of four, rows that are stored together begin in different banks.
+template <int DIM, int ROWS_, int WARPS = SPLIT_WARPS, int GAP = 0>
 struct Board {
     static constexpr int ROWS = ROWS_;
-    static constexpr int PITCH = DIM + 4;  // rows that are stored together begin in different banks
 
     float max[WARPS][ROWS];
     float total[WARPS][ROWS];
-    alignas(16) float out[WARPS][ROWS][PITCH];
+    alignas(16) float out[WARPS][ROWS][DIM + GAP];
 
     // UNROLL: code that runs once had better be short, as it is fetched from memory, unless all wait for it.
     template <int COUNT = 1, int UNROLL = 1>

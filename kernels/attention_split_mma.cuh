@@ -18,8 +18,14 @@ struct PackedRows {
 
     __device__ __forceinline__ explicit PackedRows(int dim) : dim(dim) {}
 
-    // The key of this lane's score `i`.
-    static __device__ __forceinline__ int key(int i) { return int(threadIdx.x) % 4 * 2 + i % 2 + i / 2 * 8; }
+    // Else the compiler counts them again before every load.
+    static __device__ __forceinline__ void settle(int& count) { asm volatile("" : "+r"(count)); }
+
+    // The key of this lane's score `i`, and whether it is one of the first `seen`.
+    static __device__ __forceinline__ int key(int i) { return int(threadIdx.x) % WARP % 4 * 2 + (i % 2 + i / 2 * 8); }
+    static __device__ __forceinline__ bool is_seen(int i, int seen) {
+        return i % 2 + i / 2 * 8 < seen - int(threadIdx.x) % WARP % 4 * 2;  // without an addition a key
+    }
     // 32 elements a part, of key lane / 4 of eight.
     __device__ __forceinline__ uint4 of_key(const scalar_t* keys, int count, int eight, int part) const {
         const int lane = threadIdx.x % WARP;
@@ -60,7 +66,9 @@ struct SwizzledRows {
     // Where eight elements stand.
     static __device__ __forceinline__ int place(int row, int unit) { return row * 64 + (unit ^ row) * 8; }
 
+    static __device__ __forceinline__ void settle(int&) {}  // there are always sixteen
     static __device__ __forceinline__ int key(int i) { return int(threadIdx.x) % 4 + i * 4; }
+    static __device__ __forceinline__ bool is_seen(int i, int seen) { return key(i) < seen; }
     __device__ __forceinline__ uint4 of_key(const scalar_t* keys, int, int eight, int part) const {
         return load_pack(keys + part / 2 * BOX + eight * EIGHT + (first_key ^ part % 2 * 32)).words;
     }
@@ -128,7 +136,7 @@ struct TensorWalk {
         float largest = max;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            scores[i] = Rows::key(i) < seen ? scores[i] * scale : Maximum::identity();
+            scores[i] = Rows::is_seen(i, seen) ? scores[i] * scale : Maximum::identity();
             largest = fmaxf(largest, scores[i]);
         }
         const float raised = warp_reduce<Maximum>(largest, 4);
@@ -175,6 +183,7 @@ struct TensorWalk {
 
     // `count` keys and their values, the first being key `at` of the head.
     __device__ __forceinline__ void step(const scalar_t* keys, const scalar_t* values, int at, int count) {
+        Rows::settle(count);
         float scores[4];
         score(scores, keys, count);
         weigh(scores, at, count);

@@ -14,8 +14,12 @@ const KEYS_OF_WARP: usize = 32;
 const CHUNK: usize = 64;
 /// Blocks of a cluster that every device takes.
 const LARGEST_CLUSTER: usize = 8;
-/// Multiprocessors that a cluster may be spread over, and how often an H100 or H200 has so many at least.
-const NEIGHBOURS: (usize, usize) = (16, 7);
+/// Clusters of so many blocks that run at the same time on an H100 or H200, a block a multiprocessor: these stand in
+/// pairs, and a cluster stays within sixteen neighbours, of which there are seven times so many at least.
+fn clusters_at_once(parts: usize) -> usize {
+    if parts == 2 { MULTIPROCESSORS / 2 } else { 16 / parts * 7 }
+}
+
 /// Blocks that read about as fast as one on every multiprocessor.
 const FEWEST_BLOCKS: usize = 99;
 
@@ -33,7 +37,7 @@ impl Split {
         let heads = key_heads(s).max(1);
         let free = Share::of(s, MULTIPROCESSORS, MOST_PARTS);
         // Clusters leave multiprocessors empty, and one that does not fit beside the others costs a round.
-        let fits = |parts: &usize| heads <= NEIGHBOURS.0 / parts * NEIGHBOURS.1;
+        let fits = |&parts: &usize| heads <= clusters_at_once(parts);
         let largest = (2..=LARGEST_CLUSTER.min(MULTIPROCESSORS / heads)).rev().find(fits).unwrap_or(1);
         let clustered = Share::of(s, MULTIPROCESSORS, largest);
         let enough = clustered.parts == free.parts || heads * clustered.parts >= FEWEST_BLOCKS;
