@@ -182,17 +182,17 @@ __device__ __forceinline__ void decode(const scalar_t* q, const scalar_t* k, con
     for (int i = threadIdx.x; i < s.rows * DIM; i += SPLIT_THREADS) {
         const int element = i % DIM;
         if (element >= s.dim) continue;
-        const Merged merged = board.merge(i / DIM, element);
+        const Merged<1> merged = board.merge(i / DIM, element);
         const long long row = (long long)head * s.rows + i / DIM;
         if (parts == 1) {
-            y[row * s.dim + element] = from_float<scalar_t>(merged.result());
+            y[row * s.dim + element] = from_float<scalar_t>(merged.result(0));
         } else {
             float* const to = workspace + part_place(row, parts, part, s.dim);
             if (element == 0) {
                 to[0] = merged.max;
                 to[1] = merged.total;
             }
-            to[HEADER + element] = merged.out;
+            to[HEADER + element] = merged.out[0];
         }
     }
 }
@@ -223,13 +223,13 @@ extern "C" __global__ void __launch_bounds__(128)
     const int element = threadIdx.x;
     const long long row = blockIdx.x;
     if (element >= dim) return;
-    Merged merged;
+    Merged<1> merged;
     merged.raise(parts, [&](int part) { return workspace[part_place(row, parts, part, dim)]; });
     for (int part = 0; part < parts; ++part) {
         const float* const from = workspace + part_place(row, parts, part, dim);
-        merged.add(from[0], from[1], from[HEADER + element]);
+        merged.add(from[0], from[1], from + HEADER + element);
     }
-    y[row * dim + element] = from_float<scalar_t>(merged.result());
+    y[row * dim + element] = from_float<scalar_t>(merged.result(0));
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -354,12 +354,12 @@ __device__ __forceinline__ void decode_in_cluster(const scalar_t* q, const scala
     __syncthreads();
     for (int i = threadIdx.x; i < s.rows * DIM; i += RING_THREADS) {
         const int row = i / DIM, element = i % DIM;
-        const Merged merged = board.merge(row, element);
+        const Merged<1> merged = board.merge(row, element);
         if (element == 0) {
             own.max[row] = merged.max;
             own.total[row] = merged.total;
         }
-        own.out[row][element] = merged.out;
+        own.out[row][element] = merged.out[0];
     }
     hopper::cluster_sync();
     // A load from another block takes long: these do not wait for each other.
@@ -371,14 +371,15 @@ __device__ __forceinline__ void decode_in_cluster(const scalar_t* q, const scala
     __syncthreads();
     for (int i = rank * RING_THREADS + threadIdx.x; i < s.rows * DIM; i += parts * RING_THREADS) {
         const int row = i / DIM, element = i % DIM;
-        Merged merged;
+        Merged<1> merged;
         merged.raise(parts, [&](int part) { return own.max_of[part][row]; });
 #pragma unroll 2
         for (int part = 0; part < parts; ++part) {
-            merged.add(own.max_of[part][row], own.total_of[part][row], remote(&own.out[row][element], part));
+            const float out = remote(&own.out[row][element], part);
+            merged.add(own.max_of[part][row], own.total_of[part][row], &out);
         }
         if (element < s.dim) {
-            y[((long long)head * s.rows + row) * s.dim + element] = from_float<scalar_t>(merged.result());
+            y[((long long)head * s.rows + row) * s.dim + element] = from_float<scalar_t>(merged.result(0));
         }
     }
     hopper::cluster_sync();  // the other blocks may still read this one's shared memory

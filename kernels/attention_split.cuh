@@ -27,9 +27,10 @@ __device__ __forceinline__ float factor(float max, float raised) {
     return fast_exp2(max - (raised == Maximum::identity() ? 0.0f : raised));
 }
 
-// An element of a row's weighted sum, out of several that were taken against different largest scores.
+// Neighbouring elements of a row's weighted sum, out of several that were taken against different largest scores.
+template <int COUNT>
 struct Merged {
-    float out = 0.0f;
+    float out[COUNT] = {};
     float total = 0.0f;  // of the weights
     float max = Maximum::identity();
 
@@ -37,27 +38,32 @@ struct Merged {
     __device__ __forceinline__ void raise(int sources, MaxOf max_of) {
         for (int i = 0; i < sources; ++i) max = fmaxf(max, max_of(i));
     }
-    __device__ __forceinline__ void add(float of_max, float of_total, float of_out) {
+    __device__ __forceinline__ void add(float of_max, float of_total, const float* of_out) {
         const float share = factor(of_max, max);
         total = fmaf(of_total, share, total);
-        out = fmaf(of_out, share, out);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) out[i] = fmaf(of_out[i], share, out[i]);
     }
-    __device__ __forceinline__ float result() const { return total > 0.0f ? out / total : 0.0f; }
+    __device__ __forceinline__ float result(int i) const { return total > 0.0f ? out[i] / total : 0.0f; }
 };
 
-// What the warps of a block have seen.
-template <int DIM, int ROWS>
+// What the warps of a block have seen. With a gap of four, rows that are stored together begin in different banks.
+template <int DIM, int ROWS_, int WARPS = SPLIT_WARPS, int GAP = 0>
 struct Board {
-    float max[SPLIT_WARPS][ROWS];
-    float total[SPLIT_WARPS][ROWS];
-    float out[SPLIT_WARPS][ROWS][DIM];
+    static constexpr int ROWS = ROWS_;
 
-    __device__ __forceinline__ Merged merge(int row, int element) const {
-        Merged merged;
-        merged.raise(SPLIT_WARPS, [&](int warp) { return max[warp][row]; });
-#pragma unroll 1  // code that runs once had better be short: it is fetched from memory
-        for (int warp = 0; warp < SPLIT_WARPS; ++warp) {
-            merged.add(max[warp][row], total[warp][row], out[warp][row][element]);
+    float max[WARPS][ROWS];
+    float total[WARPS][ROWS];
+    alignas(16) float out[WARPS][ROWS][DIM + GAP];
+
+    // UNROLL: code that runs once had better be short, as it is fetched from memory, unless all wait for it.
+    template <int COUNT = 1, int UNROLL = 1>
+    __device__ __forceinline__ Merged<COUNT> merge(int row, int element) const {
+        Merged<COUNT> merged;
+        merged.raise(WARPS, [&](int warp) { return max[warp][row]; });
+#pragma unroll UNROLL
+        for (int warp = 0; warp < WARPS; ++warp) {
+            merged.add(max[warp][row], total[warp][row], &out[warp][row][element]);
         }
         return merged;
     }

@@ -78,7 +78,8 @@ pub fn suite() -> Suite {
         .into()
 }
 
-const HALF: [DType; 2] = [DType::F16, DType::BF16];
+/// What tensor cores and bulk copies by tensor maps serve.
+pub(super) const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 fn operator() -> Op<Heads> {
     declare("attention").shapes(cases()).perf([

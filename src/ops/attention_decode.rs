@@ -1,7 +1,9 @@
 //! Attention of few queries over many keys, as a model needs it that writes a word at a time: the definition of
 //! attention, and candidates that share the keys out among blocks.
 
-use super::attention::{Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
+mod hopper;
+
+use super::attention::{HALF, Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
@@ -17,6 +19,10 @@ pub fn suite() -> Suite {
         .candidate(
             "cuda_v3",
             tiles(cuda("attention_decode_v3", in_cluster)).needs("sm_90").tolerance(rounded_weights()),
+        )
+        .candidate(
+            "cuda_v4",
+            tiles(by_warps()).workspace(hopper::workspace_bytes).dtypes(HALF).tolerance(rounded_weights()),
         )
         .into()
 }
@@ -35,7 +41,8 @@ const TIMED: [Heads; 4] = [
 ];
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
-/// and one too many, narrow and wide dims, both sides of steps and of parts.
+/// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run
+/// at the same time.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -43,7 +50,8 @@ fn cases() -> impl Iterator<Item = Heads> {
     let dims =
         [(1, 2, 4, 1, 15, 1), (1, 1, 1, 1, 1, 8), (2, 1, 8, 1, 63, 72), (1, 2, 3, 1, 64, 136), (1, 1, 2, 1, 20, 100)];
     let long = [(1, 2, 4, 1, 1000, 128), (2, 1, 1, 1, 1025, 64), (1, 1, 5, 1, 4099, 120), (3, 1, 2, 1, 513, 56)];
-    rows.chain(queries).chain(dims).chain(long).flat_map(|(batch, heads, group, queries, keys, dim)| {
+    let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
+    rows.chain(queries).chain(dims).chain(long).chain(many).flat_map(|(batch, heads, group, queries, keys, dim)| {
         [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
 }
@@ -70,6 +78,27 @@ fn cuda(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     )
 }
 
+/// Every warp copies what it walks, by tensor maps.
+fn by_warps() -> Cuda<Heads> {
+    let kernel = kernel!(
+        "attention_decode_hopper.cu",
+        [
+            "attention.cuh",
+            "attention_split.cuh",
+            "attention_split_mma.cuh",
+            "blocks.cuh",
+            "common.cuh",
+            "async.cuh",
+            "gemm.cuh",
+            "gemm_mma.cuh",
+            "hopper.cuh"
+        ],
+        "attention_decode_v4",
+        hopper::plan
+    );
+    kernel.tiles([("keys", 128)]).needs("sm_90")
+}
+
 fn tiles(kernel: Cuda<Heads>) -> Cuda<Heads> {
     let kernel = kernel.tiles([("group", 4), ("group", MOST_ROWS), ("queries", MOST_ROWS), ("keys", 16)]);
     kernel.tiles([("keys", 64), ("dim", 8), ("dim", 64), ("dim", MOST_DIM)])
@@ -84,9 +113,10 @@ fn key_heads(s: &Heads) -> usize {
     s.batch * s.heads
 }
 
-/// The dim of the entry that serves the shape.
-fn entry_dim(s: &Heads) -> usize {
-    if s.dim <= 64 { 64 } else { MOST_DIM }
+/// Dim and rows of the entry that serves the shape.
+fn entry(s: &Heads) -> (usize, usize) {
+    let most_rows = [1, 4, MOST_ROWS].into_iter().find(|&most| rows(s) <= most).unwrap_or(MOST_ROWS);
+    (if s.dim <= 64 { 64 } else { MOST_DIM }, most_rows)
 }
 
 fn is_served(s: &Heads) -> bool {
@@ -110,9 +140,8 @@ impl Share {
     }
 
     fn launch(&self, s: &Heads, version: &str, threads: usize) -> Launch {
-        let dim = entry_dim(s);
-        let rows_of_entry = [1, 4, MOST_ROWS].into_iter().find(|&most| rows(s) <= most).unwrap_or(MOST_ROWS);
-        let entry = format!("attention_decode_{version}_{dim}_{rows_of_entry}");
+        let (dim, rows) = entry(s);
+        let entry = format!("attention_decode_{version}_{dim}_{rows}");
         Launch::blocks(key_heads(s) * self.parts, threads).entry(entry).without_pointers()
     }
 
@@ -129,7 +158,7 @@ fn with_tensors(launch: Launch) -> Launch {
 
 /// Blocks of version 2 that run at the same time on an H100 or H200.
 const AT_ONCE: usize = 3 * MULTIPROCESSORS;
-/// Most parts of version 2.
+/// Most parts of a head without a cluster.
 const MOST_PARTS: usize = 64;
 
 fn split_share(s: &Heads) -> Share {
@@ -171,7 +200,7 @@ fn in_cluster(s: &Heads) -> Plan {
         return with_scalars(s, naive_launch(s)).into();
     }
     let share = Share::of(s, BLOCKS, LARGEST_CLUSTER);
-    let stages = RING_BYTES / (STAGE_BYTES * entry_dim(s));
+    let stages = RING_BYTES / (STAGE_BYTES * entry(s).0);
     let launch = with_tensors(share.launch(s, "v3", THREADS)).cluster(share.parts);
     share.with_scalars(s, launch.shared(RING_BYTES + stages * 16)).into()
 }

@@ -1,0 +1,33 @@
+// How blocks meet: those of a cluster (compute capability 9.0 and up), and those that count at the same word.
+#pragma once
+
+// Blocks of this one's cluster: 1 where there is none.
+__device__ __forceinline__ unsigned cluster_size() {
+    unsigned blocks;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    return blocks;
+}
+
+// The two halves of a barrier of all blocks of the cluster.
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// The same place in the shared memory of block `rank`.
+__device__ __forceinline__ float* at_rank(float* own, unsigned rank) {
+    float* there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(rank));
+    return there;
+}
+
+// Adds one, or goes from `most` to zero, and returns what was there. What this thread has written or seen before is seen
+// by whoever counts after it.
+__device__ __forceinline__ unsigned count_around(unsigned* counter, unsigned most) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(counter)), "r"(most)
+                 : "memory");
+    return before;
+}
