@@ -1,6 +1,9 @@
 // bmm: a batch of matrix products, c[i] = op(a[i]) * op(b[i]), sums in f32 (bmm.cuh).
 #include "bmm.cuh"
 
+// Products that are summed before the sum joins the total: the roundings of many equal products all go one way.
+constexpr int STRETCH = 128;
+
 // v1, naive: a thread an output, of whatever layout: neighbouring threads read neighbouring columns of op(b), which are
 // neighbours in memory where b is not transposed.
 // grid = ceil(batch*m*n / 256), block = 256, no dynamic shared memory. Every shape.
@@ -17,11 +20,15 @@ extern "C" __global__ void __launch_bounds__(256)
     const scalar_t* from_b = b + item * k * n + (transposed_b ? col * k : col);
     const int next_a = transposed_a ? m : 1;
     const int next_b = transposed_b ? 1 : n;
-    float sum = 0.0f;
-    for (int i = 0; i < k; ++i) {
-        sum = fmaf(to_float(*from_a), to_float(*from_b), sum);
-        from_a += next_a;
-        from_b += next_b;
+    float total = 0.0f;
+    for (int first = 0; first < k; first += STRETCH) {
+        float sum = 0.0f;
+        for (int i = first; i < min(first + STRETCH, k); ++i) {
+            sum = fmaf(to_float(*from_a), to_float(*from_b), sum);
+            from_a += next_a;
+            from_b += next_b;
+        }
+        total += sum;
     }
-    c[output] = from_float<scalar_t>(sum);
+    c[output] = from_float<scalar_t>(total);
 }

@@ -8,11 +8,12 @@ namespace {
 
 template <class FactorA, class FactorB, bool ALIGNED>
 __device__ __forceinline__ void multiply_item(const float* a, const float* b, float* out, int batch, int m, int n, int k,
-                                              int parts) {
+                                              int parts, int stretch) {
     const Item at = item_of(tiles(m, TILE_M) * tiles(n, TILE_N) * parts);
     const Matrices of_item(a, b, out, m, n, k, at.item);
     const Share work = {at.block, parts, batch};
-    multiply<FactorA, FactorB, ALIGNED>(of_item.a, of_item.b, of_item.c, m, n, k, work, Unchanged());
+    multiply<FactorA, FactorB, ALIGNED>(of_item.a, of_item.b, of_item.c, m, n, k, work, Unchanged(),
+                                          InStretches(stretch));
 }
 
 }  // namespace
@@ -22,23 +23,24 @@ __device__ __forceinline__ void multiply_item(const float* a, const float* b, fl
 // their part of k in `out`, part after part of the whole batch, which bmm_v2_add adds up in a fixed order. On an H200 eight
 // items of 1024 cubed take 353 to 378 us by layout, .92 to .96 of cuBLASLt (v1 reads every factor from L2 for each output);
 // 32 items of 128x128x4096 take 109 us in parts, cuBLASLt 173.
-// grid = batch * ceil(m/128) * ceil(n/128) * parts, block = 128, dynamic shared memory = 4 stages. n a multiple of 4, and
+// grid = batch * ceil(m/128) * ceil(n/128) * parts, block = 128, dynamic shared memory = 4 stages, and 64 KiB where a block
+// sums more slices than `stretch`: the longest sum that many equal products leave within the tolerance. n a multiple of 4, and
 // m too where a is transposed; _any: every shape, element by element.
 #define BMM_ENTRY(NAME, FACTOR_A, FACTOR_B, ALIGNED)                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                      \
         bmm_v2_##NAME(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int batch, \
-                      int m, int n, int k, int parts) {                                                           \
-        multiply_item<FACTOR_A, FACTOR_B, ALIGNED>(a, b, out, batch, m, n, k, parts);                             \
+                      int m, int n, int k, int parts, int stretch) {                                              \
+        multiply_item<FACTOR_A, FACTOR_B, ALIGNED>(a, b, out, batch, m, n, k, parts, stretch);                    \
     }
 
-BMM_ENTRY(nn, AlongK, AcrossK<true>, true)
-BMM_ENTRY(nt, AlongK, AlongK, true)
+BMM_ENTRY(nn, AlongK<false>, AcrossK<true>, true)
+BMM_ENTRY(nt, AlongK<true>, AlongK<true>, true)
 BMM_ENTRY(tn, AcrossK<true>, AcrossK<true>, true)
-BMM_ENTRY(tt, AcrossK<true>, AlongK, true)
-BMM_ENTRY(nn_any, AlongK, AcrossK<false>, false)
-BMM_ENTRY(nt_any, AlongK, AlongK, false)
+BMM_ENTRY(tt, AcrossK<true>, AlongK<false>, true)
+BMM_ENTRY(nn_any, AlongK<false>, AcrossK<false>, false)
+BMM_ENTRY(nt_any, AlongK<true>, AlongK<true>, false)
 BMM_ENTRY(tn_any, AcrossK<false>, AcrossK<false>, false)
-BMM_ENTRY(tt_any, AcrossK<false>, AlongK, false)
+BMM_ENTRY(tt_any, AcrossK<false>, AlongK<false>, false)
 
 // The second pass of v2: c = the sum of `parts` batches of `count` elements that stand one behind the other.
 // grid = ceil(count / 256), block = 256, no dynamic shared memory.

@@ -13,14 +13,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_v5(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int m, int n, int k,
             int parts) {
-    multiply<AlongK, AcrossK<true>, true>(a, b, out, m, n, k, one_product(parts), Unchanged());
+    multiply<AlongK<false>, AcrossK<true>, true>(a, b, out, m, n, k, one_product(parts), Unchanged());
 }
 
 // The same for every n: b is copied element by element too.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_v5_any(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int m, int n, int k,
                 int parts) {
-    multiply<AlongK, AcrossK<false>, false>(a, b, out, m, n, k, one_product(parts), Unchanged());
+    multiply<AlongK<false>, AcrossK<false>, false>(a, b, out, m, n, k, one_product(parts), Unchanged());
 }
 
 // The second pass of v5: c = the sum of `parts` matrices of `count` elements that stand one behind the other.

@@ -69,7 +69,7 @@ constexpr int BLOCKS_OF_AN_SM = 5;  // one more would not fit without spills
         layernorm_held<Identity, VALUES, EARLY, AHEAD, true, false>(__VA_ARGS__, {x, weight, bias, y, cols, eps}); \
     }                                                                                                              \
     extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH##_odd(LAYERNORM_PARAMETERS) {          \
-        layernorm_held<Identity, VALUES, false, AHEAD, false, true>(__VA_ARGS__, {x, weight, bias, y, cols, eps}); \
+        layernorm_odd<Identity, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});                      \
     }
 LAYERNORM_HELD(HELD)
 HELD(block, (128, BLOCKS_OF_AN_SM), 32, true, sizeof(scalar_t) == 4, BlockTeam())

@@ -184,6 +184,12 @@ __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm
     }
 }
 
+// Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
+template <typename Function, int VALUES, bool AHEAD, typename Team>
+__device__ __forceinline__ void layernorm_odd(const Team& team, const LayerNorm& a) {
+    layernorm_held<Function, VALUES, Team::EARLY && sizeof(scalar_t) == 2, AHEAD, false, true>(team, a);
+}
+
 // The widest access that every row allows.
 template <typename Function>
 __device__ __forceinline__ void layernorm_looped(const LayerNorm& a) {

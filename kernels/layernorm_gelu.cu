@@ -104,8 +104,7 @@ struct GeluOfNormalised {
             __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                     \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_gelu_v5_##PATH##_odd(LAYERNORM_PARAMETERS) { \
-        layernorm_held<GeluOfNormalised, VALUES, false, AHEAD, false, true>(                                   \
-            __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                     \
+        layernorm_odd<GeluOfNormalised, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});          \
     }
 LAYERNORM_HELD(HELD)
 HELD(block, (128, sizeof(scalar_t) == 4 ? 4 : 8), 32, sizeof(scalar_t) == 4, true, BlockTeam())

@@ -10,14 +10,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_v2(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out, int m,
               int n, int k, int parts, LINEAR_SCALARS) {
-    multiply<AlongK, AlongK, true>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE);
+    multiply<AlongK<true>, AlongK<true>, true>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE);
 }
 
 // The same for every n: outputs are stored one by one.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_v2_any(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out,
                   int m, int n, int k, int parts, LINEAR_SCALARS) {
-    multiply<AlongK, AlongK, false>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE);
+    multiply<AlongK<true>, AlongK<true>, false>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE);
 }
 
 // The second pass of v2, over `parts` matrices of m x n sums.

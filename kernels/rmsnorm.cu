@@ -186,6 +186,12 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
     }
 }
 
+// Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
+template <int VALUES, bool SPREAD, bool AHEAD, typename Team>
+__device__ __forceinline__ void rmsnorm_odd(const Team& team, const RmsNorm& a) {
+    rmsnorm_held<VALUES, SPREAD, Team::EARLY && sizeof(scalar_t) == 2, AHEAD, true>(team, a);
+}
+
 // v5: the row is held as packs, plain accesses, half the values a thread and its weights early, packs for rows that
 // start anywhere, and the row of a later block is asked for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096
 // (v3 .955), 1.00 at 32768x8192, .95 at 8192x4095 (v3 .70); f32 .995 at 8192x4096 (v3 .94), .96 at 8192x4095.
@@ -194,7 +200,7 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
         rmsnorm_held<VALUES, SPREAD, EARLY, AHEAD, false>(__VA_ARGS__, {x, weight, y, cols, eps}); \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH##_odd(PARAMETERS) {     \
-        rmsnorm_held<VALUES, SPREAD, false, AHEAD, true>(__VA_ARGS__, {x, weight, y, cols, eps});  \
+        rmsnorm_odd<VALUES, SPREAD, AHEAD>(__VA_ARGS__, {x, weight, y, cols, eps});                \
     }
 HELD(warp, (128), 16, false, true, false, LaneTeam(WARP, rows))
 HELD(few, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, true, BlockTeam())

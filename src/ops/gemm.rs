@@ -8,6 +8,7 @@ pub mod tuning;
 mod vendor;
 
 use super::family::rows::{double, permute_columns};
+use super::family::stretch::STRETCH;
 use super::family::triton::{Entry, built};
 use super::float::Float;
 use super::simd;
@@ -151,14 +152,18 @@ fn naive<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
 
 pub(super) fn naive_product<T: Float>(s: &Product, a: &[T], b: &[T], c: &mut [T]) {
     let b: Vec<f32> = b.iter().map(|b| b.to_f32()).collect();
-    let mut row = vec![0.0f32; s.n];
+    let (mut totals, mut sums) = (vec![0.0f32; s.n], vec![0.0f32; s.n]);
     for (a, c) in a.chunks_exact(s.k).zip(c.chunks_exact_mut(s.n)) {
-        row.fill(0.0);
-        for (a, b) in a.iter().zip(b.chunks_exact(s.n)) {
-            let a = a.to_f32();
-            row.iter_mut().zip(b).for_each(|(c, b)| *c += a * b);
+        totals.fill(0.0);
+        for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH * s.n)) {
+            sums.fill(0.0);
+            for (a, b) in a.iter().zip(b.chunks_exact(s.n)) {
+                let a = a.to_f32();
+                sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
+            }
+            totals.iter_mut().zip(&sums).for_each(|(total, sum)| *total += sum);
         }
-        c.iter_mut().zip(&row).for_each(|(c, &value)| *c = T::from_f32(value));
+        c.iter_mut().zip(&totals).for_each(|(c, &total)| *c = T::from_f32(total));
     }
 }
 

@@ -5,6 +5,7 @@ pub mod aligned;
 pub mod cublaslt;
 pub mod elementwise;
 pub mod rows;
+pub mod stretch;
 pub mod triton;
 
 /// Operations that a call of exp, erf or tanh is counted as: about the polynomial behind it.

@@ -5,6 +5,10 @@ use crate::core::launch::{Launch, Plan};
 
 const TILE: [usize; 2] = [128, 128];
 const THREADS: usize = 128;
+/// Bytes of the sums of a tile.
+pub const TILE_BYTES: usize = TILE[0] * TILE[1] * 4;
+/// Of k, brought in at once.
+pub const SLICE: usize = 8;
 /// Floats from a k to the next in shared memory, of 128 rows of a factor along k and of 128 columns of one across.
 pub const PITCH_ALONG: usize = 128 + 4;
 pub const PITCH_ACROSS: usize = 128;
@@ -41,9 +45,9 @@ pub fn workspace_bytes(items: usize, s: &Product) -> usize {
     if parts > 1 { parts * items * s.m * s.n * 4 } else { 0 }
 }
 
-/// The blocks of a product: four stages of 8 of k of both factors, with these pitches.
+/// The blocks of a product: four stages of a slice of both factors, with these pitches.
 pub fn blocks(s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
-    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * 8 * (pitches[0] + pitches[1]) * 4)
+    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * SLICE * (pitches[0] + pitches[1]) * 4)
 }
 
 /// One launch, or one and the sum of its parts.

@@ -14,6 +14,7 @@ use std::slice;
 
 use rayon::prelude::*;
 
+use super::super::family::stretch::longest;
 use super::convert::convert;
 use super::lane::Lane;
 use super::level::{Kernel, Level};
@@ -167,7 +168,7 @@ impl<T: Lane> Kernel for Multiply<'_, T> {
         let (n, k) = self.extents;
         let Block { rows, cols } = self.block;
         // Steps of equal length: a short last one would pack and store for little.
-        let most = k.div_ceil(k.div_ceil(DEPTH));
+        let most = k.div_ceil(k.div_ceil(DEPTH.min(longest(k))));
         let mut slab = Slab::new();
         for p in (0..k).step_by(most) {
             let depth = most.min(k - p);

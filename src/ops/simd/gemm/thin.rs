@@ -10,7 +10,7 @@ use super::super::lane::{Lane, load_ragged};
 use super::super::level::{Kernel, Level};
 use super::super::scratch::with_scratch;
 use super::super::vector::{MAX_LANES, Simd};
-use super::{SERIAL_BELOW, Target};
+use super::{SERIAL_BELOW, Target, longest};
 
 /// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.
 const SUMS: usize = 8 << 10;
@@ -18,12 +18,11 @@ const SUMS: usize = 8 << 10;
 const LEAST_WIDTH: usize = 128;
 /// Rows of B at a time: that many streams, and one load and store of the sums for all.
 const STEPS: usize = 8;
-/// Steps of k that are summed in one go. Equal products all round to the same side: the longer a sum, the further it leans.
-const STRETCH: usize = 512;
 
 pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: &[T], c: &mut [T]) {
     let threads = rayon::current_num_threads();
     let width = n.div_ceil(threads).clamp(LEAST_WIDTH, SUMS / m).next_multiple_of(MAX_LANES);
+    let stretch = longest(k);
     let target = Target(c.as_mut_ptr());
     let job = |task: usize| {
         let target = &target;
@@ -37,9 +36,9 @@ pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a
                 sums.fill(0.0);
                 level.run(Columns { extents: (n, k), steps, a: wide, b: &b[first..], cols, sums, stride: width });
             };
-            sum(0..STRETCH.min(k), totals);
-            for p in (STRETCH..k).step_by(STRETCH) {
-                sum(p..k.min(p + STRETCH), more);
+            sum(0..stretch.min(k), totals);
+            for p in (stretch..k).step_by(stretch) {
+                sum(p..k.min(p + stretch), more);
                 totals.iter_mut().zip(&*more).for_each(|(total, sum)| *total += sum);
             }
             for (i, sums) in totals.chunks_exact(width).enumerate() {
