@@ -33,8 +33,8 @@ impl Launched {
         let options = Options { checks: Checks::NONE, work_budget: u64::MAX, ..Options::default() };
         let outcome = self.subject.run(&self.module, &options).unwrap_or_else(|e| panic!("{}: {e}", self.name));
         assert_eq!(outcome.findings, [], "{}", self.name);
-        let outputs = self.subject.arguments.iter().zip(outcome.buffers);
-        outputs.filter(|(argument, _)| is_output(argument)).flat_map(|(_, buffer)| buffer).collect()
+        let outputs = (0..self.subject.arguments.len()).zip(outcome.buffers);
+        outputs.filter(|(at, _)| is_output(&self.subject, *at)).flat_map(|(_, buffer)| buffer).collect()
     }
 
     /// Changes with everything that decides the result.
@@ -72,10 +72,11 @@ impl Launched {
     }
 }
 
-fn is_output(argument: &Argument) -> bool {
-    match argument {
+/// A map over data may be an output too: something is added to what is there.
+fn is_output(subject: &Subject, at: usize) -> bool {
+    match &subject.arguments[at] {
         Argument::Output(_) => true,
-        Argument::Map(view) => view.data.is_none(),
+        Argument::Map(view) => view.data.is_none() || subject.expected.iter().any(|expected| expected.argument == at),
         _ => false,
     }
 }
@@ -323,12 +324,14 @@ pub fn export(launches: &[Launched], folder: &Path) {
         let arguments: Vec<Value> = subject
             .arguments
             .iter()
-            .map(|argument| match argument {
+            .enumerate()
+            .map(|(at, argument)| match argument {
                 Argument::Scalar(bytes) => json!({ "scalar": hex(bytes) }),
                 Argument::Input(data) => json!({ "input": content(data), "bytes": data.len() }),
                 Argument::Output(bytes) => json!({ "bytes": bytes }),
                 Argument::Map(view) => json!({
                     "input": view.data.as_ref().map(&mut content),
+                    "returned": is_output(subject, at),
                     "bytes": view.rows * view.columns * u64::from(view.element_bytes),
                     "map": {
                         "element_bytes": view.element_bytes,
