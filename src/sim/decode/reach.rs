@@ -41,11 +41,19 @@ pub(super) fn reach(body: &Body) -> (Reach, Reach) {
             "st" => written |= origins,
             "wmma" if has("store") => written |= origins,
             "wmma" => read |= origins,
-            "atom" | "red" | "cp" | "multimem" => {
+            "atom" | "red" | "multimem" => {
                 read |= origins;
-                // An ordinary asynchronous copy only reads global memory; bulk copies may go either way.
-                if name != "cp" || has("bulk") {
-                    written |= if name == "cp" { origins | ANYWHERE } else { origins };
+                written |= origins;
+            }
+            "cp" => {
+                // A tensor map says by itself where its tensor is.
+                let of_copy = if has("bulk") { origins | ANYWHERE } else { origins };
+                // The target is named first.
+                let mut spaces =
+                    instruction.opcode.split('.').filter(|part| *part == "global" || part.starts_with("shared"));
+                read |= of_copy;
+                if spaces.next() == Some("global") {
+                    written |= of_copy;
                 }
             }
             _ => {}
@@ -138,6 +146,13 @@ mod tests {
     #[case("ld.param.u64 %rd1, [a]; ld.global.u64 %rd2, [%rd1]; st.global.u32 [%rd2], 0;", Reach::Params(vec![0]), Reach::Anything)]
     #[case("ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.global.s32 %r1, [%rd1]; mad.wide.s32 %rd3, %r1, 4, %rd2; st.global.u32 [%rd3], 0;", Reach::Params(vec![0]), Reach::Params(vec![1]))]
     #[case("ld.param.u64 %rd1, [a]; ld.global.v2.u32 {%r1, %r2}, [%rd1]; mov.b64 %rd2, {%r1, %r2}; st.global.u32 [%rd2], 0;", Reach::Params(vec![0]), Reach::Anything)]
+    #[case("ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2]; st.global.u32 [%rd2], 0;", Reach::Anything, Reach::Params(vec![1]))]
+    #[case(
+        "ld.param.u64 %rd1, [a]; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;",
+        Reach::Anything,
+        Reach::Anything
+    )]
+    #[case("ld.param.u64 %rd1, [a]; cp.async.cg.shared.global [%r1], [%rd1], 16;", Reach::Params(vec![0]), Reach::Params(vec![]))]
     #[case("mov.u32 %r1, 0; st.shared.u32 [%r1], 0; ld.shared.u32 %r2, [%r1];", Reach::Params(vec![]), Reach::Params(vec![]))]
     fn pointers_are_followed(#[case] text: &str, #[case] read: Reach, #[case] written: Reach) {
         let text =

@@ -364,6 +364,9 @@ fn complete(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
 /// The copies of completed phases become known to those who wait.
 fn see_arrivals(ctx: &mut Context<'_>, block: usize, offset: u32) {
     let object = ctx.blocks[block].objects.objects.entry(offset).or_default();
+    if object.arrived.iter().all(|(phase, _, _)| *phase >= object.phase) {
+        return;
+    }
     let (seen, rest) = std::mem::take(&mut object.arrived).into_iter().partition(|(phase, _, _)| *phase < object.phase);
     object.arrived = rest;
     let seen: Vec<(u64, Range, u32)> = seen;
