@@ -92,7 +92,11 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .collect(),
         ["m", "n", "k"] => further_products(),
         ["m", "n", "k", "activation", "residual"] => layers(further_products()),
-        ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => batches(further_products()),
+        ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => {
+            // Several stretches of sums in each of the four layouts.
+            let long = [[40, 70, 300]; 4].into_iter().chain([[65, 32, 450]; 4]).map(Vec::from);
+            batches(further_products().into_iter().chain(long).collect())
+        }
         ["batch", "n", "k"] => (1..34)
             .flat_map(|at| [vec![1 + at % 9, at, 67 - at], vec![1 + at % 4, 70 - at, 8 * at]])
             .chain([[8, 64, 2056], [1, 20, 4100], [4, 130, 512], [17, 9, 640], [1, 1, 1]].map(Vec::from))

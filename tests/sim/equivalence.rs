@@ -16,6 +16,8 @@ const SPLIT: &str =
     "Where an exponent is split: what the whole part leaves goes to ex2, which takes more than a fraction.";
 const NO_COPIES: &str = "This entry copies nothing asynchronously: there is nothing to commit and nothing to wait for.";
 const SQUARED: &str = "The difference is squared wherever it is used.";
+const HALF: &str =
+    "Takes the upper half of a word as a number in bf16: the bit that comes with it is worth 2^-16 of its last place.";
 
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
@@ -42,7 +44,9 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && ["cp.async.commit", "cp.async.wait"].iter().any(|one| lines[at].starts_with(one))
         && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
     let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
+    let half = mutation.slip == "constant off by one" && takes_the_upper_half(&lines, at);
     let arguments = [
+        (half, HALF),
         (spans, SPANS),
         (stores, SAME_STORE),
         (packs, PACKS),
@@ -53,6 +57,16 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         (squared, SQUARED),
     ];
     arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument)
+}
+
+/// A word without its lower half, which goes into a register of single precision.
+fn takes_the_upper_half(lines: &[&str], at: usize) -> bool {
+    let [half, _, "-65536"] = *operands(lines[at]).as_slice() else { return false };
+    let is_number = |line: &&&str| {
+        line.starts_with("mov.b32")
+            && matches!(*operands(line).as_slice(), [to, from] if to.starts_with("%f") && from == half)
+    };
+    lines[at].starts_with("and.b32") && lines[at + 1..].iter().take(NEAR).any(|line| is_number(&line))
 }
 
 /// The lines of the entry that a line stands in.

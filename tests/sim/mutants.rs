@@ -28,6 +28,8 @@ enum Fate {
 const SPLIT: &str = "Splits an exponent into two parts, the second of which makes up for the first.";
 const LOW_PART: &str = "The low part of a constant, or the last term of a series: far below the tolerance.";
 const SLOWER_WAY: &str = "Sends every row the way of rows that do not fill their packs, which is right for all.";
+const PAST_THE_LAST: &str = "What is in flight then are slices past the last, into stages that nobody reads again; \
+    of shared memory only the totals behind them are touched.";
 const SAME_LANES: &str = "All lanes hold the reduced value: another one stores the same bits to the same place.";
 const NEVER_FEW: &str = "Read only where a block has fewer packs than any plan gives it.";
 const UNDEFINED: &str = "Differs for an id outside the table only, which the operator does not define.";
@@ -40,6 +42,8 @@ const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 /// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
 /// why.
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
+    ("bmm cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("bmm cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
     (
         "bulk_pipeline sum_rows",
         "comparison off by one",

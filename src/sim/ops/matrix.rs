@@ -12,7 +12,7 @@ use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::warp::Wait;
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, Registers};
+use crate::sim::lanes::{Class, LANES, Registers};
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Accumulation;
 use crate::sim::program::Instr;
@@ -243,25 +243,6 @@ pub(super) fn order_of_k(ctx: &Context<'_>, k: usize) -> [usize; 64] {
     order
 }
 
-#[inline(always)]
-fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
-    if let Some(outcome) = whole_warp(ctx, mask) {
-        return outcome;
-    }
-    let program = ctx.grid.program;
-    let product = &program.products[instr.x as usize];
-    let order = order_of_k(ctx, product.k);
-    let registers = &mut ctx.warp.registers;
-    let a = unpack_a(registers, product);
-    let b = unpack_b(registers, product);
-    let mut sums = [0.0; M * N];
-    sum_fragment::read(registers, &product.c, product.sum_in == Sum::F16, N, &mut sums);
-    accumulate(&a, b.as_flattened(), N, &order[..product.k], &mut sums);
-    sum_fragment::write(registers, &product.d, product.sum_out == Sum::F16, N, &sums);
-    ctx.meet();
-    Outcome::Next
-}
-
 /// Calls a function with the type of the elements as a constant, so that its loops are ones of vector operations.
 macro_rules! with_element {
     ($element:expr, $call:ident($($arg:expr),*)) => {
@@ -274,14 +255,28 @@ macro_rules! with_element {
     };
 }
 
-/// Four lanes hold a row. Registers go over the two halves of the rows first, then along k.
 #[inline(always)]
-fn unpack_a(registers: &Registers, product: &Product) -> [[f32; MAX_K]; M] {
-    let mut a = [[0.0; MAX_K]; M];
+fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    let program = ctx.grid.program;
+    let product = &program.products[instr.x as usize];
+    let order = order_of_k(ctx, product.k);
+    let registers = &mut ctx.warp.registers;
+    // Filled in place: as results of functions they would be copied.
+    let (mut a, mut b) = ([[0.0; MAX_K]; M], [[0.0; N]; MAX_K]);
     with_element!(product.a_element, fill_a(registers, &product.a, &mut a));
-    a
+    with_element!(product.b_element, fill_b(registers, &product.b, &mut b));
+    let mut sums = [0.0; M * N];
+    sum_fragment::read(registers, &product.c, product.sum_in == Sum::F16, N, &mut sums);
+    accumulate(&a, b.as_flattened(), N, &order[..product.k], &mut sums);
+    sum_fragment::write(registers, &product.d, product.sum_out == Sum::F16, N, &sums);
+    ctx.meet();
+    Outcome::Next
 }
 
+/// Four lanes hold a row. Registers go over the two halves of the rows first, then along k.
 #[inline(always)]
 fn fill_a(
     registers: &Registers,
@@ -291,6 +286,16 @@ fn fill_a(
     unpack: impl Fn(u32, usize) -> f32,
 ) {
     for (register, &slot) in slots.iter().enumerate() {
+        if width == 2 {
+            // As two registers of sums.
+            let mut pair = [[0.0; LANES]; 2];
+            for (lane, word) in registers.word(slot).iter().enumerate() {
+                pair[0][lane] = unpack(*word, 0);
+                pair[1][lane] = unpack(*word, 1);
+            }
+            sum_fragment::put(&pair, register, MAX_K, a.as_flattened_mut());
+            continue;
+        }
         let first = register / 2 * 4 * width;
         for (group, values) in registers.word(slot).chunks_exact(4).enumerate() {
             let row = &mut a[group + register % 2 * 8][first..first + 4 * width];
@@ -302,13 +307,6 @@ fn fill_a(
 }
 
 /// Four lanes hold a column.
-#[inline(always)]
-fn unpack_b(registers: &Registers, product: &Product) -> [[f32; N]; MAX_K] {
-    let mut b = [[0.0; N]; MAX_K];
-    with_element!(product.b_element, fill_b(registers, &product.b, &mut b));
-    b
-}
-
 #[inline(always)]
 fn fill_b(
     registers: &Registers,

@@ -15,8 +15,9 @@ fn first(pair: usize, n: usize) -> usize {
     pair % 2 * 8 * n + pair / 2 * 8
 }
 
+/// A pair into rows of n.
 #[inline(always)]
-fn put(values: &Pair, pair: usize, n: usize, sums: &mut [f32]) {
+pub(super) fn put(values: &Pair, pair: usize, n: usize, sums: &mut [f32]) {
     for row in 0..8 {
         let out = &mut sums[first(pair, n) + row * n..][..8];
         for quad in 0..4 {
