@@ -91,17 +91,19 @@ fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> 
     if shapes.len() < asked {
         outcome.notes.push(format!("{} shapes are larger than this device is given", asked - shapes.len()));
     }
+    outcome.notes.extend(subject.spared());
     shapes.sort_by_key(|point| elements(operator, point));
 
     let middle = middle(context, subject, &shapes);
-    let first = operator.distributions().first().copied().unwrap_or(Distribution::Normal);
+    let distributions = subject.distributions();
+    let first = distributions.first().copied().unwrap_or(Distribution::Normal);
     // What takes long comes last: it is the first to be left out where time is short.
     let large =
         shapes.split_off(shapes.partition_point(|point| elements(operator, point) <= elements(operator, &middle)));
     let of_shape = |point: &Point| Case::new(point.clone(), first, seed(first.name(), point));
     let mut cases: Vec<Case> = shapes.iter().map(of_shape).collect();
     for point in [base(operator), middle.clone()] {
-        for &distribution in operator.distributions() {
+        for &distribution in &distributions {
             cases.push(Case::new(point.clone(), distribution, seed(distribution.name(), &point)));
         }
     }
@@ -260,7 +262,7 @@ fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::{Body, Candidate, Cpu, CudaHost, IntoCandidate};
+    use crate::core::candidate::{Body, Candidate, Cpu, CudaHost, Declare, IntoCandidate};
     use crate::core::cost::Cost;
     use crate::core::dtype::{DType, Element};
     use crate::core::operator::{Op, Operator};
@@ -326,6 +328,24 @@ mod tests {
         let outcome = check(sums);
         assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
         assert!(outcome.cases > 40 && outcome.errors.is_some());
+    }
+
+    #[rstest]
+    #[case::tried(false, Verdict::Fail)]
+    #[case::spared(true, Verdict::Pass)]
+    fn inputs_that_a_candidate_is_spared_are_not_tried_and_named(#[case] spared: bool, #[case] verdict: Verdict) {
+        let candidate = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+            sums(s, x.slice(0), y.slice(0));
+            let is_constant = |row: &[f32]| row.len() > 2 && row[0] != 0.0 && row.iter().all(|x| *x == row[0]);
+            if x.slice::<f32>(0).chunks(s.cols).all(is_constant) {
+                y.slice::<f32>(0).fill(-1.5);
+            }
+        });
+        let candidate = if spared { candidate.not_under(Distribution::ConstantRows, "a reason") } else { candidate };
+        let outcome = outcome_of(&candidate.named("c"), DType::F32);
+        assert_eq!(outcome.verdict, verdict, "{outcome:#?}");
+        let is_said = outcome.notes.iter().any(|note| note.starts_with("not tried on") && note.ends_with("a reason"));
+        assert_eq!(is_said, spared, "{outcome:#?}");
     }
 
     #[rstest]

@@ -22,6 +22,7 @@ pub mod slice;
 pub mod verify;
 
 use crate::core::candidate::Candidate;
+use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::device::Device;
@@ -36,6 +37,21 @@ pub struct Subject<'a> {
     pub candidate: &'a Candidate,
     /// In which dtype.
     pub dtype: DType,
+}
+
+impl Subject<'_> {
+    /// The inputs that it is tried on.
+    pub fn distributions(&self) -> Vec<Distribution> {
+        let spared = &self.candidate.traits.not_under;
+        let is_tried = |one: &Distribution| spared.iter().all(|(other, _)| other != one);
+        self.operator.distributions().iter().copied().filter(is_tried).collect()
+    }
+
+    /// The inputs that it is spared, and why.
+    pub fn spared(&self) -> impl Iterator<Item = String> {
+        let spared = self.candidate.traits.not_under.iter();
+        spared.map(|(distribution, reason)| format!("not tried on {distribution} inputs: {reason}"))
+    }
 }
 
 /// Where and how thoroughly to check.

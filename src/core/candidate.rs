@@ -8,6 +8,7 @@ pub use cpu::{Cpu, CpuBody};
 pub use cuda::{Cuda, Kernel, Language, Program};
 pub use library::{CudaHost, Enqueue, EnqueueBody};
 
+use super::distribution::Distribution;
 use super::dtype::DType;
 use super::tolerance::Override;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Traits {
     pub dtypes: Vec<DType>,
     /// A tolerance of its own, with the reason.
     pub tolerance: Option<Override>,
+    /// Inputs that are not tried, with the reason.
+    pub not_under: Vec<(Distribution, &'static str)>,
     /// Whether its speed is held against a baseline.
     pub timed: bool,
 }
@@ -40,6 +43,7 @@ impl Default for Traits {
             deterministic: true,
             dtypes: DType::FLOATS.to_vec(),
             tolerance: None,
+            not_under: Vec::new(),
             timed: true,
         }
     }
@@ -82,6 +86,12 @@ pub trait Declare: Sized {
     /// Leaves the candidate out of the perf check: it is kept for its clarity, not its speed.
     fn untimed(mut self) -> Self {
         self.traits_mut().timed = false;
+        self
+    }
+
+    /// Is not tried on such inputs, for code that cannot be changed; the reason is part of every report.
+    fn not_under(mut self, distribution: Distribution, reason: &'static str) -> Self {
+        self.traits_mut().not_under.push((distribution, reason));
         self
     }
 

@@ -62,11 +62,11 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
 /// A word without its lower half, which goes into a register of single precision.
 fn takes_the_upper_half(lines: &[&str], at: usize) -> bool {
     let [half, _, "-65536"] = *operands(lines[at]).as_slice() else { return false };
-    let is_number = |line: &&&str| {
-        line.starts_with("mov.b32")
-            && matches!(*operands(line).as_slice(), [to, from] if to.starts_with("%f") && from == half)
-    };
-    lines[at].starts_with("and.b32") && lines[at + 1..].iter().take(NEAR).any(|line| is_number(&line))
+    lines[at].starts_with("and.b32")
+        && lines[at + 1..].iter().take(NEAR).filter(|line| line.starts_with("mov.b32")).any(|line| {
+            let [to, from] = *operands(line).as_slice() else { return false };
+            to.starts_with("%f") && from == half
+        })
 }
 
 /// The lines of the entry that a line stands in.

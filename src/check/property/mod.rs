@@ -67,7 +67,8 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
     };
     let file = settings.regressions.as_deref().map(|folder| seeds::path(folder, subject));
     let kept = file.as_deref().map(|file| seeds::load(file, subject, &space)).unwrap_or_default();
-    let mut outcome = Outcome { notes: kept.notes, ..Outcome::new(Verdict::Pass) };
+    let notes = subject.spared().chain(kept.notes).collect();
+    let mut outcome = Outcome { notes, ..Outcome::new(Verdict::Pass) };
     let mut unsupported: Vec<String> = Vec::new();
 
     let mut runner = runner(context, subject);

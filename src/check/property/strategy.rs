@@ -103,7 +103,7 @@ impl<'a> Space<'a> {
         let axes = self.subject.operator.axes();
         let wanted: Vec<_> = axes.iter().zip(&self.most).map(|(axis, &most)| self.coordinate(axis, most)).collect();
         let order = Just((0..axes.len()).collect::<Vec<_>>()).prop_shuffle();
-        let mut distributions = self.subject.operator.distributions().to_vec();
+        let mut distributions = self.subject.distributions();
         if distributions.is_empty() {
             distributions.push(Distribution::Normal);
         }

@@ -2,12 +2,9 @@
 
 use super::Products;
 use crate::core::candidate::{CudaHost, Declare};
-use crate::core::tolerance::Tolerance;
+use crate::core::distribution::Distribution;
 use crate::device::cuda::cublaslt::Gemm;
 use crate::ops::family::cublaslt::by_cublaslt;
-
-/// Of equal products, summed in one go: k / 4 roundings, at the largest k that is tried (2¹⁶) so many times √k.
-const LEANS: f64 = 64.0;
 
 /// One launch, its items at a stride.
 pub fn cublaslt() -> CudaHost<Products> {
@@ -16,5 +13,5 @@ pub fn cublaslt() -> CudaHost<Products> {
         let along = Gemm { a_along_k: !s.transposed_a, b_along_k: s.transposed_b, ..Gemm::new(s.m, s.n, s.k) };
         Ok(Gemm { batch: s.batch, ..along })
     });
-    product.tolerance(Tolerance::new(1.0, LEANS).because(in_one_go))
+    product.not_under(Distribution::ConstantRows, in_one_go)
 }

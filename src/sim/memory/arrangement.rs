@@ -171,7 +171,8 @@ fn fill<const N: usize, const COUNT: usize, const ONES: u32, const W: usize>(
             let row = registers.words[*slot as usize].0.as_chunks_mut::<N>().0;
             for at in 0..COUNT {
                 let source = &words[start + pieces[at].word as usize..];
-                if if ONES == ANY { pieces[at].is_one } else { ONES >> at & 1 != 0 } {
+                let is_one = if ONES == ANY { pieces[at].is_one } else { ONES >> at & 1 != 0 };
+                if is_one {
                     row[at] = [source[word].get(); N];
                 } else {
                     let source = &source[..N * W];

@@ -247,10 +247,10 @@ pub(super) fn order_of_k(ctx: &Context<'_>, k: usize) -> [usize; 64] {
 macro_rules! with_element {
     ($element:expr, $call:ident($($arg:expr),*)) => {
         match $element {
-            Element::F16 => $call($($arg,)* 2, |word, at| Element::F16.unpack(word, at)),
-            Element::Bf16 => $call($($arg,)* 2, |word, at| Element::Bf16.unpack(word, at)),
-            Element::Tf32 => $call($($arg,)* 1, |word, at| Element::Tf32.unpack(word, at)),
-            other => $call($($arg,)* 4, |word, at| other.unpack(word, at)),
+            Element::F16 => $call::<2>($($arg,)* |word, at| Element::F16.unpack(word, at)),
+            Element::Bf16 => $call::<2>($($arg,)* |word, at| Element::Bf16.unpack(word, at)),
+            Element::Tf32 => $call::<1>($($arg,)* |word, at| Element::Tf32.unpack(word, at)),
+            other => $call::<4>($($arg,)* |word, at| other.unpack(word, at)),
         }
     };
 }
@@ -278,48 +278,36 @@ fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
 
 /// Four lanes hold a row. Registers go over the two halves of the rows first, then along k.
 #[inline(always)]
-fn fill_a(
+fn fill_a<const W: usize>(
     registers: &Registers,
     slots: &[u32],
     a: &mut [[f32; MAX_K]; M],
-    width: usize,
     unpack: impl Fn(u32, usize) -> f32,
 ) {
     for (register, &slot) in slots.iter().enumerate() {
-        if width == 2 {
-            // As two registers of sums.
-            let mut pair = [[0.0; LANES]; 2];
-            for (lane, word) in registers.word(slot).iter().enumerate() {
-                pair[0][lane] = unpack(*word, 0);
-                pair[1][lane] = unpack(*word, 1);
-            }
-            sum_fragment::put(&pair, register, MAX_K, a.as_flattened_mut());
-            continue;
-        }
-        let first = register / 2 * 4 * width;
-        for (group, values) in registers.word(slot).chunks_exact(4).enumerate() {
-            let row = &mut a[group + register % 2 * 8][first..first + 4 * width];
-            for (at, out) in row.iter_mut().enumerate() {
-                *out = unpack(values[at / width], at % width);
+        let mut values = [[0.0; LANES]; W];
+        for (lane, word) in registers.word(slot).iter().enumerate() {
+            for (at, values) in values.iter_mut().enumerate() {
+                values[lane] = unpack(*word, at);
             }
         }
+        sum_fragment::put(&values, register, MAX_K, a.as_flattened_mut());
     }
 }
 
 /// Four lanes hold a column.
 #[inline(always)]
-fn fill_b(
+fn fill_b<const W: usize>(
     registers: &Registers,
     slots: &[u32],
     b: &mut [[f32; N]; MAX_K],
-    width: usize,
     unpack: impl Fn(u32, usize) -> f32,
 ) {
     for (register, &slot) in slots.iter().enumerate() {
         let values = registers.word(slot);
-        for (at, row) in b[register * 4 * width..(register + 1) * 4 * width].iter_mut().enumerate() {
+        for (at, row) in b[register * 4 * W..(register + 1) * 4 * W].iter_mut().enumerate() {
             for (column, out) in row.iter_mut().enumerate() {
-                *out = unpack(values[column * 4 + at / width], at % width);
+                *out = unpack(values[column * 4 + at / W], at % W);
             }
         }
     }

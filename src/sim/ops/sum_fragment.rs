@@ -9,20 +9,21 @@ use crate::sim::lanes::{LANES, Registers};
 /// What two registers hold.
 pub(super) type Pair = [[f32; LANES]; 2];
 
-/// The first of the columns and rows of a pair, in rows of n.
+/// Where the values of registers begin that hold `W` neighbours of a row, in rows of n.
 #[inline(always)]
-fn first(pair: usize, n: usize) -> usize {
-    pair % 2 * 8 * n + pair / 2 * 8
+const fn first<const W: usize>(at: usize, n: usize) -> usize {
+    at % 2 * 8 * n + at / 2 * 4 * W
 }
 
-/// A pair into rows of n.
+/// The `at`-th `W` registers, or those that one is taken apart into, into rows of n.
 #[inline(always)]
-pub(super) fn put(values: &Pair, pair: usize, n: usize, sums: &mut [f32]) {
+pub(super) fn put<const W: usize>(values: &[[f32; LANES]; W], at: usize, n: usize, rows: &mut [f32]) {
     for row in 0..8 {
-        let out = &mut sums[first(pair, n) + row * n..][..8];
+        let out = &mut rows[first::<W>(at, n) + row * n..][..4 * W];
         for quad in 0..4 {
-            out[2 * quad] = values[0][4 * row + quad];
-            out[2 * quad + 1] = values[1][4 * row + quad];
+            for (neighbour, values) in values.iter().enumerate() {
+                out[W * quad + neighbour] = values[4 * row + quad];
+            }
         }
     }
 }
@@ -32,7 +33,7 @@ pub(super) fn put(values: &Pair, pair: usize, n: usize, sums: &mut [f32]) {
 pub(super) fn take(pair: usize, n: usize, sums: &[f32]) -> Pair {
     let mut values = [[0.0; LANES]; 2];
     for row in 0..8 {
-        let from = &sums[first(pair, n) + row * n..][..8];
+        let from = &sums[first::<2>(pair, n) + row * n..][..8];
         for quad in 0..4 {
             values[0][4 * row + quad] = from[2 * quad];
             values[1][4 * row + quad] = from[2 * quad + 1];
