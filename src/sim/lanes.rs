@@ -213,10 +213,15 @@ fn signs(lanes: &[i8; LANES]) -> u32 {
 /// A handler that touches registers only.
 pub(crate) type AluFn = fn(&mut Registers, &Instr, u32);
 
+/// A handler of instructions of one operation that follow each other.
+pub(crate) type RunFn = fn(&mut Registers, &[Instr], u32);
+
 /// A lane-wise operation with the classes of its operands.
 #[derive(Clone, Copy)]
 pub(crate) struct Alu {
     pub handler: Tiers<AluFn>,
+    /// For operations that kernels repeat.
+    pub run: Option<Tiers<RunFn>>,
     pub result: Class,
     pub sources: &'static [Class],
 }
@@ -270,7 +275,8 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
     D::commit(registers, instr.d, &result, mask);
 }
 
-/// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`.
+/// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`; with `run` in
+/// front also one for several instructions in a row.
 macro_rules! alu {
     (@make $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
         #[inline(always)]
@@ -281,8 +287,23 @@ macro_rules! alu {
             handler: $crate::sim::tier::tiers!(
                 each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
             ),
+            run: None,
             result: <$out as $crate::sim::lanes::Lane>::CLASS,
             sources: &[$(<$ty as $crate::sim::lanes::Lane>::CLASS),+],
+        }
+    }};
+    (@run $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
+        #[inline(always)]
+        fn run(registers: &mut $crate::sim::lanes::Registers, instrs: &[$crate::sim::program::Instr], mask: u32) {
+            for instr in instrs {
+                $crate::sim::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
+            }
+        }
+        $crate::sim::lanes::Alu {
+            run: Some($crate::sim::tier::tiers!(
+                run: fn(r: &mut $crate::sim::lanes::Registers, i: &[$crate::sim::program::Instr], m: u32)
+            )),
+            ..$crate::sim::lanes::alu!(@make $map, [$($ty),+], $out, $op)
         }
     }};
     (|$a:ident: $A:ty| -> $D:ty $body:block) => {{
@@ -299,6 +320,16 @@ macro_rules! alu {
         #[inline(always)]
         fn op($a: $A, $b: $B, $c: $C) -> $D $body
         $crate::sim::lanes::alu!(@make map3, [$A, $B, $C], $D, op)
+    }};
+    (run |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B) -> $D $body
+        $crate::sim::lanes::alu!(@run map2, [$A, $B], $D, op)
+    }};
+    (run |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B, $c: $C) -> $D $body
+        $crate::sim::lanes::alu!(@run map3, [$A, $B, $C], $D, op)
     }};
 }
 

@@ -2,7 +2,7 @@
 //! in.
 
 use super::exec::{Context, Outcome};
-use super::lanes::{AluFn, Guard, Slot};
+use super::lanes::{AluFn, Guard, RunFn, Slot};
 use super::memory::address::{FIRST_ALLOCATION, OFFSET_BITS};
 use super::metrics::InstructionClass;
 use super::ops::async_store::AsyncStore;
@@ -30,6 +30,8 @@ pub(crate) type ActionFn = fn(&mut Context<'_>, &Instr, u32) -> Outcome;
 pub(crate) enum Exec {
     /// Registers only, skipped where no lane is active.
     Alu(AluFn),
+    /// The same operation by this and the instructions that follow, `x` in all, none of them with a guard.
+    Run(RunFn),
     /// Anything else.
     Action(ActionFn),
     /// To the instruction `x`.
@@ -48,6 +50,8 @@ pub(crate) struct Instr {
     pub c: u32,
     /// Branch target, or an index into a side table of the program.
     pub x: u32,
+    /// From here on so many instructions are [`Exec::Alu`] without a guard; 0 where it is not worth the while.
+    pub straight: u32,
 }
 
 /// Where an instruction comes from and what it counts as.

@@ -10,9 +10,10 @@ mod operands;
 mod reach;
 mod registers;
 mod steering;
+mod stretches;
 
 use super::error::{Error, Result};
-use super::lanes::{Alu, Class, Guard, Slot};
+use super::lanes::{Alu, Class, Guard, RunFn, Slot};
 use super::metrics::InstructionClass;
 use super::ops::{
     self, async_store::AsyncStore, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy,
@@ -54,6 +55,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         origins: Vec::new(),
         accesses: Vec::new(),
         bundles: Bundles::default(),
+        in_rows: Vec::new(),
         bundled_loads: Vec::new(),
         plain_loads: Vec::new(),
         atomics: Vec::new(),
@@ -105,6 +107,8 @@ pub(crate) struct Decoder<'a> {
     origins: Vec<Origin>,
     pub accesses: Vec<super::program::Access>,
     bundles: Bundles,
+    /// Operations that also come in rows.
+    in_rows: Vec<(usize, RunFn)>,
     pub bundled_loads: Vec<super::program::BundledLoad>,
     pub plain_loads: Vec<super::program::PlainLoad>,
     pub atomics: Vec<AtomicAccess>,
@@ -184,13 +188,18 @@ impl Decoder<'_> {
 
     /// Emits an instruction: result, three sources, side table.
     pub fn push(&mut self, exec: Exec, class: InstructionClass, [d, a, b, c, x]: [u32; 5], guard: Option<Guard>) {
-        self.code.push(Instr { exec, guard: guard.unwrap_or(self.guard), d, a, b, c, x });
+        self.code.push(Instr { exec, guard: guard.unwrap_or(self.guard), d, a, b, c, x, straight: 0 });
         self.origins.push(Origin { ptx_line: self.line, source: None, class, is_step: false });
     }
 
     /// Emits an operation on registers whose slots are known.
     pub fn push_alu(&mut self, alu: Alu, class: InstructionClass, d: u32, sources: [u32; 3]) {
         let [a, b, c] = sources;
+        if let Some(run) = alu.run
+            && self.guard.is_always()
+        {
+            self.in_rows.push((self.code.len(), run.widest));
+        }
         self.push(Exec::Alu(alu.handler.widest), class, [d, a, b, c, 0], None);
     }
 
@@ -238,6 +247,7 @@ impl Decoder<'_> {
                     .ok_or_else(|| Error::parse(origin.ptx_line, "branch to a label that does not exist"))?;
             }
         }
+        stretches::mark(&mut code, &self.in_rows, self.body.labels.iter().map(|at| starts[*at] as usize));
         let targets = self
             .body
             .target_lists

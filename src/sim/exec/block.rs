@@ -80,9 +80,11 @@ impl Block {
     }
 
     /// Threads arrive at a barrier.
-    pub fn arrive(&mut self, id: u32, threads: u32) {
-        self.barriers[id as usize].arrived += threads;
+    pub fn arrive(&mut self, id: u32, threads: u32) -> &mut Barrier {
         self.gathering |= 1 << id;
+        let barrier = &mut self.barriers[id as usize];
+        barrier.arrived += threads;
+        barrier
     }
 
     /// Opens every barrier whose threads are all there. Exited threads are not waited for.

@@ -101,8 +101,18 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
     loop {
         let begun = pc;
         let mut parting = None;
-        let mut ahead = program.code[pc as usize..program.code.len().min(stop as usize)].iter();
-        while let Some(instr) = ahead.next() {
+        let code = &program.code[..program.code.len().min(stop as usize)];
+        while let Some(instr) = code.get(pc as usize) {
+            if instr.straight > 0 {
+                let next = pc + instr.straight;
+                for instr in &code[pc as usize..next as usize] {
+                    if let Exec::Alu(handler) = instr.exec {
+                        handler(&mut ctx.warp.registers, instr, mask);
+                    }
+                }
+                pc = next;
+                continue;
+            }
             let active = ctx.warp.registers.guarded(instr.guard, mask);
             if active != mask {
                 ctx.log.counters.by_pc[pc as usize].idle += u64::from((mask & !active).count_ones());
@@ -113,6 +123,10 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
                         handler(&mut ctx.warp.registers, instr, active);
                     }
                 }
+                Exec::Run(handler) => {
+                    handler(&mut ctx.warp.registers, &code[pc as usize..][..instr.x as usize], mask);
+                    pc += instr.x - 1;
+                }
                 Exec::Action(_) if active == 0 => {}
                 Exec::Action(handler) => {
                     ctx.pc = pc;
@@ -120,7 +134,6 @@ fn take_turn(ctx: &mut Context<'_>, turn: Turn, until: Until) -> Option<Stop> {
                     match handler(ctx, instr, active) {
                         Outcome::Next => {}
                         Outcome::Past(more) => {
-                            ahead = ahead.as_slice()[more as usize..].iter();
                             ctx.log.work += u64::from(more) * ACTION_WORK;
                             pc += more;
                         }
@@ -184,7 +197,12 @@ fn leave(ctx: &mut Context<'_>, outcome: Outcome, pc: u32, active: u32, mask: u3
         return Some(Stop::Aborted);
     }
     park(ctx, outcome, pc, active, mask);
-    (outcome == Outcome::Yield).then_some(Stop::Yielded)
+    match outcome {
+        Outcome::Yield => Some(Stop::Yielded),
+        // A barrier opens between the turns of warps: where all lanes wait for it, nothing is left to look at.
+        Outcome::Wait(Wait::Barrier { .. } | Wait::Cluster { .. }) if ctx.warp.splits.len() == 1 => Some(Stop::Blocked),
+        _ => None,
+    }
 }
 
 enum Jump {

@@ -4,7 +4,7 @@
 //! Their documented error bounds are larger. In the adversarial mode each result is moved by a seeded error up to that
 //! bound, so that a tolerance that holds only by luck shows.
 
-use super::rounding::{bf16_to_f32, canonical, f16_to_f32, f32_to_bf16, f32_to_f16, flush};
+use super::rounding::{AnyNan, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, flush};
 use crate::sim::lanes::{Alu, alu};
 use crate::sim::metrics::InstructionClass;
 use crate::sim::ptx::opcode::Opcode;
@@ -14,8 +14,8 @@ use crate::sim::ptx::types::Type::*;
 macro_rules! forms {
     ($op:ident; |$($a:ident),+| $body:expr) => {
         match $op.take("ftz") {
-            false => alu!(|$($a: f32),+| -> f32 { canonical($body) }),
-            true => alu!(|$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(canonical($body)) }),
+            false => alu!(|$($a: f32),+| -> AnyNan { AnyNan($body) }),
+            true => alu!(|$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
         }
     };
 }

@@ -162,19 +162,17 @@ fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     }
     let votes = ctx.warp.registers.preds[instr.c as usize];
     ctx.log.counters.barriers += 1;
-    let waiting = ctx.block().barriers[id as usize].arrived > 0;
-    let known = ctx.block().barriers[id as usize].expected;
-    if waiting && known != expected {
+    let barrier = &ctx.blocks[ctx.me].barriers[id as usize];
+    if barrier.arrived > 0 && barrier.expected != expected {
         let name = |count: Option<u32>| count.map_or("all".to_owned(), |count| count.to_string());
-        let message =
-            format!("barrier {id} for {} threads, while others wait there for {}", name(expected), name(known));
+        let known = name(barrier.expected);
+        let message = format!("barrier {id} for {} threads, while others wait there for {known}", name(expected));
         ctx.report(Check::BarrierDivergence, first, None, message);
     }
     ctx.arrive(id);
     // With a count, a warp stands for 32 threads even where it has fewer.
     let threads = if expected.is_some() && instr.x & ALIGNED != 0 { LANES as u32 } else { mask.count_ones() };
-    ctx.block().arrive(id, threads);
-    let barrier = &mut ctx.block().barriers[id as usize];
+    let barrier = ctx.block().arrive(id, threads);
     barrier.expected = expected;
     if instr.x & VOTES != 0 {
         barrier.gathered.count += (votes & mask).count_ones();

@@ -1,17 +1,18 @@
 //! Single precision: exact operations in all rounding modes, flush to zero, saturation; extrema, signs.
 
-use super::rounding::{Mode, canonical, f64_to_f32, flush, fma_to_odd, saturate, sum_to_odd};
+use super::rounding::{AnyNan, Mode, f64_to_f32, flush, fma_to_odd, saturate, sum_to_odd};
 use crate::sim::lanes::{Alu, alu};
 use crate::sim::metrics::InstructionClass;
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 
-/// The four forms of an operation: with and without `.ftz`, with and without `.sat`.
+/// The four forms of an operation: with and without `.ftz`, with and without `.sat`. With `run`, the plain form comes in
+/// rows.
 macro_rules! forms {
-    ($op:ident; |$($a:ident),+| $body:expr) => {
+    ($op:ident; $($run:ident)? |$($a:ident),+| $body:expr) => {
         match ($op.take("ftz"), $op.take("sat")) {
-            (false, false) => alu!(|$($a: f32),+| -> f32 { canonical($body) }),
-            (true, false) => alu!(|$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(canonical($body)) }),
+            (false, false) => alu!($($run)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
+            (true, false) => alu!(|$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
             (false, true) => alu!(|$($a: f32),+| -> f32 { saturate($body) }),
             (true, true) => alu!(|$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
         }
@@ -27,12 +28,12 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
             return arithmetic(op).map(|alu| (alu, InstructionClass::Float32));
         }
         "abs" => match op.take("ftz") {
-            false => alu!(|a: f32| -> f32 { canonical(a.abs()) }),
-            true => alu!(|a: f32| -> f32 { canonical(flush(a).abs()) }),
+            false => alu!(|a: f32| -> AnyNan { AnyNan(a.abs()) }),
+            true => alu!(|a: f32| -> AnyNan { AnyNan(flush(a).abs()) }),
         },
         "neg" => match op.take("ftz") {
-            false => alu!(|a: f32| -> f32 { canonical(-a) }),
-            true => alu!(|a: f32| -> f32 { canonical(-flush(a)) }),
+            false => alu!(|a: f32| -> AnyNan { AnyNan(-a) }),
+            true => alu!(|a: f32| -> AnyNan { AnyNan(-flush(a)) }),
         },
         "copysign" => alu!(|a: f32, b: f32| -> f32 { b.copysign(a) }),
         "min" | "max" => extremum(op)?,
@@ -48,13 +49,13 @@ fn arithmetic(op: &mut Opcode<'_>) -> Option<Alu> {
     let mode = op.take_map(Mode::from_name).unwrap_or(Mode::Nearest);
     if mode == Mode::Nearest {
         return Some(match op.name {
-            "add" => forms!(op; |a, b| a + b),
-            "sub" => forms!(op; |a, b| a - b),
+            "add" => forms!(op; run |a, b| a + b),
+            "sub" => forms!(op; run |a, b| a - b),
             "mul" if op.has("ftz") => {
                 forms!(op; |a, b| if is_tiny(wide(a) * wide(b)) { zero_like(a * b) } else { a * b })
             }
-            "mul" => forms!(op; |a, b| a * b),
-            "fma" | "mad" => forms!(op; |a, b, c| a.mul_add(b, c)),
+            "mul" => forms!(op; run |a, b| a * b),
+            "fma" | "mad" => forms!(op; run |a, b, c| a.mul_add(b, c)),
             "div" => forms!(op; |a, b| a / b),
             "rcp" => forms!(op; |a| 1.0 / a),
             _ => forms!(op; |a| a.sqrt()),

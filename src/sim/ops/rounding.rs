@@ -1,5 +1,7 @@
 //! Rounding to any of the formats in any of the modes, once; and the small formats' bits.
 
+use crate::sim::lanes::{Class, LANES, Lane, Registers};
+
 /// The IEEE rounding directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -31,6 +33,57 @@ pub(crate) const NAN16: u16 = 0x7FFF;
 pub(crate) fn canonical(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits(if bits & 0x7FFF_FFFF > 0x7F80_0000 { 0x7FFF_FFFF } else { bits })
+}
+
+/// A result of 32 bits that may be any NaN: its row is looked at as a whole, since few have one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnyNan(pub f32);
+
+impl Lane for AnyNan {
+    const CLASS: Class = Class::Word;
+    type Source<'a> = &'a [u32; LANES];
+    type Result = [u32; LANES];
+
+    #[inline(always)]
+    fn source(registers: &Registers, slot: u32) -> &[u32; LANES] {
+        registers.word(slot)
+    }
+    #[inline(always)]
+    fn get(source: &&[u32; LANES], lane: usize) -> Self {
+        AnyNan(f32::from_bits(source[lane]))
+    }
+    #[inline(always)]
+    fn empty() -> Self::Result {
+        [0; LANES]
+    }
+    #[inline(always)]
+    fn put(result: &mut Self::Result, lane: usize, value: Self) {
+        result[lane] = value.0.to_bits();
+    }
+    #[inline(always)]
+    fn commit(registers: &mut Registers, slot: u32, result: &Self::Result, mask: u32) {
+        registers.set_word(slot, result, mask);
+        if has_nan(result) {
+            make_canonical(registers, slot, mask);
+        }
+    }
+}
+
+#[inline(always)]
+fn has_nan(row: &[u32; LANES]) -> bool {
+    // Two at a time, which is one comparison.
+    let (low, high) = row.split_at(LANES / 2);
+    let mut found = 0;
+    for (low, high) in low.iter().zip(high) {
+        found |= u32::from(f32::from_bits(*low).is_nan() | f32::from_bits(*high).is_nan());
+    }
+    found != 0
+}
+
+#[cold]
+fn make_canonical(registers: &mut Registers, slot: u32, mask: u32) {
+    let row = registers.word(slot).map(|bits| canonical(f32::from_bits(bits)).to_bits());
+    registers.set_word(slot, &row, mask);
 }
 
 /// Subnormal numbers become zero of the same sign.

@@ -162,6 +162,7 @@ impl Context<'_> {
     }
 
     /// A barrier passes on what the warp knows; the barrier of a whole block passes on everything up to now.
+    #[inline]
     pub fn arrive(&mut self, barrier: u32) {
         if self.grid.options.checks.races {
             let clock = self.warp.race.publish();

@@ -40,6 +40,31 @@ fn a_loop_runs_its_own_count_in_each_lane() {
 }
 
 #[test]
+fn additions_in_a_row_are_each_lanes_own_from_where_it_comes_in() {
+    let found = each_thread(
+        32,
+        "setp.lt.u32 %p0, %r0, 20; mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f41200000; mov.f32 %f0, 0f00000000; @%p0 bra M; add.f32 %f0, %f0, %f1; add.f32 %f0, %f0, %f1; M: add.f32 %f0, %f0, %f2; add.f32 %f0, %f0, %f2; add.f32 %f0, %f0, %f1; @%p0 add.f32 %f0, %f0, %f2; add.f32 %f0, %f0, %f1; cvt.rzi.u32.f32 %r30, %f0;",
+    );
+    assert_eq!(found, lanes(|lane| if lane < 20 { 32 } else { 24 }));
+}
+
+#[test]
+fn a_nan_in_a_row_of_operations_is_the_one_of_the_hardware_and_of_active_lanes_alone() {
+    // Every fourth lane has a NaN with a payload; inactive lanes keep theirs as it is.
+    let found = each_thread(
+        32,
+        "mov.f32 %f0, 0f3F800000; mov.f32 %f1, %f0; and.b32 %r2, %r0, 3; setp.eq.u32 %p0, %r2, 0; setp.lt.u32 %p1, %r0, 16; @%p0 mov.b32 %f1, 0xFFC00123; @!%p1 bra E; add.f32 %f1, %f1, %f0; mul.f32 %f1, %f1, %f0; fma.rn.f32 %f1, %f1, %f0, %f0; fma.rn.f32 %f1, %f1, %f0, %f0; E: mov.b32 %r30, %f1;",
+    );
+    let expected = |lane: u32| match (lane % 4 == 0, lane < 16) {
+        (true, true) => 0x7FFF_FFFF,
+        (true, false) => 0xFFC0_0123,
+        (false, true) => 4f32.to_bits(),
+        (false, false) => 1f32.to_bits(),
+    };
+    assert_eq!(found, lanes(expected));
+}
+
+#[test]
 fn an_indexed_branch_sends_lanes_to_several_places() {
     let found = each_thread(
         32,

@@ -46,7 +46,7 @@ fn run(
             Class::Pred => registers.preds[slot] = source[0] as u32,
         }
     }
-    let instr = Instr { exec: Exec::Exit, guard: Guard::ALWAYS, d: 0, a: 1, b: 2, c: 3, x: 0 };
+    let instr = Instr { exec: Exec::Exit, guard: Guard::ALWAYS, d: 0, a: 1, b: 2, c: 3, x: 0, straight: 0 };
     handler(&mut registers, &instr, mask);
     let words = registers.words[0].0.map(u64::from);
     words.into_iter().chain(registers.wides[0].0).chain([u64::from(registers.preds[0])]).collect()
