@@ -380,6 +380,8 @@ fn see_arrivals(ctx: &mut Context<'_>, block: usize, offset: u32) {
 fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let mut done = 0u32;
     let mut learnt = Clock::default();
+    // Lanes mostly wait for one object.
+    let mut seen = None;
     let good = each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
         let object = &ctx.blocks[block].objects.objects[&offset];
         let complete = if access.by_parity {
@@ -390,6 +392,8 @@ fn wait(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         };
         if complete {
             done |= 1 << lane;
+        }
+        if complete && seen.replace((block, offset)) != Some((block, offset)) {
             see_arrivals(ctx, block, offset);
             let object = &ctx.blocks[block].objects.objects[&offset];
             learnt.join(&object.released);

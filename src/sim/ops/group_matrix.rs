@@ -4,15 +4,14 @@
 //! no warp has to wait for another one. In early mode a product is computed when it is issued, in late mode when its
 //! group is waited for; the shared memory that it reads counts as in use until then.
 
-use super::descriptor::Descriptor;
-use super::matrix::{Element, order_of_k, results, sources, whole_warp};
+use super::group_factors::{ROWS, Side, load_left, load_right};
+use super::matrix::{Element, MAX_K, order_of_k, results, sources, whole_warp};
 use super::sum_fragment;
 use super::tile_product::accumulate;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, Registers};
-use crate::sim::memory::shared::SharedMemory;
 use crate::sim::metrics::InstructionClass::Tensor;
 use crate::sim::options::Completion;
 use crate::sim::program::Instr;
@@ -20,12 +19,9 @@ use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::race::Range;
-use crate::sim::report::Check;
 use crate::sim::tier::tiers;
 
-const ROWS: usize = 16;
 const MAX_N: usize = 256;
-const MAX_K: usize = 32;
 
 /// What the sums are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,19 +47,17 @@ enum Left {
 pub(crate) struct GroupProduct {
     n: usize,
     k: usize,
-    a_element: Element,
-    b_element: Element,
     sum: Sum,
     d: Vec<u32>,
     a: Left,
     b: u32,
+    /// What the factors are.
+    left: Side,
+    right: Side,
     /// Predicate: whether the old sums count.
     accumulates: u32,
     negate_a: bool,
     negate_b: bool,
-    /// Whether neighbours in memory are neighbours along m or n instead of k.
-    a_across: bool,
-    b_across: bool,
 }
 
 /// A product whose group nobody has waited for.
@@ -199,89 +193,20 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
     let product = GroupProduct {
         n,
         k,
-        a_element,
-        b_element,
         sum,
         d,
         a,
         b,
+        left: Side { element: a_element, is_across: a_across != 0 },
+        right: Side { element: b_element, is_across: b_across != 0 },
         accumulates,
         negate_a: flag(4)? == -1,
         negate_b: flag(5)? == -1,
-        a_across: a_across != 0,
-        b_across: b_across != 0,
     };
     decoder.group_products.push(product);
     let x = decoder.group_products.len() as u32 - 1;
     decoder.push_action(tiers!(issue: fn(c: &mut Context<'_>, i: &Instr, m: u32) -> Outcome), Tensor, [0, 0, 0, 0, x]);
     Ok(())
-}
-
-/// Most units of 16 bytes of one factor.
-const MAX_UNITS: usize = MAX_N * MAX_K / 8;
-
-/// Where the units of a factor lie.
-struct Units {
-    address: [u32; MAX_UNITS],
-    count: usize,
-}
-
-impl Units {
-    /// The units at these addresses, with the checks; `None` where there is no shared memory.
-    #[inline(always)]
-    fn checked(ctx: &mut Context<'_>, addresses: impl Iterator<Item = u64>) -> Option<(Units, Range)> {
-        let mut units = Units { address: [0; MAX_UNITS], count: 0 };
-        let (mut low, mut high) = (u64::MAX, 0);
-        for (slot, address) in units.address.iter_mut().zip(addresses) {
-            *slot = address as u32;
-            units.count += 1;
-            low = low.min(address);
-            high = high.max(address + 16);
-        }
-        let shared = &ctx.blocks[ctx.me].shared;
-        if high > u64::from(shared.bytes()) {
-            let message =
-                format!("a matrix descriptor leads to offset {high} of {} bytes of shared memory", shared.bytes());
-            ctx.report(Check::OutOfBounds, 0, Some(high), message);
-            return None;
-        }
-        if ctx.grid.options.checks.initialised && !shared.is_defined(low, high - low) {
-            let hole = units.address[..units.count].iter().find(|at| !shared.is_defined(u64::from(**at), 16)).copied();
-            if let Some(hole) = hole {
-                let message = "a matrix operation reads shared memory that nothing has written".to_owned();
-                ctx.report(Check::UninitialisedShared, 0, Some(u64::from(hole)), message);
-            }
-        }
-        Some((units, Range { block: ctx.me, offset: low as u32, bytes: (high - low) as u32 }))
-    }
-
-    /// The words of one.
-    #[inline(always)]
-    fn words(&self, shared: &SharedMemory, at: usize) -> [u32; 4] {
-        let words = &shared.words[self.address[at] as usize / 4..][..4];
-        [words[0], words[1], words[2], words[3]]
-    }
-}
-
-/// Elements of 16 bytes, the first so many of the array.
-#[inline(always)]
-fn elements(words: [u32; 4], element: Element) -> [f32; 16] {
-    let mut out = [0.0; 16];
-    // The type is told apart once, so that each loop is one of vector operations.
-    macro_rules! each {
-        ($kind:expr) => {
-            for (at, out) in out.iter_mut().enumerate().take(4 * $kind.per_register()) {
-                *out = $kind.unpack(words[at / $kind.per_register()], at % $kind.per_register());
-            }
-        };
-    }
-    match element {
-        Element::F16 => each!(Element::F16),
-        Element::Bf16 => each!(Element::Bf16),
-        Element::Tf32 => each!(Element::Tf32),
-        other => each!(other),
-    }
-    out
 }
 
 #[inline(always)]
@@ -296,12 +221,12 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         Left::Shared(slot) => (registers.wide(*slot)[0], None),
         Left::Registers(slots) => {
             let mut rows = Box::new([[0.0; MAX_K]; ROWS]);
-            let width = product.a_element.per_register();
+            let width = product.left.element.per_register();
             for (register, slot) in slots.iter().enumerate() {
                 for (lane, value) in registers.word(*slot).iter().enumerate() {
                     let k = lane % 4 * width + register / 2 * 4 * width;
                     for at in 0..width {
-                        rows[lane / 4 + register % 2 * 8][k + at] = product.a_element.unpack(*value, at);
+                        rows[lane / 4 + register % 2 * 8][k + at] = product.left.element.unpack(*value, at);
                     }
                 }
             }
@@ -340,67 +265,9 @@ fn load(ctx: &mut Context<'_>, product: &GroupProduct, start: &Start) -> Option<
     let mut factors = Factors { a: [[0.0; MAX_K]; ROWS], b: vec![0.0; n * k], ranges: Vec::new() };
     match &start.rows {
         Some(rows) => factors.a = **rows,
-        None => {
-            let first = u64::from(ctx.warp.index % 4) * ROWS as u64;
-            let descriptor = Descriptor::new(start.a);
-            let address = |at: usize| {
-                if product.a_across {
-                    descriptor.across(first / 8 + (at / k) as u64, (at % k) as u64)
-                } else {
-                    descriptor.along_k(first + at as u64 / 2, at as u64 % 2)
-                }
-            };
-            let count = if product.a_across { 2 * k } else { 2 * ROWS };
-            let (units, range) = Units::checked(ctx, (0..count).map(address))?;
-            let shared = &ctx.blocks[ctx.me].shared;
-            for at in 0..units.count {
-                let values = elements(units.words(shared, at), product.a_element);
-                if product.a_across {
-                    for row in 0..8 {
-                        factors.a[at / k * 8 + row][at % k] = values[row];
-                    }
-                } else {
-                    // What is too much is zero, and the second part overwrites that of the first.
-                    factors.a[at / 2][at % 2 * k / 2..][..16].copy_from_slice(&values);
-                }
-            }
-            factors.ranges.push(range);
-        }
+        None => factors.ranges.push(load_left(ctx, start.a, product.left, k, &mut factors.a)?),
     }
-    let descriptor = Descriptor::new(start.b);
-    let address = |at: usize| {
-        if product.b_across {
-            descriptor.across((at / k) as u64, (at % k) as u64)
-        } else {
-            descriptor.along_k((at / 2) as u64, at as u64 % 2)
-        }
-    };
-    let count = if product.b_across { n / 8 * k } else { 2 * n };
-    let (units, range) = Units::checked(ctx, (0..count).map(address))?;
-    let shared = &ctx.blocks[ctx.me].shared;
-    if product.b_across {
-        for at in 0..units.count {
-            let values = elements(units.words(shared, at), product.b_element);
-            factors.b[at % k * n + at / k * 8..][..8].copy_from_slice(&values[..8]);
-        }
-    } else {
-        // Eight columns at a time, so that eight neighbours of a row are there at once.
-        for first in (0..n).step_by(8) {
-            let mut columns = [[0.0; MAX_K]; 8];
-            for (at, column) in columns.iter_mut().enumerate() {
-                for part in 0..2 {
-                    let values = elements(units.words(shared, 2 * (first + at) + part), product.b_element);
-                    column[part * k / 2..][..16].copy_from_slice(&values);
-                }
-            }
-            for (at, row) in factors.b.chunks_exact_mut(n).enumerate() {
-                for (out, column) in row[first..first + 8].iter_mut().zip(&columns) {
-                    *out = column[at];
-                }
-            }
-        }
-    }
-    factors.ranges.push(range);
+    factors.ranges.push(load_right(ctx, start.b, product.right, n, &mut factors.b)?);
     Some(factors)
 }
 

@@ -255,6 +255,8 @@ macro_rules! with_element {
     };
 }
 
+pub(super) use with_element;
+
 #[inline(always)]
 fn multiply(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     if let Some(outcome) = whole_warp(ctx, mask) {

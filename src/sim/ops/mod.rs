@@ -21,6 +21,7 @@ pub(crate) mod double_product;
 mod exact64;
 mod float32;
 mod float64;
+mod group_factors;
 pub(crate) mod group_matrix;
 mod half;
 mod integer;

@@ -16,7 +16,8 @@ pub(super) fn accumulate(a: &[[f32; MAX_K]], b: &[f32], n: usize, order: &[usize
 /// Tiles of R rows and C columns; both divide what there is.
 #[inline(always)]
 fn tiles<const R: usize, const C: usize>(a: &[[f32; MAX_K]], b: &[f32], n: usize, order: &[usize], sums: &mut [f32]) {
-    for (rows, sums) in a.chunks_exact(R).zip(sums.chunks_exact_mut(R * n)) {
+    let (tiles_of_rows, _) = a.as_chunks::<R>();
+    for (rows, sums) in tiles_of_rows.iter().zip(sums.chunks_exact_mut(R * n)) {
         for first in (0..n).step_by(C) {
             let mut tile = [[0.0f32; C]; R];
             for (row, tile) in tile.iter_mut().enumerate() {
