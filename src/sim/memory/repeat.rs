@@ -54,6 +54,11 @@ impl Repeats {
         self.turn += 1;
     }
 
+    #[inline(always)]
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// Adds what is not counted yet.
     pub fn settle(&mut self, bundles: &[Bundle], counters: &mut Counters) {
         for (known, bundle) in self.by_bundle.iter_mut().zip(bundles) {
@@ -193,7 +198,7 @@ fn lead(ctx: &mut Context<'_>, instr: &Instr, bundled: &BundledLoad) -> bool {
     let end = u64::from(start) + span;
     let shared = &ctx.blocks[ctx.me].shared;
     let checks = &ctx.grid.options.checks;
-    if end > u64::from(shared.bytes()) || !lowest.is_multiple_of(bundle.bytes) {
+    if end > u64::from(shared.bytes()) || lowest & (bundle.bytes - 1) != 0 {
         return false;
     }
     // A bundle may leave gaps that nobody has written.

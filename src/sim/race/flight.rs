@@ -25,6 +25,12 @@ impl Range {
         u64::from(self.offset) < offset + u64::from(bytes) && offset < u64::from(self.offset) + u64::from(self.bytes)
     }
 
+    fn contains(&self, other: &Range) -> bool {
+        self.block == other.block
+            && self.offset <= other.offset
+            && other.offset + other.bytes <= self.offset + self.bytes
+    }
+
     fn words(&self) -> std::ops::Range<usize> {
         self.offset as usize / 4..(self.offset + self.bytes).div_ceil(4) as usize
     }
@@ -65,6 +71,33 @@ pub(super) fn reader_in_the_way(
     readers.iter().find(|reader| reader.in_the_way(offset, bytes, now, clock)).map(|reader| reader.entry)
 }
 
+/// Where asynchronous reads in one turn of a warp have met nothing, since the last write: products of one tile read
+/// nearly the same.
+#[derive(Debug, Default)]
+pub(super) struct Calm {
+    turn: u64,
+    ranges: Vec<Range>,
+}
+
+impl Calm {
+    fn covers(&self, turn: u64, range: &Range) -> bool {
+        self.turn == turn && self.ranges.iter().any(|known| known.contains(range))
+    }
+
+    fn add(&mut self, turn: u64, range: Range) {
+        if self.turn != turn {
+            *self = Calm { turn, ranges: Vec::new() };
+        }
+        self.ranges.push(range);
+    }
+
+    /// Something is written.
+    #[inline(always)]
+    pub fn disturb(&mut self) {
+        self.ranges.clear();
+    }
+}
+
 /// The first number of the pseudo-warps that stand for barrier objects.
 const FIRST_OBJECT: u32 = 512;
 
@@ -103,6 +136,7 @@ impl Context<'_> {
         let (clock, pc) = (&self.warp.race, self.pc);
         let races = &mut self.blocks[range.block].races;
         races.enter_listed(clock, &self.grid.program.bundles);
+        races.calm.disturb();
         let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
         let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, now, clock);
         let mut conflicts = u64::from(conflict.is_some());
@@ -126,6 +160,7 @@ impl Context<'_> {
         if self.grid.options.checks.races {
             let races = &mut self.blocks[range.block].races;
             races.top += 1;
+            races.calm.disturb();
             let entry = Entry::new(races.top, object_id(object), 0, 0xF, false, pc);
             races.cells[range.words()].iter_mut().for_each(|cell: &mut Cell| cell.record_write(entry));
             races.change_in_flight(range, false);
@@ -152,7 +187,8 @@ impl Context<'_> {
         let mut hidden = None;
         let mut conflict = None;
         let mut conflicts = 0;
-        if !quiet || may_hide {
+        let turn = self.log.repeats.turn();
+        if (!quiet || may_hide) && !races.calm.covers(turn, &range) {
             races.enter_listed(clock, &self.grid.program.bundles);
             let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
             // Writers of matrices move 16 bytes at least: one word in four shows them all.
@@ -166,6 +202,9 @@ impl Context<'_> {
                 } else if may_hide && races.is_hidden_from_async(cell.last_write()) {
                     hidden.get_or_insert(cell.last_write());
                 }
+            }
+            if conflict.is_none() && hidden.is_none() {
+                races.calm.add(turn, range);
             }
         }
         races.note_reader(Reader { range, entry: Entry::flying(clock.id, lane, 0xF, pc) });
@@ -214,6 +253,18 @@ mod tests {
         let range = Range { block: 0, offset: 120, bytes: 16 };
         assert_eq!((range.words(), range.segments()), (30..34, 0..2));
         assert!(range.overlaps(135, 1) && !range.overlaps(136, 4) && range.overlaps(100, 32));
+    }
+
+    #[test]
+    fn what_lay_calm_is_looked_at_again_in_another_turn_and_behind_a_write() {
+        let mut calm = Calm::default();
+        let (wide, part) = (Range { block: 0, offset: 0, bytes: 64 }, Range { block: 0, offset: 16, bytes: 48 });
+        calm.add(3, wide);
+        assert!(calm.covers(3, &wide) && calm.covers(3, &part));
+        assert!(!calm.covers(4, &part) && !calm.covers(3, &Range { block: 1, ..part }));
+        assert!(!calm.covers(3, &Range { bytes: 49, ..part }));
+        calm.disturb();
+        assert!(!calm.covers(3, &part));
     }
 
     #[test]

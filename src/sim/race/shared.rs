@@ -5,7 +5,7 @@
 //! are the listed ones entered into the cells and the new one checked against them.
 
 use super::cell::{Cell, Entry};
-use super::flight::{Reader, is_object, reader_in_the_way};
+use super::flight::{Calm, Reader, is_object, reader_in_the_way};
 use super::global::Passed;
 use super::{Clock, WarpClock};
 use crate::sim::exec::Context;
@@ -55,6 +55,7 @@ pub(crate) struct BlockRaces {
     pub(super) latest: Segment,
     /// Asynchronous operations that read, or have read since the last barrier of the block.
     pub(super) readers: Vec<Reader>,
+    pub(super) calm: Calm,
     /// What atomic operations on a shared word have passed on.
     pub(super) published: HashMap<u64, Clock>,
     /// What other blocks have passed on to this one through global memory, in clocks since their start.
@@ -86,6 +87,7 @@ impl BlockRaces {
             self.segments.fill(Segment::default());
         }
         self.listed.clear();
+        self.calm.disturb();
         self.latest = Segment::default();
         self.published.clear();
         self.top + 1
@@ -161,6 +163,9 @@ impl BlockRaces {
             }
         };
         raise(&mut self.latest);
+        if write {
+            self.calm.disturb();
+        }
         if pattern.contiguous || pattern.uniform {
             let first = (pattern.lowest >> SEGMENT_SHIFT) as usize;
             let last = ((pattern.highest + u64::from(pattern.bytes) - 1) >> SEGMENT_SHIFT) as usize;
@@ -350,6 +355,7 @@ impl Context<'_> {
         shared::for_each_block(self, pattern, Kind::Write, |ctx, block, pattern| {
             let races = &mut ctx.blocks[block].races;
             races.enter_listed(&ctx.warp.race, &ctx.grid.program.bundles);
+            races.calm.disturb();
             let clock = &ctx.warp.race;
             let mut conflict = None;
             let mut conflicts = 0;
