@@ -5,7 +5,7 @@ use super::global::Payload;
 use super::pattern::Pattern;
 use super::{global, local, shared};
 use crate::sim::exec::{Context, Outcome};
-use crate::sim::lanes::{Class, LANES, Registers};
+use crate::sim::lanes::{Class, LANES, Registers, Slot};
 use crate::sim::program::{Access, ActionFn, AddressOperand, Instr};
 use crate::sim::ptx::types::Space;
 use crate::sim::report::Check;
@@ -163,22 +163,39 @@ fn unpack<const W: usize>(data: &Payload<W>, access: &Access, element: usize) ->
 fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.accesses[instr.x as usize];
+    let data: Payload<W> = words_to_store(&ctx.warp.registers, access);
+    if access.ordering {
+        ctx.release();
+    }
+    write_words(ctx, access, mask, &data);
+    Outcome::Next
+}
+
+/// What all lanes store.
+#[inline(always)]
+fn words_to_store<const W: usize>(registers: &Registers, access: &Access) -> Payload<W> {
+    if W == 1
+        && access.width == 4
+        && let [Some(Slot { class: Class::Word, index })] = *access.slots
+    {
+        return [*registers.word(index); W];
+    }
     let mut data = [[0; LANES]; W];
     for (element, slot) in access.slots.iter().enumerate() {
         let Some(slot) = slot else { continue };
         let position = element * access.width as usize;
         let at = (position / 4).min(W - 1);
         match slot.class {
-            Class::Word if access.width >= 4 => data[at] = *ctx.warp.registers.word(slot.index),
+            Class::Word if access.width >= 4 => data[at] = *registers.word(slot.index),
             Class::Word => {
-                let value = ctx.warp.registers.word(slot.index);
+                let value = registers.word(slot.index);
                 let (shift, full) = (position % 4 * 8, (1u32 << (access.width * 8)) - 1);
                 for lane in 0..LANES {
                     data[at][lane] |= (value[lane] & full) << shift;
                 }
             }
             _ => {
-                let value = ctx.warp.registers.wide(slot.index);
+                let value = registers.wide(slot.index);
                 let full = if access.width >= 4 { u32::MAX } else { (1u32 << (access.width * 8)) - 1 };
                 for lane in 0..LANES {
                     data[at][lane] |= (value[lane] as u32 & full) << (position % 4 * 8);
@@ -189,11 +206,7 @@ fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Out
             }
         }
     }
-    if access.ordering {
-        ctx.release();
-    }
-    write_words(ctx, access, mask, &data);
-    Outcome::Next
+    data
 }
 
 /// The handler of a load of that many bytes a lane.

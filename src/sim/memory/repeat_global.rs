@@ -90,7 +90,7 @@ fn repeat<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, plain: &PlainLoa
     let Some((number, allocation)) = ctx.grid.memory.find(lowest) else { return false };
     if start + span > allocation.bytes()
         || !allocation.is_live()
-        || !lowest.is_multiple_of(u64::from(bytes))
+        || lowest & u64::from(bytes - 1) != 0
         || ctx.grid.races.watches(number)
         || (ctx.grid.options.checks.initialised && !is_defined(allocation, start, span))
     {
