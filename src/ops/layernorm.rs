@@ -27,7 +27,7 @@ crate::shape! {
 pub fn suite() -> Suite {
     Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
-        .ladder(6, cuda)
+        .ladder(7, cuda)
         .candidate("triton", triton(built!("layernorm")))
         .into()
 }
@@ -136,20 +136,22 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
 
 const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
 
+/// The version that takes f32 rows by elements.
+const BY_ELEMENTS: usize = 7;
+
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let launch = rows::launch("layernorm", version, HELD, (s.rows, s.cols));
+        let rule = if version == BY_ELEMENTS { rows::launch_by_elements } else { rows::launch };
+        let launch = rule("layernorm", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
-    rows::tiles(
-        version,
-        kernel!(
-            "layernorm.cu",
-            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh", "product.cuh", "layernorm_product.cuh"],
-            format!("layernorm_v{version}"),
-            plan
-        ),
-    )
+    let kernel = kernel!(
+        "layernorm.cu",
+        ["common.cuh", "rows.cuh", "held.cuh", "elements.cuh", "layernorm.cuh", "product.cuh", "layernorm_product.cuh"],
+        format!("layernorm_v{version}"),
+        plan
+    );
+    if version == BY_ELEMENTS { rows::tiles_by_elements(kernel) } else { rows::tiles(version, kernel) }
 }
 
 /// The Triton programs of an operator with the arguments of a layer normalisation.

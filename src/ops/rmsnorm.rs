@@ -12,7 +12,7 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(6, cuda).into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -81,15 +81,22 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
 
 const HELD: rows::Held = rows::Held { few_up_to: 4096, block_up_to: 4096 };
 
+/// The version that takes f32 rows by elements.
+const BY_ELEMENTS: usize = 6;
+
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| {
-        let launch = rows::launch("rmsnorm", version, HELD, (s.rows, s.cols));
+        let rule = if version == BY_ELEMENTS { rows::launch_by_elements } else { rows::launch };
+        let launch = rule("rmsnorm", version, HELD, (s.rows, s.cols));
         launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
     };
-    rows::tiles(
-        version,
-        kernel!("rmsnorm.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("rmsnorm_v{version}"), plan),
-    )
+    let kernel = kernel!(
+        "rmsnorm.cu",
+        ["common.cuh", "rows.cuh", "held.cuh", "elements.cuh"],
+        format!("rmsnorm_v{version}"),
+        plan
+    );
+    if version == BY_ELEMENTS { rows::tiles_by_elements(kernel) } else { rows::tiles(version, kernel) }
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

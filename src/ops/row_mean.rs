@@ -12,7 +12,7 @@ use crate::core::tensor::{Inputs, Outputs};
 pub fn suite() -> Suite {
     Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
-        .ladder(2, |version| cuda("row_mean", version))
+        .ladder(3, |version| cuda("row_mean", version))
         .into()
 }
 

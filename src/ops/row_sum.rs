@@ -15,7 +15,7 @@ use crate::core::tensor::{Inputs, Outputs};
 pub fn suite() -> Suite {
     Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
-        .ladder(2, |version| cuda("row_sum", version))
+        .ladder(3, |version| cuda("row_sum", version))
         .into()
 }
 
@@ -78,21 +78,43 @@ pub(super) fn cuda(op: &'static str, version: usize) -> Cuda<Matrix> {
     let kernel = kernel!("row_sum.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("{op}_v{version}"), plan);
     match version {
         1 => kernel.tile("cols", 256),
-        _ => kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_UP_TO), ("cols", MOST_WARPS * WARP_UP_TO)]),
+        2 => kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_UP_TO), ("cols", MOST_WARPS * WARP_UP_TO)]),
+        _ => kernel.tiles([("rows", 4), ("cols", 8), ("cols", SHARE), ("cols", WARP_UP_TO), ("cols", AT_ONCE_UP_TO)]),
     }
 }
 
 /// Columns up to which a warp adds up a row, and of each warp of a block.
 const WARP_UP_TO: usize = 1024;
 const MOST_WARPS: usize = 16;
+/// Of version 3: columns of each warp of a block, and up to which it serves; no more than one warp's are left to version 2.
+const SHARE: usize = 512;
+const AT_ONCE_UP_TO: usize = 32 * SHARE;
+
+const WARP: usize = 32;
 
 /// The launch rule of each version, without its scalars.
 fn launch(op: &str, version: usize, s: &Matrix) -> Launch {
-    const WARP: usize = 32;
+    match version {
+        1 => Launch::blocks(s.rows, 256),
+        3 if (SHARE + 1..=AT_ONCE_UP_TO).contains(&s.cols) => at_once(op, s),
+        _ => in_turns(op, s),
+    }
+}
+
+/// Version 3.
+fn at_once(op: &str, s: &Matrix) -> Launch {
+    let (path, warps) = match s.cols {
+        WARP_UP_TO => ("warp_full", 1),
+        ..WARP_UP_TO => ("warp", 1),
+        cols => ("block", cols.div_ceil(SHARE)),
+    };
+    Launch::blocks(s.rows, WARP * warps).entry(format!("{op}_v3_{path}"))
+}
+
+/// Version 2.
+fn in_turns(op: &str, s: &Matrix) -> Launch {
     const WARPS_OF_BLOCK: usize = 4;
-    if version == 1 {
-        Launch::blocks(s.rows, 256)
-    } else if s.cols <= WARP_UP_TO {
+    if s.cols <= WARP_UP_TO {
         Launch::grid([s.rows.div_ceil(WARPS_OF_BLOCK), 1, 1], [WARP, WARPS_OF_BLOCK, 1]).entry(format!("{op}_v2_warp"))
     } else {
         let warps = s.cols.div_ceil(WARP_UP_TO).min(MOST_WARPS);

@@ -87,6 +87,21 @@ fn launch_by_product(op: &str, (rows, cols): Extents) -> Option<Launch> {
     Some(Launch::blocks(rows, team(cols)).entry(format!("{op}_v6_{path}")))
 }
 
+/// The launch rule of version `version` of a norm of f32, where it serves the shape: short rows that start anywhere, by
+/// elements. Version 5 serves the others.
+pub fn launch_by_elements(op: &str, version: usize, held: Held, (rows, cols): Extents) -> Launch {
+    let (path, teams) = match cols {
+        257..=384 => ("warp", 4),
+        385..=512 => ("two_warps", 2),
+        _ => ("", 0),
+    };
+    if teams == 0 || cols.is_multiple_of(FEW) {
+        launch(op, 5, held, (rows, cols))
+    } else {
+        Launch::blocks(rows.div_ceil(teams), SHARED_BLOCK).entry(format!("{op}_v{version}_{path}"))
+    }
+}
+
 /// The launch rule that the kernels of norms and softmax share, without their scalars: version `version` of operator
 /// `op`, by the version before where a version does not serve the shape.
 pub fn launch(op: &str, version: usize, held: Held, (rows, cols): Extents) -> Launch {
@@ -132,6 +147,11 @@ pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
             }
         }
     }
+}
+
+/// The same of the version that takes f32 rows by elements.
+pub fn tiles_by_elements<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
+    tiles(5, kernel).tiles([("rows", 2), ("cols", 384)]).dtypes([DType::F32])
 }
 
 /// Adds to each row a multiple of 1/8 in [-4, 4]: exact on a grid of such values.
