@@ -8,8 +8,12 @@
 //   v3_one   grid n                    block 256   batch 1, k >= 4096
 //   v3_half  grid ceil(n / 2)          block 256   batch 1
 //   v3_few   grid ceil(n / 16)         block 256   batch <= 8; with more, v2
+//   v4       grid ceil(n / 12) * ceil(batch / 8)  block 256   f16 and bf16, batch > 1, n >= 12; else v3
+//   v5       grid ceil(n / 16) * ceil(batch / 8)  block 256   f32, batch > 1, n >= 16; else v3
+//   v5_wide  the same                             block 512   n <= 2112
 #include "common.cuh"
 #include "gemm_mma.cuh"
+#include "gemv_few.cuh"
 
 #define PARAMETERS \
     const scalar_t *__restrict__ x, const scalar_t *__restrict__ w, scalar_t *__restrict__ y, int batch, int n, int k
@@ -209,3 +213,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_half(PARAMETERS) {
     Team<1, 1, 4, 4>::run(x, w, y, batch, n, k, blockIdx.x);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_few(PARAMETERS) { few(x, w, y, batch, n, k); }
+
+#if defined(KERNELGATE_F32)
+// v5: several vectors against whole lines of w, on plain cores: .87 to .93 of a reading kernel of 64 MiB and more with
+// eight vectors (v3: .26 to .60), .80 at 32.
+extern "C" __global__ void __launch_bounds__(256, 2) gemv_v5(PARAMETERS) { few_vectors<4, 8, 2, 1>(x, w, y, batch, n, k); }
+// The same for a matrix whose blocks are no more than multiprocessors.
+extern "C" __global__ void __launch_bounds__(512, 1) gemv_v5_wide(PARAMETERS) {
+    few_vectors<4, 16, 2, 1>(x, w, y, batch, n, k);
+}
+#else
+// v4: several vectors against whole lines of w, on tensor cores: .88 to .93 of a reading kernel of 32 MiB and more with
+// eight vectors (v3: .74 to .86).
+extern "C" __global__ void __launch_bounds__(256, 3) gemv_v4(PARAMETERS) {
+    few_vectors<3, 8, 2, 4>(x, w, y, batch, n, k);
+}
+#endif

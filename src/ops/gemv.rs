@@ -7,6 +7,7 @@ use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
@@ -27,7 +28,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda).into()
 }
 
 fn operator() -> Op<Vectors> {
@@ -156,30 +157,43 @@ fn tiled<T: Float>(s: &Vectors, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
 
 fn cuda(version: usize) -> Cuda<Vectors> {
     let plan = move |s: &Vectors| launch(version, s).scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
-    let kernel = kernel!("gemv.cu", ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh"], "gemv_v1", plan);
+    let kernel =
+        kernel!("gemv.cu", ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh", "gemv_few.cuh"], "gemv_v1", plan);
     match version {
         1 => kernel.tile("k", 256),
         2 => kernel.tiles([("n", 8), ("k", 8), ("k", 1024)]),
-        _ => kernel.tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("k", 8), ("k", LONG_K)]),
+        3 => kernel.tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("k", 8), ("k", LONG_K)]),
+        4 => kernel
+            .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 12), ("k", 64), ("k", 1024)])
+            .dtypes([DType::F16, DType::BF16]),
+        _ => kernel
+            .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("n", WIDE_N), ("k", 32), ("k", 512)])
+            .dtypes([DType::F32]),
     }
 }
 
-/// Vectors that version 3 takes together.
+/// Vectors that versions 3 and up take together.
 const MOST_BATCH: usize = 8;
 /// Elements from which version 3 gives a row to a whole block.
 const LONG_K: usize = 4096;
+/// Rows up to which version 5 takes sixteen warps a block in place of eight: a block for each of 132 multiprocessors.
+const WIDE_N: usize = 16 * 132;
 
 /// The launch rule of each version, without its scalars.
 fn launch(version: usize, s: &Vectors) -> Launch {
     const THREADS: usize = 256;
     let blocks = |rows: usize| Launch::blocks(s.n.div_ceil(rows), THREADS);
+    let few = |rows: usize, threads| Launch::blocks(s.n.div_ceil(rows) * s.batch.div_ceil(MOST_BATCH), threads);
     match (version, s.batch) {
         (_, 0) => Launch::blocks(0, THREADS),
         (1, _) => Launch::blocks(s.n * s.batch, THREADS).entry("gemv_v1"),
         _ if !s.k.is_multiple_of(8) => launch(1, s),
-        (3, 1) if s.k >= LONG_K => blocks(1).entry("gemv_v3_one"),
-        (3, 1) => blocks(2).entry("gemv_v3_half"),
-        (3, ..=MOST_BATCH) => blocks(16).entry("gemv_v3_few"),
+        (4, 2..) if s.n >= 12 => few(12, 256).entry("gemv_v4"),
+        (5, 2..) if s.n >= 16 && s.n <= WIDE_N => few(16, 512).entry("gemv_v5_wide"),
+        (5, 2..) if s.n >= 16 => few(16, 256).entry("gemv_v5"),
+        (3.., 1) if s.k >= LONG_K => blocks(1).entry("gemv_v3_one"),
+        (3.., 1) => blocks(2).entry("gemv_v3_half"),
+        (3.., ..=MOST_BATCH) => blocks(16).entry("gemv_v3_few"),
         _ => Launch::blocks(s.n.div_ceil(8) * s.batch, THREADS).entry("gemv_v2"),
     }
 }
