@@ -2,7 +2,7 @@
 
 use super::address::{LOCAL_WINDOW, OFFSET_MASK, PARAM_WINDOW, Window, window};
 use super::global::Payload;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, follow};
 use super::{global, local, shared};
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, Slot};
@@ -163,12 +163,27 @@ fn unpack<const W: usize>(data: &Payload<W>, access: &Access, element: usize) ->
 fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let access = &program.accesses[instr.x as usize];
+    if W == 1 && mask == u32::MAX && store_row(ctx, access) {
+        return Outcome::Next;
+    }
     let data: Payload<W> = words_to_store(&ctx.warp.registers, access);
     if access.ordering {
         ctx.release();
     }
     write_words(ctx, access, mask, &data);
     Outcome::Next
+}
+
+/// Stores a word of each lane to shared memory where they follow each other, as most do, and nothing has to be moved
+/// before; `false` where it is otherwise.
+#[inline(always)]
+fn store_row(ctx: &mut Context<'_>, access: &Access) -> bool {
+    let (Space::Shared, 4, false) = (access.space, access.width, access.strong) else { return false };
+    let Some(Slot { class: Class::Wide, index: base }) = access.address.base else { return false };
+    let [Some(Slot { class: Class::Word, index })] = *access.slots else { return false };
+    let address = ctx.warp.registers.wide(base);
+    let lowest = address[0].wrapping_add(access.address.offset as u64);
+    follow::<4>(address) && shared::write_row(ctx, lowest, index)
 }
 
 /// What all lanes store.

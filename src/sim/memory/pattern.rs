@@ -43,18 +43,28 @@ impl Pattern {
             32 => follow::<32>(address),
             _ => false,
         };
-        let (first, step) = (address[0], u64::from(bytes));
-        let highest = first.wrapping_add((LANES as u64 - 1) * step);
-        (follows && first as i64 <= highest as i64).then_some(Pattern {
-            address: *address,
+        let row = Pattern::row(address[0], bytes);
+        (follows && row.lowest as i64 <= row.highest as i64).then_some(row)
+    }
+
+    /// That of all lanes, one behind the other.
+    #[inline(always)]
+    pub fn row(lowest: u64, bytes: u32) -> Self {
+        let step = u64::from(bytes);
+        let mut address = [lowest; LANES];
+        for (lane, address) in address.iter_mut().enumerate() {
+            *address = address.wrapping_add(lane as u64 * step);
+        }
+        Pattern {
+            address,
             mask: u32::MAX,
             bytes,
-            lowest: first,
-            highest,
+            lowest,
+            highest: address[LANES - 1],
             uniform: false,
             contiguous: true,
-            suspect: first & (step - 1) != 0 || (first as i64) < 0,
-        })
+            suspect: lowest & (step - 1) != 0 || (lowest as i64) < 0,
+        }
     }
 
     #[inline(always)]
@@ -149,7 +159,7 @@ impl Pattern {
 
 /// Whether each address lies so many bytes behind the one before.
 #[inline(always)]
-fn follow<const BYTES: u64>(address: &[u64; LANES]) -> bool {
+pub(super) fn follow<const BYTES: u64>(address: &[u64; LANES]) -> bool {
     // Four gaps at a time: a compiler that sees one sum asks each lane.
     let mut gaps = [0; 4];
     for (four, group) in address.as_chunks::<4>().0.iter().enumerate() {

@@ -265,6 +265,27 @@ pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, da
     count(ctx, pattern, true);
 }
 
+/// Stores a register of all lanes, one word behind the other; `false` if they may not all be there.
+#[inline(always)]
+pub(crate) fn write_row(ctx: &mut Context<'_>, lowest: u64, register: u32) -> bool {
+    const BYTES: u64 = 4 * LANES as u64;
+    let is_inside = lowest.checked_add(BYTES).is_some_and(|end| end <= u64::from(ctx.blocks[ctx.me].shared.bytes));
+    if !is_inside || !lowest.is_multiple_of(4) {
+        return false;
+    }
+    if ctx.grid.options.checks.races {
+        let row = *ctx.warp.registers.word(register);
+        ctx.track_shared(ctx.me, &Pattern::row(lowest, 4), Kind::Write, false, Some(&[row]));
+    }
+    let shared = &mut ctx.blocks[ctx.me].shared;
+    shared.define(lowest, BYTES);
+    shared.words[lowest as usize / 4..][..LANES].copy_from_slice(ctx.warp.registers.word(register));
+    // Neighbours lie in banks of their own.
+    ctx.log.counters.shared_writes.add(BYTES, 1, 1);
+    ctx.count_wavefronts(1, 1);
+    true
+}
+
 #[inline(always)]
 fn write_part<const W: usize>(ctx: &mut Context<'_>, block: usize, pattern: &Pattern, data: &Payload<W>, strong: bool) {
     ctx.track_shared(block, pattern, Kind::Write, strong, Some(data));
