@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_half(PARAMETERS) {
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_v3_few(PARAMETERS) { few(x, w, y, batch, n, k); }
 
 #if defined(KERNELGATE_F32)
-// v5: several vectors against whole lines of w, on plain cores: .87 to .93 of a reading kernel of 64 MiB and more with
+// v5: several vectors against whole lines of w, on plain cores: .86 to .93 of a reading kernel of 64 MiB and more with
 // eight vectors (v3: .26 to .60), .80 at 32.
 extern "C" __global__ void __launch_bounds__(256, 2) gemv_v5(PARAMETERS) { few_vectors<4, 8, 2, 1>(x, w, y, batch, n, k); }
 // The same for a matrix whose blocks are no more than multiprocessors.
