@@ -21,10 +21,12 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["m", "n", "k", "activation", "residual"] => layers(products()),
         ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => batches(products()),
         ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
-        ["rows", "cols", rest @ ..] => [[3, 301], [3, 507], [2, 777], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
-            .into_iter()
-            .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
-            .collect(),
+        ["rows", "cols", rest @ ..] => {
+            [[3, 301], [2, 259], [3, 507], [2, 777], [2, 531], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
+                .into_iter()
+                .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
+                .collect()
+        }
         ["tokens", "heads", "half"] => {
             vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64], vec![2, 2, 128], vec![2, 1, 256]]
         }
@@ -37,7 +39,14 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             vec![vec![2, 3, 9, 11, 5, 3, 3, 0, 1, 0, 0], vec![1, 5, 12, 10, 70, 3, 2, 1, 2, 1, 1]]
         }
         ["batch", "n", "k"] => {
-            vec![vec![1, 33, 70], vec![3, 70, 129], vec![2, 5, 1000], vec![1, 300, 264], vec![3, 29, 648]]
+            vec![
+                vec![1, 33, 70],
+                vec![3, 70, 129],
+                vec![2, 5, 1000],
+                vec![1, 300, 264],
+                vec![5, 29, 648],
+                vec![9, 25, 4168],
+            ]
         }
         ["steps", "batch", "inputs", "hidden", "layers"] => vec![vec![2, 3, 5, 17, 1], vec![1, 2, 7, 70, 0]],
         // An empty shape launches nothing.

@@ -29,7 +29,8 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
     let lines: Vec<&str> = ptx.lines().map(str::trim).collect();
     let at = mutation.line;
     let spans = mutation.slip == "constant off by one" && is_butterfly_offset(&lines, at);
-    let stores = ["branch dropped", "guard negated", "comparison off by one"].contains(&mutation.slip)
+    let stores = ["branch dropped", "guard negated", "comparison off by one", "constant off by one"]
+        .contains(&mutation.slip)
         && guards_a_store_of_what_all_lanes_hold(&lines, at);
     let packs =
         ["comparison off by one", "constant off by one"].contains(&mutation.slip) && is_bound_between_packs(lines[at]);
@@ -59,14 +60,12 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
     arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument)
 }
 
-/// A word without its lower half, which goes into a register of single precision.
+/// A word without its lower half, which goes into a register of single precision before all else.
 fn takes_the_upper_half(lines: &[&str], at: usize) -> bool {
     let [half, _, "-65536"] = *operands(lines[at]).as_slice() else { return false };
+    let used = lines[at + 1..].iter().take(FAR).find(|line| operands(line).contains(&half));
     lines[at].starts_with("and.b32")
-        && lines[at + 1..].iter().take(NEAR).filter(|line| line.starts_with("mov.b32")).any(|line| {
-            let [to, from] = *operands(line).as_slice() else { return false };
-            to.starts_with("%f") && from == half
-        })
+        && used.is_some_and(|line| line.starts_with("mov.b32") && operands(line)[0].starts_with("%f"))
 }
 
 /// The lines of the entry that a line stands in.
@@ -214,6 +213,7 @@ mod tests {
         let text = "bar.sync 0;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L;\nst.shared.f32 [%rd1], %f1;\n$L:";
         assert_eq!(why(text, 2, "branch dropped"), Some(SAME_STORE));
         assert_eq!(why(text, 1, "comparison off by one"), Some(SAME_STORE));
+        assert_eq!(why(text, 1, "constant off by one"), Some(SAME_STORE));
         assert_eq!(why(&text.replace("st.shared", "atom.add"), 2, "branch dropped"), None);
         assert_eq!(why(&text.replace("bar.sync 0;", "ret;"), 2, "branch dropped"), None);
     }

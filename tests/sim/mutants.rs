@@ -37,6 +37,9 @@ const NAN_MAXIMUM: &str = "The maximum of NaN and a number is the number.";
 const LONG_DIVISION: &str = "Chooses a short division where the numbers fit; the long one is right too.";
 const ABSENT: &str =
     "What one factor has past the end of k meets zeros of the other; past its rows or columns none is stored.";
+const LOADS_FIRST: &str =
+    "Keeps the compiler from moving loads to their uses: the lanes pass each other nothing there.";
+const MORE_LEFT: &str = "Every row of this entry has more columns than that from each lane on.";
 const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 
 /// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
@@ -126,6 +129,14 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "setp.ge.s32 %p32",
         "A row has no fewer columns than threads: none of them stands at its end.",
     ),
+    ("layernorm cuda_v7 layernorm_v7_two_warps", "comparison off by one", ", 1;", MORE_LEFT),
+    ("layernorm cuda_v7 layernorm_v7_warp", "comparison off by one", ", 33;", MORE_LEFT),
+    ("layernorm cuda_v7 layernorm_v7_warp", "comparison off by one", ", 193;", MORE_LEFT),
+    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "comparison off by one", ", 33;", MORE_LEFT),
+    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 193;", MORE_LEFT),
+    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 225;", MORE_LEFT),
+    ("gemv cuda_v4 gemv_v3_few", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
+    ("gemv cuda_v4 gemv_v4", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
     ("layernorm cuda_v4 layernorm_v4_cluster", "constant wrong", "0f00000000", NEVER_FEW),
     ("rmsnorm cuda_v3 rmsnorm_v3_block", "constant wrong", "0f00000000", NEVER_FEW),
     (
