@@ -55,7 +55,7 @@ fn a_nan_in_a_row_of_operations_is_the_one_of_the_hardware_and_of_active_lanes_a
         32,
         "mov.f32 %f0, 0f3F800000; mov.f32 %f1, %f0; and.b32 %r2, %r0, 3; setp.eq.u32 %p0, %r2, 0; setp.lt.u32 %p1, %r0, 16; @%p0 mov.b32 %f1, 0xFFC00123; @!%p1 bra E; add.f32 %f1, %f1, %f0; mul.f32 %f1, %f1, %f0; fma.rn.f32 %f1, %f1, %f0, %f0; fma.rn.f32 %f1, %f1, %f0, %f0; E: mov.b32 %r30, %f1;",
     );
-    let expected = |lane: u32| match (lane % 4 == 0, lane < 16) {
+    let expected = |lane: u32| match (lane.is_multiple_of(4), lane < 16) {
         (true, true) => 0x7FFF_FFFF,
         (true, false) => 0xFFC0_0123,
         (false, true) => 4f32.to_bits(),
