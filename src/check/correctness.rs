@@ -1,30 +1,21 @@
-//! The correctness check: boundary shapes, realistic shapes, every distribution, every alignment, relations,
-//! repetition.
+//! The correctness check: the cases of its plan, then relations, the order of rows, repetition.
 
-use super::boundary::{base, elements, points};
+use super::boundary::base;
 use super::case::Case;
 use super::compare::Expected;
 use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Errors, Failure, Outcome, Verdict};
 use super::pace::{Pace, work};
+use super::plan::Plan;
 use super::relation::{hold, rows_are_independent};
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
-use crate::core::seed::{derive, rng};
-use crate::core::shape::{Axis, Point, describe};
+use crate::core::seed::derive;
+use crate::core::shape::{Point, describe};
 use crate::core::tensor::Tensor;
 use crate::device::Poison;
 use std::time::{Duration, Instant};
-
-/// Random corners of all axes at once.
-const COMBINATIONS: usize = 8;
-
-/// An extent below this is a sliver.
-const BROAD: usize = 8;
-
-/// Buffers start at every multiple of the candidate's alignment below this.
-const OFFSETS_BELOW: usize = 128;
 
 /// Launches for the order of rows and repetition, as far as they take time.
 const LAUNCHES_BESIDE: usize = 8;
@@ -35,22 +26,22 @@ const OVERTIME: Duration = Duration::from_millis(150);
 
 /// Runs the whole check.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
-    let mut outcome = Outcome::new(Verdict::Pass);
-    let plan = plan(context, subject, &mut outcome);
-    carry_out(context, subject, &plan, outcome)
+    let plan = Plan::whole(context.seed, context.device.capacity(), subject);
+    carry_out(context, subject, plan)
 }
 
 /// Everything that the check asks of one case: its values, then the null oracle, relations and repetition at its shape.
 pub fn run_case(context: &Context<'_>, subject: &Subject<'_>, case: Case) -> Outcome {
-    let plan = Plan { middle: case.point.clone(), cases: vec![case] };
-    carry_out(context, subject, &plan, Outcome::new(Verdict::Pass))
+    carry_out(context, subject, Plan::of(case))
 }
 
-fn carry_out(context: &Context<'_>, subject: &Subject<'_>, plan: &Plan, mut outcome: Outcome) -> Outcome {
+fn carry_out(context: &Context<'_>, subject: &Subject<'_>, mut plan: Plan) -> Outcome {
+    let mut outcome = Outcome::new(Verdict::Pass);
+    outcome.notes.append(&mut plan.notes);
     if let Some(own) = overridden(subject) {
         outcome.notes.push(format!("tolerance overridden: {}", own.because));
     }
-    match check_all(context, subject, plan, &mut outcome) {
+    match check_all(context, subject, &plan, &mut outcome) {
         // Relations alone say too little to be a pass.
         Ok(()) if outcome.errors.is_none() && !plan.cases.is_empty() => {
             let reason = outcome.notes.last().map(|note| note.trim_start_matches(DECLINED));
@@ -69,71 +60,6 @@ pub(super) fn blame(outcome: &mut Outcome, failure: Failure) {
     outcome.verdict = Verdict::Fail;
     outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
     outcome.failure = Some(failure);
-}
-
-/// What is going to be checked.
-struct Plan {
-    cases: Vec<Case>,
-    /// A middling shape, for relations and repetition.
-    middle: Point,
-}
-
-fn plan(context: &Context<'_>, subject: &Subject<'_>, outcome: &mut Outcome) -> Plan {
-    let operator = subject.operator;
-    let traits = &subject.candidate.traits;
-    let seed =
-        |what: &str, point: &Point| derive(context.seed, &[operator.name(), what, &describe(operator.axes(), point)]);
-    let corner_seed = derive(context.seed, &[operator.name(), &subject.candidate.name]);
-    let mut shapes = points(operator, traits, COMBINATIONS, &mut rng(corner_seed));
-    shapes.extend(operator.shapes().iter().cloned());
-    let asked = shapes.len();
-    shapes.retain(|point| fits(context, subject, point));
-    if shapes.len() < asked {
-        outcome.notes.push(format!("{} shapes are larger than this device is given", asked - shapes.len()));
-    }
-    outcome.notes.extend(subject.spared());
-    shapes.sort_by_key(|point| elements(operator, point));
-
-    let middle = middle(context, subject, &shapes);
-    let distributions = subject.distributions();
-    let first = distributions.first().copied().unwrap_or(Distribution::Normal);
-    // What takes long comes last: it is the first to be left out where time is short.
-    let large =
-        shapes.split_off(shapes.partition_point(|point| elements(operator, point) <= elements(operator, &middle)));
-    let of_shape = |point: &Point| Case::new(point.clone(), first, seed(first.name(), point));
-    let mut cases: Vec<Case> = shapes.iter().map(of_shape).collect();
-    for point in [base(operator), middle.clone()] {
-        for &distribution in &distributions {
-            cases.push(Case::new(point.clone(), distribution, seed(distribution.name(), &point)));
-        }
-    }
-    for offset_bytes in (traits.alignment..OFFSETS_BELOW).step_by(traits.alignment.max(1)) {
-        let aligned = Case::new(middle.clone(), first, seed("offset", &middle));
-        cases.push(Case { offset_bytes, ..aligned });
-    }
-    cases.extend(large.iter().map(of_shape));
-    Plan { cases, middle }
-}
-
-fn fits(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> bool {
-    let capacity = context.device.capacity();
-    capacity.takes(elements(subject.operator, point), subject.operator.cost(point, subject.dtype).flops)
-}
-
-/// A smallish shape with at least a few thousand elements and no sliver among its extents, for relations and
-/// distributions say little about rows of one column; or the largest.
-fn middle(context: &Context<'_>, subject: &Subject<'_>, shapes: &[Point]) -> Point {
-    let is_broad = |axis: &Axis, extent: usize| !axis.is_extent() || extent >= BROAD.min(axis.bounds().1);
-    let axes = subject.operator.axes();
-    let real: Vec<&Point> = shapes.iter().filter(|point| elements(subject.operator, point) >= 4096).collect();
-    let broad =
-        real.iter().copied().filter(|point| axes.iter().zip(*point).all(|(axis, &extent)| is_broad(axis, extent)));
-    let broad: Vec<&Point> = broad.collect();
-    let mut candidates = if broad.is_empty() { real } else { broad };
-    // By work, not by elements: a kernel may start a block an element.
-    candidates.sort_by(|a, b| work(subject, a).total_cmp(&work(subject, b)));
-    let found = candidates.get(candidates.len() / 4).copied().or_else(|| shapes.last());
-    found.cloned().filter(|point| fits(context, subject, point)).unwrap_or_else(|| base(subject.operator))
 }
 
 fn check_all(

@@ -15,6 +15,7 @@ pub mod outcome;
 mod pace;
 pub mod perf;
 mod perf_settings;
+mod plan;
 pub mod property;
 pub mod reference;
 pub mod relation;
