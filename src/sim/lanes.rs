@@ -285,7 +285,7 @@ macro_rules! alu {
         }
         $crate::sim::lanes::Alu {
             handler: $crate::sim::tier::tiers!(
-                each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
+                rows each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
             ),
             run: None,
             result: <$out as $crate::sim::lanes::Lane>::CLASS,
@@ -301,7 +301,7 @@ macro_rules! alu {
         }
         $crate::sim::lanes::Alu {
             run: Some($crate::sim::tier::tiers!(
-                run: fn(r: &mut $crate::sim::lanes::Registers, i: &[$crate::sim::program::Instr], m: u32)
+                rows run: fn(r: &mut $crate::sim::lanes::Registers, i: &[$crate::sim::program::Instr], m: u32)
             )),
             ..$crate::sim::lanes::alu!(@make $map, [$($ty),+], $out, $op)
         }

@@ -1,27 +1,47 @@
-//! Two builds of every handler: for the plain target, and for AVX2 + FMA where this machine has them.
+//! The builds of every handler: for the plain target, for AVX2 + FMA where this machine has them, and for AVX-512 too
+//! where that pays: in operations on whole rows of registers, which are two vectors then.
 //!
-//! Both give the same bits. The choice is made at run time, so that a build without `-C target-cpu` still runs at full
+//! All give the same bits. The choice is made at run time, so that a build without `-C target-cpu` still runs at full
 //! speed.
 
 /// A function that runs in the widest build that this machine can run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tiers<F> {
     pub widest: F,
+    /// The build without AVX-512, for comparison.
+    #[cfg(test)]
+    pub narrower: F,
     /// The build for any machine, for comparison.
     #[cfg(test)]
     pub plain: F,
 }
 
-/// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`.
+/// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `rows` in front, for AVX-512
+/// too.
 macro_rules! tiers {
     ($body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
-        #[multiversion::multiversion(
-            targets("x86_64+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt"),
-            dispatcher = "indirect"
-        )]
-        fn widest($($arg: $ty),*) $(-> $out)? {
-            $body($($arg),*)
-        }
+        $crate::sim::tier::build!(
+            widest in targets("x86_64+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt"):
+            $body: fn($($arg: $ty),*) $(-> $out)?
+        );
+        $crate::sim::tier::tiers!(@of widest, $body: fn($($arg: $ty),*) $(-> $out)?)
+    }};
+    (rows $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
+        $crate::sim::tier::build!(
+            widest in targets(
+                "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt",
+                "x86_64+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt"
+            ):
+            $body: fn($($arg: $ty),*) $(-> $out)?
+        );
+        #[cfg(test)]
+        $crate::sim::tier::build!(
+            narrower in targets("x86_64+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt"):
+            $body: fn($($arg: $ty),*) $(-> $out)?
+        );
+        $crate::sim::tier::tiers!(@of narrower, $body: fn($($arg: $ty),*) $(-> $out)?)
+    }};
+    (@of $narrower:ident, $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
         #[cfg(test)]
         fn plain($($arg: $ty),*) $(-> $out)? {
             $body($($arg),*)
@@ -29,9 +49,21 @@ macro_rules! tiers {
         $crate::sim::tier::Tiers {
             widest: widest as fn($($ty),*) $(-> $out)?,
             #[cfg(test)]
+            narrower: $narrower,
+            #[cfg(test)]
             plain,
         }
     }};
 }
 
-pub(crate) use tiers;
+/// A function with a build for each target, the first of which this machine has runs.
+macro_rules! build {
+    ($name:ident in targets($($target:literal),*): $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {
+        #[multiversion::multiversion(targets($($target),*), dispatcher = "indirect")]
+        fn $name($($arg: $ty),*) $(-> $out)? {
+            $body($($arg),*)
+        }
+    };
+}
+
+pub(crate) use {build, tiers};
