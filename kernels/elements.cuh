@@ -63,11 +63,17 @@ struct ElementRow {
         }
     }
 
-    // Over the threads of the row; every thread gets the same bits. A SLOT is used once a launch.
-    template <int SLOT>
-    __device__ __forceinline__ float sum(float value) const {
+    // The sum of term(k) over every element held, absent ones too, and over the threads of the row; every thread gets the same
+    // bits. A SLOT is used once a launch.
+    template <int SLOT, typename Term>
+    __device__ __forceinline__ float sum_of(Term term) const {
+        FourSums sums;
+#pragma unroll
+        for (int k = 0; k < VALUES; ++k) {
+            sums.add(k, term(k));
+        }
         constexpr int WARPS = THREADS / WARP;
-        value = warp_reduce<Sum>(value);
+        float value = warp_reduce<Sum>(sums.total());
         if constexpr (WARPS > 1) {
             __shared__ float partials[TEAMS][WARPS];
             if (threadIdx.x % WARP == 0) {

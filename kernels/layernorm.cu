@@ -97,18 +97,12 @@ __device__ __forceinline__ void layernorm_by_elements(LAYERNORM_PARAMETERS) {
     row.load_weights(weight, weights);
     row.load_weights(bias, biases);
     row.load(x, value);
-    FourSums sum;
-#pragma unroll
-    for (int k = 0; k < Row::VALUES; ++k) {
-        sum.add(k, value[k]);
-    }
-    const float mean = mean_of(row.template sum<0>(sum.total()), cols);
-    FourSums squares;
-#pragma unroll
-    for (int k = 0; k < Row::VALUES; ++k) {
-        squares.add_square(k, row.has(k) ? value[k] - mean : 0.0f);
-    }
-    const float scale = inverse_root_mean(row.template sum<1>(squares.total()), cols, eps);
+    const float mean = mean_of(row.template sum_of<0>([&](int k) { return value[k]; }), cols);
+    const float squares = row.template sum_of<1>([&](int k) {
+        const float centred = row.has(k) ? value[k] - mean : 0.0f;
+        return centred * centred;
+    });
+    const float scale = inverse_root_mean(squares, cols, eps);
     const float offset = -mean * scale;  // (x - mean) * scale in one instruction, rounded once
     row.each([&](int k) {
         y[row.start + k * Row::STRIDE] = fmaf(fmaf(value[k], scale, offset), weights[k], biases[k]);

@@ -220,12 +220,8 @@ __device__ __forceinline__ void rmsnorm_by_elements(PARAMETERS) {
     float weights[Row::VALUES], value[Row::VALUES];
     row.load_weights(weight, weights);
     row.load(x, value);
-    FourSums squares;
-#pragma unroll
-    for (int k = 0; k < Row::VALUES; ++k) {
-        squares.add_square(k, value[k]);
-    }
-    const float scale = inverse_root_mean(row.template sum<0>(squares.total()), cols, eps);
+    const float squares = row.template sum_of<0>([&](int k) { return value[k] * value[k]; });
+    const float scale = inverse_root_mean(squares, cols, eps);
     row.each([&](int k) { y[row.start + k * Row::STRIDE] = value[k] * scale * weights[k]; });
 }
 
