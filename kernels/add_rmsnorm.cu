@@ -8,6 +8,9 @@
 //       cols <= 16384   _block   grid rows            block 32 * ceil(cols / 512)
 //       more            _looped  grid rows            block 1024
 //       _warp and _block also as _odd, for cols that are no multiple of 8
+//   v3  513 .. 4096     _few     grid rows            block 32 * ceil(cols / 256)   f32, cols no multiple of 8
+//       .. 8192         _many    grid rows            block 32 * ceil(cols / 512)   f32, cols no multiple of 8
+//       others as v2
 #include "held.cuh"
 
 #define PARAMETERS                                                                                              \
@@ -42,16 +45,14 @@ struct AddRmsNorm {
 
 // One pass over memory: both rows arrive as packs, their sum leaves at once and stays in registers as f32.
 // AHEAD: the rows that a later block will read are asked for.
-template <bool AHEAD, bool ODD, typename Team>
+template <typename Row, bool EARLY, bool AHEAD, typename Team>
 __device__ __forceinline__ void add_rmsnorm_held(const Team& team, const AddRmsNorm& a) {
-    constexpr int VALUES = 16;
-    using Row = HeldRow<VALUES, false, ODD>;
     const long long start = team.row() * a.cols;
     Row row(team, a.cols);
     Row residual = row;
     row.load(a.x + start, Absent::ZERO);
     residual.load(a.residual + start, Absent::ZERO);
-    const HeldWeights<!ODD, Row> weights(a.weight, row);
+    const HeldWeights<EARLY, Row> weights(a.weight, row);
     if constexpr (AHEAD) {
         fetch_ahead<2>(team, a.x, a.cols);
         fetch_ahead<2>(team, a.residual, a.cols);
@@ -74,7 +75,7 @@ __device__ __forceinline__ void add_rmsnorm_held(const Team& team, const AddRmsN
         }
     }
     const float single = to_float(row.single) + to_float(residual.single);
-    if (ODD) {
+    if (Row::has_edges) {
         squares.add_square(0, single);
     }
     const float scale = inverse_root_mean(team.template reduce<Sum, 0>(squares.total()), a.cols, a.eps);
@@ -91,7 +92,7 @@ __device__ __forceinline__ void add_rmsnorm_held(const Team& team, const AddRmsN
             store_pack(a.y + start + row.column + k * row.stride, pack(sum[k]));
         }
     }
-    if (ODD && row.edge >= 0) {
+    if (Row::has_edges && row.edge >= 0) {
         a.total[start + row.edge] = from_float<scalar_t>(single);
         a.y[start + row.edge] = from_float<scalar_t>(single * scale * weights.edge(row));
     }
@@ -99,12 +100,12 @@ __device__ __forceinline__ void add_rmsnorm_held(const Team& team, const AddRmsN
 
 // v2: the rows are held as packs and read once, those of a later block are asked for. On an H200 at 8192x4096, as a fraction
 // of a copy: .99 (without asking .97); at 8192x4095 .96.
-#define HELD(PATH, BOUNDS, AHEAD, ...)                                                            \
-    extern "C" __global__ void __launch_bounds__ BOUNDS add_rmsnorm_v2_##PATH(PARAMETERS) {       \
-        add_rmsnorm_held<AHEAD, false>(__VA_ARGS__, {x, residual, weight, y, total, cols, eps});  \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__ BOUNDS add_rmsnorm_v2_##PATH##_odd(PARAMETERS) { \
-        add_rmsnorm_held<AHEAD, true>(__VA_ARGS__, {x, residual, weight, y, total, cols, eps});   \
+#define HELD(PATH, BOUNDS, AHEAD, ...)                                                                                  \
+    extern "C" __global__ void __launch_bounds__ BOUNDS add_rmsnorm_v2_##PATH(PARAMETERS) {                             \
+        add_rmsnorm_held<HeldRow<16, false, false>, true, AHEAD>(__VA_ARGS__, {x, residual, weight, y, total, cols, eps}); \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__ BOUNDS add_rmsnorm_v2_##PATH##_odd(PARAMETERS) {                       \
+        add_rmsnorm_held<HeldRow<16, false, true>, false, AHEAD>(__VA_ARGS__, {x, residual, weight, y, total, cols, eps}); \
     }
 HELD(warp, (128), false, LaneTeam(WARP, rows))
 HELD(block, (1024), true, BlockTeam())
@@ -147,3 +148,18 @@ extern "C" __global__ void __launch_bounds__(1024) add_rmsnorm_v2_looped(PARAMET
         add_rmsnorm_looped<1>({x, residual, weight, y, total, cols, eps});
     }
 }
+
+#if defined(KERNELGATE_F32)
+// v3: of rows that start anywhere the packs begin at a whole line, half as many a thread, and the weights come early. On an
+// H200 8192x4095 takes 130.5 us (v2 138.8, Liger 134.5, a copy 128.4), 8192x2047 66.9 (70.7, 65.6), 2048x2047 19.5 (23.1,
+// 18.8), 8192x8191 258.4 (266.3, 253.7).
+extern "C" __global__ void __launch_bounds__(512, 2) add_rmsnorm_v3_few(PARAMETERS) {
+    add_rmsnorm_held<HeldRow<8, false, true, false, LINE_LEN>, true, true>(BlockTeam(),
+                                                                            {x, residual, weight, y, total, cols, eps});
+}
+// One block an SM, by its registers: with two of 62 registers 8192x8191 takes 263.8 us.
+extern "C" __global__ void __launch_bounds__(512, 1) add_rmsnorm_v3_many(PARAMETERS) {
+    add_rmsnorm_held<HeldRow<16, false, true, false, LINE_LEN>, true, true>(BlockTeam(),
+                                                                             {x, residual, weight, y, total, cols, eps});
+}
+#endif

@@ -90,6 +90,7 @@ struct ElementRow {
     }
 };
 
-// The rows served: a warp or two each.
+// The rows served: one, two or four warps each.
 using ElementsOfWarp = ElementRow<WARP, 256, 384>;
 using ElementsOfTwoWarps = ElementRow<2 * WARP, 384, 512>;
+using ElementsOfFourWarps = ElementRow<4 * WARP, 512, 1024>;

@@ -41,14 +41,16 @@ __device__ __forceinline__ Pack load_shifted(const scalar_t* low, int shift) {
     return Pack{make_uint4(result[0], result[1], result[2], result[3])};
 }
 
+constexpr int LINE_LEN = 128 / int(sizeof(scalar_t));  // elements of a line of the caches
+
 // One thread's share of a row of `cols` elements, VALUES at most and perhaps one more.
 //
-// ODD: the row may start anywhere. Its packs then begin at column `head`, and what stands before and behind them, up to
-// 2 * PACK_LEN - 1 elements, goes to the lanes of the first warp, one each: no lane waits for a second element, and no
-// pack is partly absent.
+// ODD: the row may start anywhere. Its packs then begin at column `head`, where ALIGNED elements lie whole in memory, and
+// what stands before and behind them, fewer than ALIGNED + 2 * PACK_LEN elements, goes to the first threads, one each: no
+// lane waits for a second element, and no pack is partly absent. With ALIGNED a pack, the first warp has them all.
 // SPREAD: the packs of a thread lie blockDim.x packs apart. Else each warp holds one contiguous piece.
 // FULL: every thread of the team holds VALUES elements, which saves the tests.
-template <int VALUES, bool SPREAD, bool ODD, bool FULL = false>
+template <int VALUES, bool SPREAD, bool ODD, bool FULL = false, int ALIGNED = PACK_LEN>
 struct HeldRow {
     static constexpr int PACKS = VALUES / PACK_LEN;
     static constexpr bool has_edges = ODD;
@@ -62,9 +64,9 @@ struct HeldRow {
 
     template <typename Team>
     __device__ __forceinline__ HeldRow(const Team& team, int cols) {
-        head = ODD ? int(-(team.row() * cols) & (PACK_LEN - 1)) : 0;
+        head = ODD ? int(-(team.row() * cols) & (ALIGNED - 1)) : 0;
         // Of a shifted row the last pack is left out: the weights that go with it would end past the buffer.
-        const int whole = ODD ? max(cols / PACK_LEN - (head != 0), 0) * PACK_LEN : cols;
+        const int whole = ODD ? max(cols / PACK_LEN - head / PACK_LEN - (shift() != 0), 0) * PACK_LEN : cols;
         const int in_block = (SPREAD ? int(threadIdx.x) : team.first_access(PACKS)) * PACK_LEN;
         const int first = team.template first_column<PACK_LEN>(whole) + in_block;
         column = head + first;
@@ -77,6 +79,8 @@ struct HeldRow {
     }
 
     __device__ __forceinline__ bool has(int k) const { return FULL || k * stride < left; }
+    // How far into a pack of the weights its packs begin.
+    __device__ __forceinline__ int shift() const { return head % PACK_LEN; }
 
     // Every load is issued before the first value is used.
     __device__ __forceinline__ void load(const scalar_t* row, Absent absent) {
@@ -115,10 +119,14 @@ struct HeldRow {
 };
 
 // The elements of a weight vector that go with a held row: fetched EARLY, while the row is on its way, or at their use.
+// Early f32 weights of a shifted row come by single elements, which take no more registers than their values; the first
+// touch of a line fetches it for the other three.
 template <bool EARLY, typename Row>
 struct HeldWeights {
+    static constexpr bool BY_ELEMENTS = EARLY && Row::has_edges && PACK_LEN == 4;
     const scalar_t* __restrict__ weights;
     Pack packs[EARLY ? Row::PACKS : 1];
+    scalar_t single;
 
     __device__ __forceinline__ HeldWeights(const scalar_t* weights, const Row& row) : weights(weights) {
         if constexpr (EARLY) {
@@ -129,10 +137,21 @@ struct HeldWeights {
                 }
             }
         }
+        if constexpr (BY_ELEMENTS) {
+            if (row.edge >= 0) {
+                single = weights[row.edge];
+            }
+        }
     }
     __device__ __forceinline__ Pack fetch(int k, const Row& row) const {
-        const scalar_t* const mine = weights + unsigned(row.column - row.head) + k * row.stride;
-        return Row::has_edges ? load_shifted(mine, row.head) : load_pack(mine);
+        if constexpr (BY_ELEMENTS) {
+            const scalar_t* const mine = weights + unsigned(row.column) + k * row.stride;
+            const float elements[PACK_LEN] = {to_float(mine[0]), to_float(mine[1]), to_float(mine[2]), to_float(mine[3])};
+            return pack(elements);
+        } else {
+            const scalar_t* const mine = weights + unsigned(row.column - row.shift()) + k * row.stride;
+            return Row::has_edges ? load_shifted(mine, row.shift()) : load_pack(mine);
+        }
     }
     // Only where row.has(k).
     __device__ __forceinline__ void get(int k, const Row& row, float (&weight)[PACK_LEN]) const {
@@ -143,7 +162,9 @@ struct HeldWeights {
         }
     }
     // Only where row.edge >= 0.
-    __device__ __forceinline__ float edge(const Row& row) const { return to_float(weights[row.edge]); }
+    __device__ __forceinline__ float edge(const Row& row) const {
+        return to_float(BY_ELEMENTS ? single : weights[row.edge]);
+    }
 };
 
 #if !defined(KERNELGATE_F32)

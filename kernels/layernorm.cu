@@ -22,8 +22,11 @@
 //       1025 .. 4095  _block_odd  grid rows  block 32 * ceil(cols / 1024)   f16 and bf16, no multiple of 8
 //   v7  257 .. 384    _warp       grid ceil(rows / 4)  block 128            f32, cols no multiple of 8
 //       .. 512        _two_warps  grid ceil(rows / 2)  block 128            f32, cols no multiple of 8
+//       .. 1024       _four_warps grid rows            block 128            f32, cols no multiple of 8
+//   v8  1025 .. 2048  _few        grid rows  block 32 * ceil(cols / 512)    f32, cols no multiple of 8
+//       .. 8192       _many       grid rows  block 32 * ceil(cols / 1024)   f32, cols no multiple of 8
 // Rows that start on 16 bytes (cols * element size is a multiple of 16) move in 16-byte packs, others by elements.
-#include "elements.cuh"
+#include "layernorm_elements.cuh"
 #include "layernorm_product.cuh"
 
 // v1: the formula. One block a row, three passes over memory, a tree in shared memory.
@@ -69,7 +72,8 @@ constexpr int BLOCKS_OF_AN_SM = 5;  // one more would not fit without spills
 #endif
 #define HELD(PATH, BOUNDS, VALUES, EARLY, AHEAD, ...)                                                              \
     extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH(LAYERNORM_PARAMETERS) {                \
-        layernorm_held<Identity, VALUES, EARLY, AHEAD, true, false>(__VA_ARGS__, {x, weight, bias, y, cols, eps}); \
+        layernorm_held<Identity, HeldRow<VALUES, false, false>, EARLY, AHEAD, true>( \
+            __VA_ARGS__, {x, weight, bias, y, cols, eps}); \
     }                                                                                                              \
     extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH##_odd(LAYERNORM_PARAMETERS) {          \
         layernorm_odd<Identity, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});                      \
@@ -90,33 +94,27 @@ extern "C" __global__ void __launch_bounds__(128, 8) layernorm_v6_block_odd(LAYE
 #endif
 
 #if defined(KERNELGATE_F32)
-template <typename Row>
-__device__ __forceinline__ void layernorm_by_elements(LAYERNORM_PARAMETERS) {
-    const Row row(rows, cols);
-    float weights[Row::VALUES], biases[Row::VALUES], value[Row::VALUES];
-    row.load_weights(weight, weights);
-    row.load_weights(bias, biases);
-    row.load(x, value);
-    const float mean = mean_of(row.template sum_of<0>([&](int k) { return value[k]; }), cols);
-    const float squares = row.template sum_of<1>([&](int k) {
-        const float centred = row.has(k) ? value[k] - mean : 0.0f;
-        return centred * centred;
-    });
-    const float scale = inverse_root_mean(squares, cols, eps);
-    const float offset = -mean * scale;  // (x - mean) * scale in one instruction, rounded once
-    row.each([&](int k) {
-        y[row.start + k * Row::STRIDE] = fmaf(fmaf(value[k], scale, offset), weights[k], biases[k]);
-    });
-}
-
 // v7: short rows that start anywhere move by elements, their weights ahead of them.
-// On an H200 16,384 rows take 18.1 us at 511 columns (v5 20.1, a copy 17.4), 12.3 at 321 (13.9, 11.7), 10.2 at 257 (11.6, 9.7).
+// On an H200 16,384 rows take 18.1 us at 511 columns (v5 20.1, a copy 17.4), 12.3 at 321 (13.9, 11.7), 10.2 at 257 (11.6, 9.7);
+// 2048x1023 6.3 us (6.7, 6.2), 8192x700 14.3 (15.3, 13.3).
 extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK) layernorm_v7_warp(LAYERNORM_PARAMETERS) {
-    layernorm_by_elements<ElementsOfWarp>(x, weight, bias, y, rows, cols, eps);
+    layernorm_by_elements<Identity, ElementsOfWarp>({x, weight, bias, y, cols, eps}, rows);
 }
 // With room for 12 blocks on an SM all loads stand before the first use; left to itself the compiler puts half of the weights
-// behind the mean (19.0 us at 511 columns).
+// behind the mean (19.0 us at 511 columns, 7.1 at 2048x1023).
 extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK, 12) layernorm_v7_two_warps(LAYERNORM_PARAMETERS) {
-    layernorm_by_elements<ElementsOfTwoWarps>(x, weight, bias, y, rows, cols, eps);
+    layernorm_by_elements<Identity, ElementsOfTwoWarps>({x, weight, bias, y, cols, eps}, rows);
+}
+extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK, 12) layernorm_v7_four_warps(LAYERNORM_PARAMETERS) {
+    layernorm_by_elements<Identity, ElementsOfFourWarps>({x, weight, bias, y, cols, eps}, rows);
+}
+
+// v8: of rows that start anywhere the packs begin at a whole line, and the weights come early. On an H200 8192x4095 takes
+// 66.7 us (v5 71.4, a copy 65.6), 8192x2047 34.5 (38.7, 33.7), 2048x2047 11.3 (14.9, 10.7), 8192x8191 132.7 (136.9, 128.4).
+extern "C" __global__ void __launch_bounds__(128, 7) layernorm_v8_few(LAYERNORM_PARAMETERS) {
+    layernorm_by_lines<Identity, 16, true>({x, weight, bias, y, cols, eps});
+}
+extern "C" __global__ void __launch_bounds__(256, 2) layernorm_v8_many(LAYERNORM_PARAMETERS) {
+    layernorm_by_lines<Identity, 32, true>({x, weight, bias, y, cols, eps});
 }
 #endif

@@ -145,9 +145,8 @@ __device__ __forceinline__ void layernorm_in_registers(const Team& team, const L
 
 // One pass over memory, the row held as packs. Teams of whole warps. BY_PRODUCT: the row's sum by matrix products.
 // AHEAD: the row that a later block will read is asked for.
-template <typename Function, int VALUES, bool EARLY, bool AHEAD, bool BY_PRODUCT, bool ODD, typename Team>
+template <typename Function, typename Row, bool EARLY, bool AHEAD, bool BY_PRODUCT, typename Team>
 __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm& a) {
-    using Row = HeldRow<VALUES, false, ODD>;
     Row row(team, a.cols);
     row.load(a.x + team.row() * a.cols, Absent::ZERO);
     const HeldWeights<EARLY, Row> weights(a.weight, row);
@@ -177,7 +176,7 @@ __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm
             store_pack(y + k * row.stride, pack(x));
         }
     }
-    if (ODD && row.edge >= 0) {
+    if (Row::has_edges && row.edge >= 0) {
         const float normal = fmaf(to_float(row.single), scale, offset);
         a.y[team.row() * a.cols + row.edge] =
             from_float<scalar_t>(Function::apply(Function::SHARE * fmaf(normal, weights.edge(row), biases.edge(row))));
@@ -187,7 +186,14 @@ __device__ __forceinline__ void layernorm_held(const Team& team, const LayerNorm
 // Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
 template <typename Function, int VALUES, bool AHEAD, typename Team>
 __device__ __forceinline__ void layernorm_odd(const Team& team, const LayerNorm& a) {
-    layernorm_held<Function, VALUES, Team::EARLY && sizeof(scalar_t) == 2, AHEAD, false, true>(team, a);
+    constexpr bool EARLY = Team::EARLY && sizeof(scalar_t) == 2;
+    layernorm_held<Function, HeldRow<VALUES, false, true>, EARLY, AHEAD, false>(team, a);
+}
+
+// The same of a block, its packs from a whole line on.
+template <typename Function, int VALUES, bool EARLY>
+__device__ __forceinline__ void layernorm_by_lines(const LayerNorm& a) {
+    layernorm_held<Function, HeldRow<VALUES, false, true, false, LINE_LEN>, EARLY, true, false>(BlockTeam(), a);
 }
 
 // The widest access that every row allows.

@@ -4,6 +4,7 @@
 use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
 use super::layernorm::{EPS, Normalised, RANGE};
+use super::rmsnorm::LINES;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
@@ -14,7 +15,7 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(2, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda).into()
 }
 
 fn operator() -> Op<Normalised> {
@@ -99,15 +100,18 @@ fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
 /// Columns of a row that one warp holds, and that one block does.
 const WARP_HOLDS: usize = 512;
 const BLOCK_HOLDS: usize = 16_384;
+/// The version that takes f32 rows that start anywhere from whole lines on.
+const BY_LINES: usize = 3;
 
 fn cuda(version: usize) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| launch(version, s).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps);
     let entry = format!("add_rmsnorm_v{version}");
     let kernel = kernel!("add_rmsnorm.cu", ["common.cuh", "rows.cuh", "held.cuh"], entry, plan);
-    match version {
-        1 => kernel.tile("cols", 256),
-        _ => kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_HOLDS), ("cols", BLOCK_HOLDS)]),
+    if version == 1 {
+        return kernel.tile("cols", 256);
     }
+    let kernel = kernel.tiles([("rows", 4), ("cols", 8), ("cols", WARP_HOLDS), ("cols", BLOCK_HOLDS)]);
+    if version == BY_LINES { LINES.tiles(kernel) } else { kernel }
 }
 
 /// The launch rule of each version, without its scalars.
@@ -115,6 +119,9 @@ fn launch(version: usize, s: &Normalised) -> Launch {
     const WARP: usize = 32;
     const WARPS_OF_BLOCK: usize = 4;
     let odd = if s.cols.is_multiple_of(8) { "" } else { "_odd" };
+    if version == BY_LINES {
+        return LINES.launch("add_rmsnorm", version, (s.rows, s.cols)).unwrap_or_else(|| launch(2, s));
+    }
     if version == 1 {
         Launch::blocks(s.rows, 256)
     } else if s.cols <= WARP_HOLDS {

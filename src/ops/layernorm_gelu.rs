@@ -8,6 +8,7 @@ use super::gelu::{gelu, gelu_f32};
 use super::layernorm::{self, Normalised};
 use super::simd;
 use crate::core::candidate::Cuda;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -16,7 +17,7 @@ use crate::core::tensor::{Inputs, Outputs};
 pub fn suite() -> Suite {
     Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
-        .ladder(6, cuda)
+        .ladder(8, cuda)
         .candidate("triton", layernorm::triton(built!("layernorm_gelu")))
         .into()
 }
@@ -55,20 +56,52 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
 
 const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
 
+/// The version that takes short f32 rows by elements, and the one that takes longer ones from whole lines on.
+const BY_ELEMENTS: usize = 7;
+const BY_LINES: usize = 8;
+const LINES: rows::Lines = rows::Lines {
+    more_than: 1024,
+    paths: &[
+        rows::Path { up_to: 2048, name: "few", elements: 16 },
+        rows::Path { up_to: 4096, name: "many", elements: 32 },
+        rows::Path { up_to: 8192, name: "large", elements: 32 },
+    ],
+};
+
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| {
-        let launch = rows::launch("layernorm_gelu", version, HELD, (s.rows, s.cols));
-        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
-    };
-    rows::tiles(
-        version,
-        kernel!(
-            "layernorm_gelu.cu",
-            ["common.cuh", "rows.cuh", "held.cuh", "layernorm.cuh", "product.cuh", "layernorm_product.cuh"],
-            format!("layernorm_gelu_v{version}"),
-            plan
-        ),
-    )
+    let plan = move |s: &Normalised| launch(version, s).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps);
+    let kernel = kernel!(
+        "layernorm_gelu.cu",
+        [
+            "common.cuh",
+            "rows.cuh",
+            "held.cuh",
+            "elements.cuh",
+            "layernorm.cuh",
+            "layernorm_elements.cuh",
+            "product.cuh",
+            "layernorm_product.cuh"
+        ],
+        format!("layernorm_gelu_v{version}"),
+        plan
+    );
+    match version {
+        BY_ELEMENTS => rows::tiles_by_elements(kernel),
+        BY_LINES => LINES.tiles(rows::tiles_by_elements(kernel)),
+        _ => rows::tiles(version, kernel),
+    }
+}
+
+/// The launch rule of each version, without its scalars.
+fn launch(version: usize, s: &Normalised) -> Launch {
+    let extents = (s.rows, s.cols);
+    match version {
+        BY_ELEMENTS => {
+            rows::launch_by_elements("layernorm_gelu", version, 1024, extents).unwrap_or_else(|| launch(5, s))
+        }
+        BY_LINES => LINES.launch("layernorm_gelu", version, extents).unwrap_or_else(|| launch(BY_ELEMENTS, s)),
+        _ => rows::launch("layernorm_gelu", version, HELD, extents),
+    }
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

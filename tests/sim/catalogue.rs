@@ -21,12 +21,23 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["m", "n", "k", "activation", "residual"] => layers(products()),
         ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => batches(products()),
         ["vocab", "dim", "ids"] => vec![vec![7, 19, 133], vec![50, 128, 20], vec![9, 1024, 5], vec![3, 4100, 2]],
-        ["rows", "cols", rest @ ..] => {
-            [[3, 301], [2, 259], [3, 507], [2, 777], [2, 531], [2, 1024], [37, 33], [2, 5000], [1, 20_000]]
-                .into_iter()
-                .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
-                .collect()
-        }
+        ["rows", "cols", rest @ ..] => [
+            [3, 301],
+            [2, 259],
+            [3, 507],
+            [2, 777],
+            [2, 531],
+            [2, 1024],
+            [37, 33],
+            [2, 5000],
+            [1, 20_000],
+            [2, 1501],
+            [2, 3003],
+            [2, 5003],
+        ]
+        .into_iter()
+        .map(|rows| rows.into_iter().chain(rest.iter().map(|_| 0)).collect())
+        .collect(),
         ["tokens", "heads", "half"] => {
             vec![vec![3, 5, 7], vec![37, 2, 32], vec![5, 3, 64], vec![2, 2, 128], vec![2, 1, 256]]
         }
@@ -98,7 +109,7 @@ const TALL: [[usize; 2]; 9] =
 fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
         ["n"] => (1..40)
-            .chain([48, 255, 256, 257, 512, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 5008])
+            .chain([48, 255, 256, 257, 512, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 4096, 5008, 8192])
             .map(|n| vec![n])
             .collect(),
         ["m", "n", "k"] => further_products(),

@@ -87,18 +87,48 @@ fn launch_by_product(op: &str, (rows, cols): Extents) -> Option<Launch> {
     Some(Launch::blocks(rows, team(cols)).entry(format!("{op}_v6_{path}")))
 }
 
-/// The launch rule of version `version` of a norm of f32, where it serves the shape: short rows that start anywhere, by
-/// elements. Version 5 serves the others.
-pub fn launch_by_elements(op: &str, version: usize, held: Held, (rows, cols): Extents) -> Launch {
+/// The launch rule of version `version` of a norm of f32, where it serves the shape: short rows that start anywhere, of
+/// up to `widest` columns, by elements.
+pub fn launch_by_elements(op: &str, version: usize, widest: usize, (rows, cols): Extents) -> Option<Launch> {
     let (path, teams) = match cols {
         257..=384 => ("warp", 4),
         385..=512 => ("two_warps", 2),
-        _ => ("", 0),
+        513..=1024 => ("four_warps", 1),
+        _ => return None,
     };
-    if teams == 0 || cols.is_multiple_of(FEW) {
-        launch(op, 5, held, (rows, cols))
-    } else {
-        Launch::blocks(rows.div_ceil(teams), SHARED_BLOCK).entry(format!("{op}_v{version}_{path}"))
+    (cols <= widest && !cols.is_multiple_of(FEW))
+        .then(|| Launch::blocks(rows.div_ceil(teams), SHARED_BLOCK).entry(format!("{op}_v{version}_{path}")))
+}
+
+/// How a version of f32 norms serves rows that start anywhere from whole lines on: those of more columns than these, a
+/// path up to its columns.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    pub more_than: usize,
+    pub paths: &'static [Path],
+}
+
+/// Rows of up to so many columns, so many elements a thread.
+pub struct Path {
+    pub up_to: usize,
+    pub name: &'static str,
+    pub elements: usize,
+}
+
+impl Lines {
+    /// The launch rule of version `version`, where it serves the shape.
+    pub fn launch(self, op: &str, version: usize, (rows, cols): Extents) -> Option<Launch> {
+        if cols <= self.more_than || cols.is_multiple_of(FEW) {
+            return None;
+        }
+        let path = self.paths.iter().find(|path| cols <= path.up_to)?;
+        let threads = WARP * cols.div_ceil(WARP * path.elements);
+        Some(Launch::blocks(rows, threads).entry(format!("{op}_v{version}_{}", path.name)))
+    }
+
+    /// Declares the extents at which such a version takes another path.
+    pub fn tiles<S: Shape>(self, kernel: Cuda<S>) -> Cuda<S> {
+        self.paths.iter().fold(kernel, |kernel, path| kernel.tile("cols", path.up_to)).dtypes([DType::F32])
     }
 }
 
@@ -187,6 +217,35 @@ pub fn negate(values: &mut [f64]) {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[rstest]
+    #[case((9, 256), None)]
+    #[case((9, 257), Some(("op_v7_warp", 3)))]
+    #[case((9, 385), Some(("op_v7_two_warps", 5)))]
+    #[case((9, 512), None)]
+    #[case((9, 1023), Some(("op_v7_four_warps", 9)))]
+    #[case((9, 1025), None)]
+    fn rows_by_elements(#[case] extents: Extents, #[case] expected: Option<(&str, usize)>) {
+        let launch = launch_by_elements("op", 7, 1024, extents);
+        assert_eq!(launch.as_ref().map(|launch| (launch.entry.as_deref().unwrap(), launch.grid[0])), expected);
+        assert!(launch.is_none_or(|launch| launch.block == [128, 1, 1]));
+    }
+
+    #[rstest]
+    #[case((9, 1023), None)]
+    #[case((9, 1025), Some(("op_v8_few", 96)))]
+    #[case((9, 1032), None)]
+    #[case((9, 2047), Some(("op_v8_few", 128)))]
+    #[case((9, 2049), Some(("op_v8_many", 96)))]
+    #[case((9, 8191), Some(("op_v8_many", 256)))]
+    #[case((9, 8193), None)]
+    fn rows_by_lines(#[case] extents: Extents, #[case] expected: Option<(&str, usize)>) {
+        const FEW: Path = Path { up_to: 2048, name: "few", elements: 16 };
+        const MANY: Path = Path { up_to: 8192, name: "many", elements: 32 };
+        let launch = Lines { more_than: 1024, paths: &[FEW, MANY] }.launch("op", 8, extents);
+        assert_eq!(launch.as_ref().map(|launch| (launch.entry.as_deref().unwrap(), launch.block[0])), expected);
+        assert!(launch.is_none_or(|launch| launch.grid == [extents.0, 1, 1]));
+    }
 
     #[rstest]
     #[case(5, (129, 8), "op_v3_lanes", 2, [1, 128], 1)]
