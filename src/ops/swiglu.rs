@@ -6,15 +6,17 @@ use super::family::rows::{double, negate};
 use super::float::Float;
 use super::silu::{self, silu};
 use super::simd;
-use crate::core::candidate::Cuda;
+use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
+use crate::core::dtype::DType;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(3, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda).into()
 }
 
 fn operator() -> Op<Vector> {
@@ -65,12 +67,38 @@ fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     simd::swiglu(inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
 }
 
+/// What a block of versions 4 and 5 maps.
+const OF_BLOCK: usize = 4096;
+
 fn cuda(version: usize) -> Cuda<Vector> {
-    /// The versions of the activations that each version is like.
-    const LIKE: [usize; 3] = [1, 5, 6];
-    let rule = LIKE[version - 1];
-    let entry = format!("swiglu_v{version}");
-    step(rule, kernel!("swiglu.cu", ["common.cuh"], entry, move |s: &Vector| launch(rule, s)))
+    let (before, rule) = like(version);
+    let plan = move |s: &Vector| in_whole_blocks(version, s).unwrap_or_else(|| launch(rule, s));
+    let kernel = step(rule, kernel!("swiglu.cu", ["common.cuh"], format!("swiglu_v{before}"), plan));
+    match version {
+        4 => kernel.tile("n", OF_BLOCK),
+        5 => kernel.tile("n", OF_BLOCK).dtypes([DType::F16, DType::BF16]),
+        _ => kernel,
+    }
+}
+
+/// The version that serves what this one does not (or this one), and the version of the activations that it is like.
+const fn like(version: usize) -> (usize, usize) {
+    match version {
+        1 => (1, 1),
+        3 | 4 => (3, 6),
+        _ => (2, 5),
+    }
+}
+
+/// The launch rule of versions 4 and 5, where n is a whole number of blocks.
+fn in_whole_blocks(version: usize, s: &Vector) -> Option<Launch> {
+    let threads = match version {
+        4 => 1024,
+        5 => 512,
+        _ => return None,
+    };
+    let launch = || Launch::blocks(s.n / OF_BLOCK, threads).scalar(s.n as i64).entry(format!("swiglu_v{version}"));
+    s.n.is_multiple_of(OF_BLOCK).then(launch)
 }
 
 #[cfg(test)]
