@@ -41,13 +41,15 @@ __device__ __forceinline__ Pack load_shifted(const scalar_t* low, int shift) {
     return Pack{make_uint4(result[0], result[1], result[2], result[3])};
 }
 
-constexpr int LINE_LEN = 128 / int(sizeof(scalar_t));  // elements of a line of the caches
+// Elements of a line of the caches, and of the least of it that is moved.
+constexpr int LINE_LEN = 128 / int(sizeof(scalar_t));
+constexpr int SECTOR_LEN = LINE_LEN / 4;
 
 // One thread's share of a row of `cols` elements, VALUES at most and perhaps one more.
 //
 // ODD: the row may start anywhere. Its packs then begin at column `head`, where ALIGNED elements lie whole in memory, and
-// what stands before and behind them, fewer than ALIGNED + 2 * PACK_LEN elements, goes to the first threads, one each: no
-// lane waits for a second element, and no pack is partly absent. With ALIGNED a pack, the first warp has them all.
+// what stands before and behind them, fewer than ALIGNED + PACK_LEN elements, goes to the first threads, one each: no
+// lane waits for a second element, and no pack is partly absent. The first warp has them all up to a sector.
 // SPREAD: the packs of a thread lie blockDim.x packs apart. Else each warp holds one contiguous piece.
 // FULL: every thread of the team holds VALUES elements, which saves the tests.
 template <int VALUES, bool SPREAD, bool ODD, bool FULL = false, int ALIGNED = PACK_LEN>

@@ -70,13 +70,13 @@ constexpr int BLOCKS_OF_AN_SM = 6;
 #else
 constexpr int BLOCKS_OF_AN_SM = 5;  // one more would not fit without spills
 #endif
-#define HELD(PATH, BOUNDS, VALUES, EARLY, AHEAD, ...)                                                              \
-    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH(LAYERNORM_PARAMETERS) {                \
-        layernorm_held<Identity, HeldRow<VALUES, false, false>, EARLY, AHEAD, true>( \
-            __VA_ARGS__, {x, weight, bias, y, cols, eps}); \
-    }                                                                                                              \
-    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH##_odd(LAYERNORM_PARAMETERS) {          \
-        layernorm_odd<Identity, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});                      \
+#define HELD(PATH, BOUNDS, VALUES, EARLY, AHEAD, ...)                                                     \
+    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH(LAYERNORM_PARAMETERS) {       \
+        layernorm_held<Identity, HeldRow<VALUES, false, false>, EARLY, AHEAD, true>(                      \
+            __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                \
+    }                                                                                                     \
+    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_v5_##PATH##_odd(LAYERNORM_PARAMETERS) { \
+        layernorm_odd<Identity, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});             \
     }
 LAYERNORM_HELD(HELD)
 HELD(block, (128, BLOCKS_OF_AN_SM), 32, true, sizeof(scalar_t) == 4, BlockTeam())

@@ -105,13 +105,13 @@ struct GeluOfNormalised {
 // v5: the row is held as packs, plain accesses, packs for rows that start anywhere, the row of a later block is asked for,
 // and a GELU of seven instructions at half width. On an H200, as a fraction of a copy: bf16 .91 to .93 at 8192x4096, .995 at
 // 32768x8192, .82 at 8192x4095 (v3 .60); f32 .975 at 8192x4096 (v3 .88), .99 at 32768x8192, .90 at 8192x4095.
-#define HELD(PATH, BOUNDS, VALUES, EARLY, AHEAD, ...)                                                          \
-    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_gelu_v5_##PATH(LAYERNORM_PARAMETERS) {       \
+#define HELD(PATH, BOUNDS, VALUES, EARLY, AHEAD, ...)                                                                  \
+    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_gelu_v5_##PATH(LAYERNORM_PARAMETERS) {               \
         layernorm_held<GeluOfNormalised, HeldRow<VALUES, false, false>, EARLY, AHEAD, AHEAD && sizeof(scalar_t) == 2>( \
-            __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                     \
-    }                                                                                                          \
-    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_gelu_v5_##PATH##_odd(LAYERNORM_PARAMETERS) { \
-        layernorm_odd<GeluOfNormalised, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});          \
+            __VA_ARGS__, {x, weight, bias, y, cols, eps});                                                             \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__ BOUNDS layernorm_gelu_v5_##PATH##_odd(LAYERNORM_PARAMETERS) {         \
+        layernorm_odd<GeluOfNormalised, VALUES, AHEAD>(__VA_ARGS__, {x, weight, bias, y, cols, eps});                  \
     }
 LAYERNORM_HELD(HELD)
 HELD(block, (128, sizeof(scalar_t) == 4 ? 4 : 8), 32, sizeof(scalar_t) == 4, true, BlockTeam())
@@ -131,7 +131,8 @@ extern "C" __global__ void __launch_bounds__(128, 8) layernorm_gelu_v6_block_odd
 
 #if defined(KERNELGATE_F32)
 // v7: short rows that start anywhere move by elements, their weights ahead of them.
-// On an H200 2048x1023 takes 6.6 us (v5 7.3, a copy 6.2), 8192x1023 19.3 (21.5, 18.3), 8192x700 15.4 (17.7, 13.3).
+// On an H200 16384x511 takes 19.1 us (v5 22.1, a copy 18.2), 16384x257 11.1 (13.5, 10.2), 2048x1023 6.5 (7.2, 6.1), 8192x700 15.4
+// (17.7, 13.3).
 extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK) layernorm_gelu_v7_warp(LAYERNORM_PARAMETERS) {
     layernorm_by_elements<GeluOfNormalised, ElementsOfWarp>({x, weight, bias, y, cols, eps}, rows);
 }

@@ -191,20 +191,22 @@ __device__ __forceinline__ void rmsnorm_held(const Team& team, const RmsNorm& a)
 }
 
 // Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
+// The packs of short rows begin at a sector; long ones of half width lose by it.
 template <int VALUES, bool SPREAD, bool AHEAD, typename Team>
 __device__ __forceinline__ void rmsnorm_odd(const Team& team, const RmsNorm& a) {
-    rmsnorm_held<HeldRow<VALUES, SPREAD, true>, Team::EARLY && sizeof(scalar_t) == 2, AHEAD>(team, a);
+    using Row = HeldRow<VALUES, SPREAD, true, false, VALUES == 16 ? SECTOR_LEN : PACK_LEN>;
+    rmsnorm_held<Row, Team::EARLY && sizeof(scalar_t) == 2, AHEAD>(team, a);
 }
 
 // v5: the row is held as packs, plain accesses, half the values a thread and its weights early, packs for rows that
 // start anywhere, and the row of a later block is asked for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096
 // (v3 .955), 1.00 at 32768x8192, .95 at 8192x4095 (v3 .70); f32 .995 at 8192x4096 (v3 .94), .96 at 8192x4095.
-#define HELD(PATH, BOUNDS, VALUES, SPREAD, EARLY, AHEAD, ...)                                                    \
-    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH(PARAMETERS) {                          \
-        rmsnorm_held<HeldRow<VALUES, SPREAD, false>, EARLY, AHEAD>(__VA_ARGS__, {x, weight, y, cols, eps});      \
-    }                                                                                                            \
-    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH##_odd(PARAMETERS) {                    \
-        rmsnorm_odd<VALUES, SPREAD, AHEAD>(__VA_ARGS__, {x, weight, y, cols, eps});                              \
+#define HELD(PATH, BOUNDS, VALUES, SPREAD, EARLY, AHEAD, ...)                                               \
+    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH(PARAMETERS) {                     \
+        rmsnorm_held<HeldRow<VALUES, SPREAD, false>, EARLY, AHEAD>(__VA_ARGS__, {x, weight, y, cols, eps}); \
+    }                                                                                                       \
+    extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_v5_##PATH##_odd(PARAMETERS) {               \
+        rmsnorm_odd<VALUES, SPREAD, AHEAD>(__VA_ARGS__, {x, weight, y, cols, eps});                         \
     }
 HELD(warp, (128), 16, false, true, false, LaneTeam(WARP, rows))
 HELD(few, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, true, BlockTeam())

@@ -191,7 +191,7 @@ __device__ __forceinline__ float exp_of_difference(float x, float m) {
 // AHEAD: the row that a later block will read is asked for.
 template <int VALUES, bool AHEAD, bool ODD, typename Team>
 __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x, scalar_t* y, int cols) {
-    using Row = HeldRow<VALUES, false, ODD>;
+    using Row = HeldRow<VALUES, false, ODD, false, SECTOR_LEN>;
     Row row(team, cols);
     row.load(x + team.row() * cols, Absent::MINUS_INFINITY);
     if constexpr (AHEAD) {
@@ -234,7 +234,7 @@ __device__ __forceinline__ void softmax_held(const Team& team, const scalar_t* x
 }
 
 // v5: the row is held as packs, plain accesses, packs for rows that start anywhere, and the row of a later block is asked
-// for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096 (v3 .96), 1.00 at 32768x8192, .98 at 8192x4095 (v3 .78);
+// for. On an H200, as a fraction of a copy: bf16 1.00 at 8192x4096 (v3 .96), 1.00 at 32768x8192, .99 at 8192x4095 (v3 .78);
 // f32 .985 (v3 .93).
 #if defined(KERNELGATE_F32) && __CUDA_ARCH__ < 900
 constexpr int BLOCKS_OF_AN_SM = 3;  // one more would not fit without spills
