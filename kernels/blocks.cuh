@@ -14,11 +14,27 @@ __device__ __forceinline__ void cluster_arrive() {
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// The first half, of a thread that has written nothing the others are to see but fresh barrier objects, behind their fence.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 // The same place in the shared memory of block `rank`.
 __device__ __forceinline__ float* at_rank(float* own, unsigned rank) {
     float* there;
     asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(rank));
     return there;
+}
+
+// Sends a packet to the same address in block `rank`, announced at the same barrier object there.
+__device__ __forceinline__ void send_packet(unsigned to, unsigned barrier, unsigned rank, uint4 packet) {
+    asm volatile(
+        "{\n.reg .b32 there, object;\n"
+        "mapa.shared::cluster.u32 there, %0, %2;\nmapa.shared::cluster.u32 object, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%3, %4, %5, %6}, [object];\n}" ::"r"(
+            to),
+        "r"(barrier), "r"(rank), "r"(packet.x), "r"(packet.y), "r"(packet.z), "r"(packet.w)
+        : "memory");
 }
 
 // Adds one, or goes from `most` to zero, and returns what was there. What this thread has written or seen before is seen

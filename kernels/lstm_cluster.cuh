@@ -8,6 +8,7 @@
 // take turns. They are in the order of distance: a block sends to itself first and then to those behind it, so that nobody
 // gets everything at once, and multiplies what the nearest before it sent while the rest is on its way.
 #pragma once
+#include "blocks.cuh"
 #include "common.cuh"
 #include "hopper.cuh"
 #include "lstm_product.cuh"
@@ -59,17 +60,6 @@ struct Shared {
         return ONE_PRODUCT ? sequence ^ quad / 2 * 2 : sequence ^ quad * 2;
     }
 };
-
-// Sends a packet to the same address in block `rank`, announced at the same barrier object there.
-__device__ __forceinline__ void send(unsigned to, unsigned barrier, unsigned rank, uint4 packet) {
-    asm volatile(
-        "{\n.reg .b32 there, object;\n"
-        "mapa.shared::cluster.u32 there, %0, %2;\nmapa.shared::cluster.u32 object, %1, %2;\n"
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%3, %4, %5, %6}, [object];\n}" ::"r"(
-            to),
-        "r"(barrier), "r"(rank), "r"(packet.x), "r"(packet.y), "r"(packet.z), "r"(packet.w)
-        : "memory");
-}
 
 // `value` rounded in the low half of a word, what is left of it in the high half.
 __device__ __forceinline__ unsigned in_parts(float value) {
@@ -248,8 +238,8 @@ __device__ __forceinline__ void recur(const Layer& of) {
             for (unsigned distance = member + second * PACKET_UNITS; distance < blocks; distance += SENDERS) {
                 const unsigned target = rank + distance < blocks ? rank + distance : rank + distance - blocks;
                 const unsigned place = buffer * MOST_BLOCKS + distance;
-                send(packet_at + place * (RECUR_WARPS * MOST_SEQUENCES * int(sizeof(uint4))),
-                     object(buffer, distance / GROUP_BLOCKS), target, packet);
+                send_packet(packet_at + place * (RECUR_WARPS * MOST_SEQUENCES * int(sizeof(uint4))),
+                            object(buffer, distance / GROUP_BLOCKS), target, packet);
             }
         }
 

@@ -1,6 +1,7 @@
 //! Attention of few queries over many keys, as a model needs it that writes a word at a time: the definition of
 //! attention, and candidates that share the keys out among blocks.
 
+mod cluster;
 mod hopper;
 
 use super::attention::{HALF, Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
@@ -22,7 +23,11 @@ pub fn suite() -> Suite {
         )
         .candidate(
             "cuda_v4",
-            tiles(by_warps()).workspace(hopper::workspace_bytes).dtypes(HALF).tolerance(rounded_weights()),
+            tiles(by_maps("attention_decode_v4", hopper::plan)).dtypes(HALF).tolerance(rounded_weights()),
+        )
+        .candidate(
+            "cuda_v5",
+            tiles(by_maps("attention_decode_v5", cluster::plan)).dtypes(HALF).tolerance(rounded_weights()),
         )
         .into()
 }
@@ -42,7 +47,7 @@ const TIMED: [Heads; 4] = [
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
 /// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run
-/// at the same time.
+/// at the same time, heads whose parts fill the device.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -51,9 +56,12 @@ fn cases() -> impl Iterator<Item = Heads> {
         [(1, 2, 4, 1, 15, 1), (1, 1, 1, 1, 1, 8), (2, 1, 8, 1, 63, 72), (1, 2, 3, 1, 64, 136), (1, 1, 2, 1, 20, 100)];
     let long = [(1, 2, 4, 1, 1000, 128), (2, 1, 1, 1, 1025, 64), (1, 1, 5, 1, 4099, 120), (3, 1, 2, 1, 513, 56)];
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
-    rows.chain(queries).chain(dims).chain(long).chain(many).flat_map(|(batch, heads, group, queries, keys, dim)| {
-        [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
-    })
+    let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
+    rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters).flat_map(
+        |(batch, heads, group, queries, keys, dim)| {
+            [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
+        },
+    )
 }
 
 /// Rows that an entry serves at most, and elements of their dims.
@@ -79,12 +87,13 @@ fn cuda(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
 }
 
 /// Every warp copies what it walks, by tensor maps.
-fn by_warps() -> Cuda<Heads> {
+fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     let kernel = kernel!(
         "attention_decode_hopper.cu",
         [
             "attention.cuh",
             "attention_split.cuh",
+            "attention_split_cluster.cuh",
             "attention_split_mma.cuh",
             "blocks.cuh",
             "common.cuh",
@@ -93,10 +102,10 @@ fn by_warps() -> Cuda<Heads> {
             "gemm_mma.cuh",
             "hopper.cuh"
         ],
-        "attention_decode_v4",
-        hopper::plan
+        entry,
+        plan
     );
-    kernel.tiles([("keys", 128)]).needs("sm_90")
+    kernel.tiles([("keys", 128)]).needs("sm_90").workspace(hopper::workspace_bytes)
 }
 
 fn tiles(kernel: Cuda<Heads>) -> Cuda<Heads> {

@@ -294,6 +294,7 @@ fn cuda(version: usize) -> Cuda<Sequences> {
             "lstm.cu",
             [
                 "async.cuh",
+                "blocks.cuh",
                 "common.cuh",
                 "gemm.cuh",
                 "gemm_mma.cuh",

@@ -43,7 +43,8 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
         }
         // batch, heads, group, queries, keys, dim, causal: several tiles of keys, rows that see none, odd widths.
         ["batch", .., "keys", "dim", "causal"] => {
-            vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0]]
+            let few_queries = vec![1, 3, 2, 2, 200, 72, 1];
+            vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0], few_queries]
         }
         // batch, channels, height, width, filters, tall, wide, then stride, padding, dilation and layout by their numbers.
         ["batch", "channels", ..] => {
@@ -128,6 +129,7 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .chain([[1, 1, 1, 9, 5, 8, 1], [1, 1, 1, 1, 257, 40, 0], [1, 1, 1, 130, 131, 72, 1]].map(Vec::from))
             .chain([[1, 1, 1, 3, 520, 64, 1], [1, 1, 1, 2, 65, 256, 0], [1, 2, 1, 64, 128, 128, 1]].map(Vec::from))
             .chain([[1, 1, 1, 70, 200, 128, 1], [1, 1, 2, 130, 70, 100, 1], [2, 1, 1, 5, 300, 200, 1]].map(Vec::from))
+            .chain([[2, 4, 1, 2, 1041, 40, 0], [1, 8, 2, 1, 1060, 128, 1]].map(Vec::from))
             .collect(),
         ["batch", "channels", ..] => (1..12)
             .map(|at| {

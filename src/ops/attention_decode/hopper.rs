@@ -11,12 +11,12 @@ const WARPS: usize = 8;
 /// Keys, and values, that a warp has under way: two stages of sixteen.
 const KEYS_OF_WARP: usize = 32;
 /// Elements of dim that a swizzled row holds.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 /// Blocks of a cluster that every device takes.
 const LARGEST_CLUSTER: usize = 8;
 /// Clusters of so many blocks that run at the same time on an H100 or H200, a block a multiprocessor: these stand in
 /// pairs, and a cluster stays within sixteen neighbours, of which there are seven times so many at least.
-fn clusters_at_once(parts: usize) -> usize {
+pub(super) fn clusters_at_once(parts: usize) -> usize {
     if parts == 2 { MULTIPROCESSORS / 2 } else { 16 / parts * 7 }
 }
 
@@ -74,6 +74,15 @@ pub fn workspace_bytes(s: &Heads) -> usize {
     if split.share.parts == 1 || split.joined { NOT_USED } else { key_heads(s) * split.meeting_bytes(s) }
 }
 
+/// With maps of keys and values, of which a copy takes `keys` of a head.
+pub(super) fn by_maps(s: &Heads, launch: Launch, keys: usize) -> Launch {
+    let map = |name| {
+        let operand = Aligned { name, rows: key_heads(s) * s.keys, cols: s.dim, offset: 0 };
+        operand.map_of_matrices(s.keys).tile([1, keys, CHUNK]).swizzle(Swizzle::Bytes128)
+    };
+    launch.map(map("k")).map(map("v"))
+}
+
 /// The launch of version 4.
 pub fn plan(s: &Heads) -> Plan {
     if s.batch == 0 {
@@ -85,13 +94,10 @@ pub fn plan(s: &Heads) -> Plan {
     }
     let split = Split::of(s);
     let (dim, rows) = entry(s);
-    let map = |name| {
-        let operand = Aligned { name, rows: key_heads(s) * s.keys, cols: s.dim, offset: 0 };
-        operand.map_of_matrices(s.keys).tile([1, KEYS_OF_WARP / 2, CHUNK]).swizzle(Swizzle::Bytes128)
-    };
     let launch = Launch::blocks(split.blocks, WARPS * 32).entry(format!("attention_decode_v4_{dim}_{rows}"));
     let launch = launch.shared(split.shared_bytes(s)).cluster(if split.joined { split.share.parts } else { 1 });
-    let launch = launch.without_pointers().pointer("q").pointer("y").pointer("workspace").map(map("k")).map(map("v"));
+    let launch = launch.without_pointers().pointer("q").pointer("y").pointer("workspace");
+    let launch = by_maps(s, launch, KEYS_OF_WARP / 2);
     split.share.with_scalars(s, launch).scalar(split.items as i32).into()
 }
 

@@ -1,0 +1,105 @@
+//! The launch rule of the kernel whose clusters share the keys of a head: version 5.
+
+use super::hopper::{self, CHUNK, by_maps, clusters_at_once};
+use super::{MOST_PARTS, Share, entry, is_served, key_heads, rows};
+use crate::core::launch::{Launch, Plan};
+use crate::ops::attention::Heads;
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
+
+/// Keys of a step of a warp.
+const KEYS: usize = 16;
+/// Parts of a head, most first. Clusters of five and six were slower than of four.
+const CLUSTERS: [usize; 5] = [8, 4, 3, 2, 1];
+const LARGEST_CLUSTER: usize = CLUSTERS[0];
+/// Warps of a block, each with a step under way: the fewer are enough where there are many blocks and steps are long.
+const WARPS: [usize; 2] = [8, 16];
+const MANY_BLOCKS: usize = 96;
+/// Blocks of the more warps that read nearly as fast as one on every multiprocessor.
+const FEWEST_BLOCKS: usize = 56;
+
+/// How many blocks share a head, and how many warps a block has.
+struct Split {
+    share: Share,
+    warps: usize,
+}
+
+impl Split {
+    /// None where version 4 is faster: few heads that see many keys, and short rows of more heads than multiprocessors.
+    fn of(s: &Heads) -> Option<Split> {
+        let heads = key_heads(s).max(1);
+        let is_long = entry(s).0 > CHUNK;
+        if heads > MULTIPROCESSORS && !is_long {
+            return None;
+        }
+        // A third of a head of short rows was slower than half of it.
+        let fits = |&parts: &usize| {
+            let at_once = heads * parts <= MULTIPROCESSORS && heads <= clusters_at_once(parts);
+            parts == 1 || at_once && (is_long || parts != 3)
+        };
+        let share = Share::of(s, MULTIPROCESSORS, CLUSTERS.into_iter().find(fits)?);
+        let blocks = heads * share.parts;
+        if blocks < FEWEST_BLOCKS && share.parts < Share::of(s, MULTIPROCESSORS, MOST_PARTS).parts {
+            return None;
+        }
+        let few = is_long && blocks >= MANY_BLOCKS || share.keys <= WARPS[0] * KEYS;
+        Some(Split { share, warps: WARPS[usize::from(!few)] })
+    }
+
+    /// Room for a step a warp, for what the parts of a head leave for each other, queries and barrier objects.
+    fn shared_bytes(&self, s: &Heads) -> usize {
+        const PACKETS: usize = 16 + CHUNK * size_of::<f32>();
+        let (dim, rows) = entry(s);
+        let shares = rows * dim / CHUNK;
+        let of_warp = (2 * KEYS + rows) * dim * ELEMENT_BYTES + rows * 2 * size_of::<f32>() + 2 * size_of::<u64>();
+        let met = (shares + LARGEST_CLUSTER - 1) * PACKETS + shares * size_of::<u64>();
+        (self.warps * of_warp + met).next_multiple_of(1024)
+    }
+}
+
+/// The launch of version 5, or that of version 4.
+pub fn plan(s: &Heads) -> Plan {
+    let Some(split) = Split::of(s).filter(|_| is_served(s) && s.batch > 0) else {
+        return hopper::plan(s);
+    };
+    let (dim, rows_of_entry) = entry(s);
+    let launch = Launch::grid([split.share.parts, key_heads(s), 1], [split.warps * 32, 1, 1]);
+    let launch = launch
+        .entry(format!("attention_decode_v5_{dim}_{rows_of_entry}_{}", split.warps))
+        .shared(split.shared_bytes(s));
+    let launch = by_maps(s, launch.cluster(split.share.parts).without_pointers().pointer("q").pointer("y"), KEYS);
+    let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
+    launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(split.share.keys as i32).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::attention_decode::TIMED;
+    use rstest::rstest;
+
+    fn of(batch: usize, heads: usize, keys: usize) -> Heads {
+        Heads { batch, heads, keys, ..TIMED[0].clone() }
+    }
+
+    #[rstest]
+    #[case::pairs(&TIMED[0], 2, 8)]
+    #[case::clusters_of_four_do_not_fit(&TIMED[1], 3, 8)]
+    #[case::halves_of_short_rows(&Heads { dim: 64, ..of(4, 8, 4096) }, 2, 16)]
+    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8, 16)]
+    #[case::rather_four_than_five(&of(4, 4, 8192), 4, 16)]
+    #[case::no_clusters(&of(10, 10, 4096), 1, 8)]
+    #[case::more_heads_than_multiprocessors(&of(8, 32, 1024), 1, 8)]
+    #[case::few_keys(&of(1, 2, 300), 5, 8)]
+    fn clusters_fit(#[case] s: &Heads, #[case] parts: usize, #[case] warps: usize) {
+        let split = Split::of(s).unwrap();
+        assert_eq!((split.share.parts, split.warps), (parts, warps));
+        assert!(split.shared_bytes(s) <= 227 << 10);
+    }
+
+    #[rstest]
+    #[case::short_rows_of_many_heads(&TIMED[3])]
+    #[case::one_head_of_many_keys(&of(1, 1, 65536))]
+    fn the_rest_is_for_version_4(#[case] s: &Heads) {
+        assert!(Split::of(s).is_none());
+    }
+}
