@@ -187,13 +187,18 @@ pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, str
         read_part(ctx, ctx.me, pattern, strong, &mut data);
     } else {
         for_each_part(ctx, pattern, Kind::Read, &mut |ctx, block, pattern| {
-            read_part(ctx, block, pattern, strong, &mut data);
+            let mut part = [[0; LANES]; W];
+            read_part(ctx, block, pattern, strong, &mut part);
+            for (row, part) in data.iter_mut().zip(&part) {
+                pattern.lanes().for_each(|lane| row[lane] = part[lane]);
+            }
         });
     }
     count(ctx, pattern, false);
     data
 }
 
+/// Loads from one block. Lanes that are not in the pattern get anything.
 #[inline(always)]
 fn read_part<const W: usize>(
     ctx: &mut Context<'_>,

@@ -146,6 +146,25 @@ fn a_copy_without_its_wait_is_found(
     assert_eq!(checks, [check]);
 }
 
+/// Lanes go to the blocks of a cluster in turn: to the same place there, or each to its own.
+#[rstest]
+#[case::one_place("mov.u32 %r4, 0;", std::array::from_fn(|lane| 100 * (lane as u32 & 3)))]
+#[case::own_places("shl.b32 %r4, %r0, 2;", std::array::from_fn(|lane| 100 * (lane as u32 & 3) + lane as u32))]
+fn lanes_of_one_load_reach_several_blocks(#[case] place: &str, #[case] expected: [u32; 32]) {
+    let body = format!(
+        "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %tid.x; mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, dyn; mad.lo.u32 %r3, %r1, 100, %r0;\n\
+         shl.b32 %r5, %r0, 2; add.u32 %r5, %r5, %r2; st.shared.u32 [%r5], %r3; barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\n\
+         {place} add.u32 %r4, %r4, %r2; and.b32 %r6, %r0, 3; mapa.shared::cluster.u32 %r7, %r4, %r6; ld.shared::cluster.u32 %r8, [%r7];\n\
+         mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd0, %rd1; setp.eq.u32 %p1, %r1, 2; @%p1 st.global.u32 [%rd2], %r8; barrier.cluster.arrive; barrier.cluster.wait;"
+    );
+    let module = kernel(1, &body);
+    let mut memory = Memory::new();
+    let out = memory.alloc(128, None).unwrap();
+    let report = run(&module, &Launch::new("k", 4, 32).cluster(4).dynamic_shared(128).arg(out), &mut memory);
+    assert_eq!(report.findings, []);
+    assert_eq!(read_words(&memory, out, 32), expected);
+}
+
 #[test]
 fn blocks_of_a_cluster_reach_each_other() {
     let body = "ld.param.u64 %rd0, [p0]; mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, dyn; add.u32 %r2, %r0, 100; st.shared.u32 [%r1], %r2; barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\n\
