@@ -11,6 +11,7 @@ use kernelgate::core::tolerance::Tolerance;
 use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::{Dim, Launch};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Shapes of an operator with tails, without, and on other paths of its kernels.
 fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
@@ -198,12 +199,12 @@ fn dtype_of(candidate: &Candidate) -> Option<DType> {
 }
 
 /// The committed PTX of a kernel.
-fn committed(kernel: &Kernel, dtype: DType) -> Option<String> {
+fn committed(kernel: &Kernel, dtype: DType) -> Option<Arc<str>> {
     if kernel.program.language == Language::Ptx {
-        return Some(kernel.program.text.clone());
+        return Some(kernel.program.text.as_str().into());
     }
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
-    Committed::new(folder).find(&kernel.program, dtype).map(|ptx| ptx.text)
+    Committed::new(folder).find(&kernel.program, dtype).map(|ptx| ptx.text.into())
 }
 
 /// The CUDA candidates of the catalogue, by the entry that they launch first.
@@ -308,7 +309,7 @@ fn case(
     dtype: DType,
     point: &[usize],
     draw: Draw,
-    ptx: &str,
+    ptx: &Arc<str>,
 ) -> Option<Subject> {
     let plan = kernel.plan(point).0;
     let plan: Vec<&Plan> = plan.iter().filter(|launch| !launch.is_empty()).collect();
@@ -358,7 +359,7 @@ fn case(
     let launch = launch(first);
     Some(Subject {
         name: format!("{} {} {}", operator.name(), candidate.name, launch.entry),
-        ptx: ptx.to_owned(),
+        ptx: ptx.clone(),
         launch,
         arguments,
         spare,

@@ -19,6 +19,9 @@ const SQUARED: &str = "The difference is squared wherever it is used.";
 const HALF: &str =
     "Takes the upper half of a word as a number in bf16: the bit that comes with it is worth 2^-16 of its last place.";
 
+const ASKS_LESS: &str = "Never asks for the row of a later block ahead of time: no value depends on that.";
+const BELOW_A_SHIFT: &str = "The bit that the mask keeps in addition is 0 behind a shift to the left.";
+
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
 /// Lines between a comparison and its branch.
@@ -46,8 +49,12 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
     let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
     let half = mutation.slip == "constant off by one" && takes_the_upper_half(&lines, at);
+    let asks_less = mutation.slip == "guard dropped" && skips_a_prefetch(&lines, at);
+    let below_a_shift = mutation.slip == "constant off by one" && masks_what_was_shifted(&lines, at);
     let arguments = [
         (half, HALF),
+        (asks_less, ASKS_LESS),
+        (below_a_shift, BELOW_A_SHIFT),
         (spans, SPANS),
         (stores, SAME_STORE),
         (packs, PACKS),
@@ -66,6 +73,29 @@ fn takes_the_upper_half(lines: &[&str], at: usize) -> bool {
     let used = lines[at + 1..].iter().take(FAR).find(|line| operands(line).contains(&half));
     lines[at].starts_with("and.b32")
         && used.is_some_and(|line| line.starts_with("mov.b32") && operands(line)[0].starts_with("%f"))
+}
+
+/// A branch around nothing but a prefetch and what its address takes.
+fn skips_a_prefetch(lines: &[&str], at: usize) -> bool {
+    let Some((_, label)) = lines[at].split_once(" bra ") else { return false };
+    let end = format!("{}:", label.trim().trim_end_matches(';'));
+    let Some(length) = lines[at + 1..].iter().take(NEAR).position(|line| *line == end) else { return false };
+    let is_prefetch = |line: &str| line.starts_with("cp.async.bulk.prefetch") || line.starts_with("prefetch");
+    let is_harmless = |line: &str| {
+        let plain = ["mov.", "shl.", "shr.", "add.", "mul.", "mad.", "cvt", "and.", "ld.param", ".loc", "//"];
+        plain.iter().any(|one| line.starts_with(one))
+    };
+    let inside = &lines[at + 1..at + 1 + length];
+    inside.iter().any(|line| is_prefetch(line)) && inside.iter().all(|line| is_prefetch(line) || is_harmless(line))
+}
+
+/// A mask for all but the lowest bits, of a number that was shifted to the left by at least one.
+fn masks_what_was_shifted(lines: &[&str], at: usize) -> bool {
+    let [_, shifted, mask] = *operands(lines[at]).as_slice() else { return false };
+    let is_mask = mask.parse::<i64>().is_ok_and(|mask| mask < -1 && mask.unsigned_abs().is_power_of_two());
+    let sets = |line: &&&str| operands(line).first() == Some(&shifted);
+    let set = lines[at.saturating_sub(NEAR)..at].iter().rev().find(sets);
+    lines[at].starts_with("and.b32") && is_mask && set.is_some_and(|line| line.starts_with("shl.b32"))
 }
 
 /// The lines of the entry that a line stands in.
@@ -256,6 +286,26 @@ mod tests {
         assert_eq!(why(text, 5, "constant wrong"), Some(SPLIT));
         assert_eq!(why(text, 1, "constant wrong"), None);
         assert_eq!(why(&text.replace("%f2, %f1;", "%f1, %f2;"), 0, "constant wrong"), None);
+    }
+
+    #[test]
+    fn only_a_prefetch_may_be_left_out() {
+        let text = "@%p1 bra $L;\nand.b64 %rd1, %rd2, -16;\ncp.async.bulk.prefetch.L2.global [%rd1], %r1;\n$L:";
+        assert_eq!(why(text, 0, "guard dropped"), Some(ASKS_LESS));
+        assert_eq!(why(text, 0, "guard negated"), None);
+        assert_eq!(
+            why(&text.replace("and.b64 %rd1, %rd2, -16", "ld.global.u64 %rd1, [%rd2]"), 0, "guard dropped"),
+            None
+        );
+        assert_eq!(why(&text.replace(".prefetch.L2", ""), 0, "guard dropped"), None);
+    }
+
+    #[test]
+    fn a_mask_must_follow_a_shift() {
+        let text = "shl.b32 %r1, %r0, 2;\nand.b32 %r2, %r1, -16;";
+        assert_eq!(why(text, 1, "constant off by one"), Some(BELOW_A_SHIFT));
+        assert_eq!(why(&text.replace("shl", "shr"), 1, "constant off by one"), None);
+        assert_eq!(why(&text.replace("-16", "16"), 1, "constant off by one"), None);
     }
 
     #[test]

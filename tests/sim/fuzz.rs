@@ -65,12 +65,12 @@ fn replaced(text: &str, range: std::ops::Range<usize>, by: &str) -> String {
 }
 
 fn damage(subject: &Subject, rng: &mut Rng) -> Damaged {
-    let ptx = &subject.ptx;
+    let ptx = subject.ptx.as_ref();
     let lines: Vec<&str> = ptx.lines().collect();
     let body = mutation::body(ptx, &subject.launch.entry);
     match below(rng, 8) {
         0 => {
-            let mut text = ptx.clone();
+            let mut text = ptx.to_owned();
             for _ in 0..=below(rng, 4) {
                 let all = mutation::all(&text, &subject.launch.entry);
                 if !all.is_empty() {
@@ -86,7 +86,7 @@ fn damage(subject: &Subject, rng: &mut Rng) -> Damaged {
             Damaged { text, how: "cut off", must_not_pass: cut < end }
         }
         2 => {
-            let mut bytes = ptx.clone().into_bytes();
+            let mut bytes = ptx.as_bytes().to_vec();
             for _ in 0..=below(rng, 8) {
                 let at = below(rng, bytes.len());
                 bytes[at] = below(rng, 256) as u8;
@@ -212,7 +212,7 @@ fn damaged_texts_neither_panic_nor_hang_nor_pass() {
         if end == End::Right && damaged.must_not_pass {
             bad.push(format!("{place}: passes"));
         }
-        if end == End::Right && damaged.text != subject.ptx && std::env::var_os("PTXAS").is_some() {
+        if end == End::Right && *damaged.text != *subject.ptx && std::env::var_os("PTXAS").is_some() {
             judged += 1;
             if let Some(why) = refusal(&damaged.text) {
                 *laxer.entry(why).or_default() += 1;

@@ -13,6 +13,7 @@ use kernelgate::sim::{
     Accumulation, Arg, Completion, Dim, Element, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer,
     Swizzle, TensorMap, WarpOrder, launch,
 };
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a kernel gets.
@@ -54,7 +55,8 @@ pub struct Expected {
 #[derive(Clone)]
 pub struct Subject {
     pub name: String,
-    pub ptx: String,
+    /// Shared: a file has many kernels, and each of them many subjects.
+    pub ptx: Arc<str>,
     /// Without arguments.
     pub launch: Launch,
     pub arguments: Vec<Argument>,
@@ -236,9 +238,9 @@ fn small(count: usize, seed: u64) -> Vec<f64> {
 }
 
 /// A file of `fixtures/ptx`.
-pub fn fixture(name: &str) -> String {
+pub fn fixture(name: &str) -> Arc<str> {
     let path = format!("{}/fixtures/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")).into()
 }
 
 fn scalar(value: i32) -> Argument {

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 pub struct Launched {
     pub name: String,
     pub subject: Subject,
-    pub module: std::sync::Arc<Module>,
+    pub module: Arc<Module>,
     /// Whether the bits must agree.
     pub is_exact: bool,
     pub format: Format,
@@ -87,14 +88,14 @@ pub fn all() -> Vec<Launched> {
     all.extend(families::all().into_iter().map(family));
     all.extend([Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128].map(swizzled));
     all.extend(wavefronts::all().into_iter().map(access));
-    let mut modules: BTreeMap<String, std::sync::Arc<Module>> = BTreeMap::new();
+    let mut modules: BTreeMap<Arc<str>, Arc<Module>> = BTreeMap::new();
     for group in subject::fixtures().into_iter().chain(catalogue::kernels()) {
         // The machine with the GPU runs single launches.
         let single = group.subjects.into_iter().enumerate().filter(|(_, subject)| subject.then.is_empty());
         for (at, subject) in single {
             let module = modules.entry(subject.ptx.clone()).or_insert_with(|| parse(&subject.ptx));
             let is_exact = is_ieee(&subject);
-            let module = std::sync::Arc::clone(module);
+            let module = Arc::clone(module);
             let name = format!("{} #{at}", subject.name);
             let format = subject.expected.first().map_or(Format::F32, |expected| Format::of_values(expected.dtype));
             all.push(Launched { name, subject, module, is_exact, format, tuples: Vec::new() });
@@ -103,8 +104,8 @@ pub fn all() -> Vec<Launched> {
     all
 }
 
-fn parse(ptx: &str) -> std::sync::Arc<Module> {
-    std::sync::Arc::new(Module::parse(ptx).unwrap_or_else(|e| panic!("{e}")))
+fn parse(ptx: &str) -> Arc<Module> {
+    Arc::new(Module::parse(ptx).unwrap_or_else(|e| panic!("{e}")))
 }
 
 /// Whether an entry uses operations of one right result only. The matrix units are exact where the factors are small
@@ -164,6 +165,7 @@ fn single_operations() -> Vec<Launched> {
         ptx += &entry(&format!("v{at}"), operation);
     }
     let module = parse(&ptx);
+    let ptx: Arc<str> = ptx.into();
     let launched = |(at, operation): (usize, Operation)| {
         let tuples = inputs::tuples(&operation);
         let data = tuples.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
@@ -183,7 +185,7 @@ fn single_operations() -> Vec<Launched> {
             expected: Vec::new(),
             is_async: false,
         };
-        let module = std::sync::Arc::clone(&module);
+        let module = Arc::clone(&module);
         let is_exact = operation.agreement == Agreement::Bits;
         let format = Format::of(&operation.opcode);
         Launched { name: operation.opcode, subject, module, is_exact, format, tuples }
@@ -219,7 +221,7 @@ fn family(family: Family) -> Launched {
         then: Vec::new(),
         expected: Vec::new(),
         is_async: false,
-        ptx: family.ptx,
+        ptx: family.ptx.into(),
     };
     let module = parse(&subject.ptx);
     Launched { name: family.name, subject, module, is_exact: true, format: Format::F32, tuples: Vec::new() }
@@ -239,7 +241,7 @@ fn access(access: wavefronts::Access) -> Launched {
         then: Vec::new(),
         expected: Vec::new(),
         is_async: false,
-        ptx: access.ptx,
+        ptx: access.ptx.into(),
     };
     let module = parse(&subject.ptx);
     Launched { name, subject, module, is_exact: true, format: Format::F32, tuples: Vec::new() }
@@ -285,7 +287,7 @@ fn swizzled(swizzle: Swizzle) -> Launched {
         then: Vec::new(),
         expected: Vec::new(),
         is_async: true,
-        ptx,
+        ptx: ptx.into(),
     };
     let module = parse(&subject.ptx);
     Launched { name: name.into(), subject, module, is_exact: true, format: Format::F32, tuples: Vec::new() }
