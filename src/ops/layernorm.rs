@@ -7,7 +7,6 @@ use super::simd;
 use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -135,11 +134,6 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     normalise::<T>(s, inputs, outputs, |y| y);
 }
 
-const HELD: rows::Held = rows::Held { few_up_to: 1024, block_up_to: 4096 };
-
-/// The version that takes short f32 rows by elements, and the one that takes longer ones from whole lines on.
-const BY_ELEMENTS: usize = 7;
-const BY_LINES: usize = 8;
 const LINES: rows::Lines = rows::Lines {
     more_than: 1024,
     paths: &[
@@ -148,8 +142,19 @@ const LINES: rows::Lines = rows::Lines {
     ],
 };
 
+const NORM: rows::Norm = rows::Norm {
+    op: "layernorm",
+    held: rows::Held { few_up_to: 1024, block_up_to: 4096 },
+    by_elements: 7,
+    widest: 1024,
+    lines: LINES,
+};
+
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| launch(version, s).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps);
+    let plan = move |s: &Normalised| {
+        let launch = NORM.launch(version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    };
     let kernel = kernel!(
         "layernorm.cu",
         [
@@ -165,21 +170,7 @@ fn cuda(version: usize) -> Cuda<Normalised> {
         format!("layernorm_v{version}"),
         plan
     );
-    match version {
-        BY_ELEMENTS => rows::tiles_by_elements(kernel),
-        BY_LINES => LINES.tiles(rows::tiles_by_elements(kernel)),
-        _ => rows::tiles(version, kernel),
-    }
-}
-
-/// The launch rule of each version, without its scalars.
-fn launch(version: usize, s: &Normalised) -> Launch {
-    let extents = (s.rows, s.cols);
-    match version {
-        BY_ELEMENTS => rows::launch_by_elements("layernorm", version, 1024, extents).unwrap_or_else(|| launch(5, s)),
-        BY_LINES => LINES.launch("layernorm", version, extents).unwrap_or_else(|| launch(BY_ELEMENTS, s)),
-        _ => rows::launch("layernorm", version, HELD, extents),
-    }
+    NORM.tiles(version, kernel)
 }
 
 /// The Triton programs of an operator with the arguments of a layer normalisation.

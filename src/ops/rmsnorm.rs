@@ -6,7 +6,6 @@ use super::layernorm::{EPS, Normalised, RANGE};
 use super::simd;
 use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
-use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -80,11 +79,6 @@ fn naive<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_
     }
 }
 
-const HELD: rows::Held = rows::Held { few_up_to: 4096, block_up_to: 4096 };
-
-/// The version that takes short f32 rows by elements, and the one that takes longer ones from whole lines on.
-const BY_ELEMENTS: usize = 6;
-const BY_LINES: usize = 7;
 pub(super) const LINES: rows::Lines = rows::Lines {
     more_than: 512,
     paths: &[
@@ -93,29 +87,26 @@ pub(super) const LINES: rows::Lines = rows::Lines {
     ],
 };
 
+const NORM: rows::Norm = rows::Norm {
+    op: "rmsnorm",
+    held: rows::Held { few_up_to: 4096, block_up_to: 4096 },
+    by_elements: 6,
+    widest: 512,
+    lines: LINES,
+};
+
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| launch(version, s).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps);
+    let plan = move |s: &Normalised| {
+        let launch = NORM.launch(version, (s.rows, s.cols));
+        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    };
     let kernel = kernel!(
         "rmsnorm.cu",
         ["common.cuh", "rows.cuh", "held.cuh", "elements.cuh"],
         format!("rmsnorm_v{version}"),
         plan
     );
-    match version {
-        BY_ELEMENTS => rows::tiles_by_elements(kernel),
-        BY_LINES => LINES.tiles(rows::tiles_by_elements(kernel)),
-        _ => rows::tiles(version, kernel),
-    }
-}
-
-/// The launch rule of each version, without its scalars.
-fn launch(version: usize, s: &Normalised) -> Launch {
-    let extents = (s.rows, s.cols);
-    match version {
-        BY_ELEMENTS => rows::launch_by_elements("rmsnorm", version, 512, extents).unwrap_or_else(|| launch(5, s)),
-        BY_LINES => LINES.launch("rmsnorm", version, extents).unwrap_or_else(|| launch(BY_ELEMENTS, s)),
-        _ => rows::launch("rmsnorm", version, HELD, extents),
-    }
+    NORM.tiles(version, kernel)
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

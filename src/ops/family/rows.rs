@@ -89,7 +89,7 @@ fn launch_by_product(op: &str, (rows, cols): Extents) -> Option<Launch> {
 
 /// The launch rule of version `version` of a norm of f32, where it serves the shape: short rows that start anywhere, of
 /// up to `widest` columns, by elements.
-pub fn launch_by_elements(op: &str, version: usize, widest: usize, (rows, cols): Extents) -> Option<Launch> {
+fn launch_by_elements(op: &str, version: usize, widest: usize, (rows, cols): Extents) -> Option<Launch> {
     let (path, teams) = match cols {
         257..=384 => ("warp", 4),
         385..=512 => ("two_warps", 2),
@@ -180,8 +180,42 @@ pub fn tiles<S: Shape>(version: usize, kernel: Cuda<S>) -> Cuda<S> {
 }
 
 /// The same of the version that takes f32 rows by elements.
-pub fn tiles_by_elements<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
+fn tiles_by_elements<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
     tiles(5, kernel).tiles([("rows", 2), ("cols", 384)]).dtypes([DType::F32])
+}
+
+/// A norm whose last two versions take f32 rows that start anywhere: short ones by elements, then longer ones from whole
+/// lines on.
+#[derive(Clone, Copy)]
+pub struct Norm {
+    pub op: &'static str,
+    pub held: Held,
+    /// The version that takes rows by elements, and its most columns; the next one goes by lines.
+    pub by_elements: usize,
+    pub widest: usize,
+    pub lines: Lines,
+}
+
+impl Norm {
+    /// The launch rule of each version, without its scalars: by the version before where one does not serve the shape.
+    pub fn launch(self, version: usize, extents: Extents) -> Launch {
+        let served = match version.checked_sub(self.by_elements) {
+            None => return launch(self.op, version, self.held, extents),
+            Some(0) => launch_by_elements(self.op, version, self.widest, extents),
+            Some(_) => self.lines.launch(self.op, version, extents),
+        };
+        let before = if version == self.by_elements { 5 } else { self.by_elements };
+        served.unwrap_or_else(|| self.launch(before, extents))
+    }
+
+    /// Declares the extents at which a version takes another path.
+    pub fn tiles<S: Shape>(self, version: usize, kernel: Cuda<S>) -> Cuda<S> {
+        match version.checked_sub(self.by_elements) {
+            None => tiles(version, kernel),
+            Some(0) => tiles_by_elements(kernel),
+            Some(_) => self.lines.tiles(tiles_by_elements(kernel)),
+        }
+    }
 }
 
 /// Adds to each row a multiple of 1/8 in [-4, 4]: exact on a grid of such values.
@@ -229,6 +263,21 @@ mod tests {
         let launch = launch_by_elements("op", 7, 1024, extents);
         assert_eq!(launch.as_ref().map(|launch| (launch.entry.as_deref().unwrap(), launch.grid[0])), expected);
         assert!(launch.is_none_or(|launch| launch.block == [128, 1, 1]));
+    }
+
+    #[rstest]
+    #[case(8, 2049, "op_v8_many")]
+    #[case(8, 1023, "op_v7_four_warps")]
+    #[case(7, 2049, "op_v5_few_odd")]
+    #[case(8, 8193, "op_v5_wide_odd")]
+    #[case(8, 4096, "op_v5_block")]
+    #[case(6, 4096, "op_v6_block")]
+    #[case(5, 1023, "op_v5_few_odd")]
+    fn a_norm_falls_back_to_the_version_that_serves(#[case] version: usize, #[case] cols: usize, #[case] entry: &str) {
+        let lines = Lines { more_than: 1024, paths: &[Path { up_to: 8192, name: "many", elements: 32 }] };
+        let held = Held { few_up_to: 2080, block_up_to: 4096 };
+        let norm = Norm { op: "op", held, by_elements: 7, widest: 1024, lines };
+        assert_eq!(norm.launch(version, (9, cols)).entry.as_deref(), Some(entry));
     }
 
     #[rstest]
