@@ -3,6 +3,7 @@
 use super::cluster::Cluster;
 use super::log::Log;
 use super::setup::Position;
+use super::shares::Shares;
 use crate::sim::error::{Error, Result};
 use crate::sim::memory::{Memory, Pointer};
 use crate::sim::module::Module;
@@ -127,9 +128,6 @@ impl Launch {
 const MAX_SHARED_BYTES: u32 = 227 * 1024;
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_CLUSTER_BLOCKS: u64 = 16;
-/// Portions of the clusters that a worker takes one after the other, at the least, and clusters of one at the most.
-const PORTIONS: u64 = 64;
-const MOST_AT_ONCE: u64 = 32;
 /// Local memory of all threads of a cluster.
 const MAX_LOCAL_BYTES: u64 = 256 << 20;
 
@@ -282,23 +280,19 @@ fn run_all(grid: &Grid<'_>) -> Report {
         }
         state.1.settled(program)
     } else {
-        // Each worker takes the next few clusters when it is done with some: none waits long for a slow one, and each sets
-        // up its registers and shared memory once. Neighbours often write to the same lines of the cache.
-        let few = (clusters / (rayon::current_num_threads() as u64 * PORTIONS)).clamp(1, MOST_AT_ONCE);
-        let next = AtomicU64::new(0);
-        let take = || {
-            let first = next.fetch_add(few, Relaxed);
-            (first < clusters).then(|| first..clusters.min(first + few))
-        };
-        let work = |first: Range<u64>| {
+        // Each worker sets up its registers and shared memory once.
+        let workers = rayon::current_num_threads();
+        let shares = Shares::new(clusters, workers);
+        let work = |worker: usize, first: Range<u64>| {
             let mut state = fresh();
-            std::iter::successors(Some(first), |_| take()).flatten().for_each(|number| step(&mut state, number));
+            let mine = std::iter::successors(Some(first), |_| shares.take(worker));
+            mine.flatten().for_each(|number| step(&mut state, number));
             state.1.settled(program)
         };
-        (0..rayon::current_num_threads())
+        (0..workers)
             .into_par_iter()
             .with_max_len(1)
-            .filter_map(|_| take().map(work))
+            .filter_map(|worker| shares.take(worker).map(|first| work(worker, first)))
             .reduce(|| Log::new(program), Log::merge)
     };
     let metrics = log.counters.finish(grid.program);

@@ -6,6 +6,7 @@ mod grid;
 pub(crate) mod log;
 mod run;
 pub(crate) mod setup;
+mod shares;
 mod standstill;
 pub(crate) mod warp;
 
