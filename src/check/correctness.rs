@@ -5,7 +5,7 @@ use super::case::Case;
 use super::compare::Expected;
 use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
 use super::null::accepted_null;
-use super::outcome::{Errors, Failure, Outcome, Verdict};
+use super::outcome::{Failure, Outcome, Verdict};
 use super::pace::{Pace, work};
 use super::plan::Plan;
 use super::relation::{hold, rows_are_independent};
@@ -68,25 +68,44 @@ fn check_all(
     plan: &Plan,
     outcome: &mut Outcome,
 ) -> Result<(), Rejection> {
-    let mut errors = Errors::default();
     let mut pace = Pace::default();
-    for case in &plan.cases {
-        let judged = pace.run(context, subject, &case.point, || {
-            let inputs = case.inputs(subject);
-            let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
-            asks_for_work(subject, case, &inputs, &expected)?;
-            Ok(found)
-        });
-        if let Some(judged) = judged
-            && let Some(found) = unless_declined(subject, judged, outcome)?
-        {
-            outcome.cases += 1;
-            errors = errors.max(found);
-            outcome.errors = Some(errors);
+    let in_half = context.halved();
+    let mut is_tried = vec![false; plan.cases.len()];
+    for &index in &plan.telling {
+        let case = &plan.cases[index];
+        if pace.ends_in_time(&in_half, work(subject, &case.point)) {
+            is_tried[index] = true;
+            check(context, subject, case, &mut pace, outcome)?;
         }
+    }
+    for (case, _) in plan.cases.iter().zip(is_tried).filter(|(_, is_tried)| !is_tried) {
+        check(context, subject, case, &mut pace, outcome)?;
     }
     outcome.notes.extend(pace.note(subject, plan.cases.len()));
     hold_everywhere(context, subject, plan, &mut pace, outcome)
+}
+
+/// One case, if there is time for it.
+fn check(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    case: &Case,
+    pace: &mut Pace,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let judged = pace.run(context, subject, &case.point, || {
+        let inputs = case.inputs(subject);
+        let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
+        asks_for_work(subject, case, &inputs, &expected)?;
+        Ok(found)
+    });
+    if let Some(judged) = judged
+        && let Some(found) = unless_declined(subject, judged, outcome)?
+    {
+        outcome.cases += 1;
+        outcome.errors = Some(outcome.errors.unwrap_or_default().max(found));
+    }
+    Ok(())
 }
 
 /// Relations, the order of rows and repetition: at the smallest shape, and at the middling one if that does not take far
@@ -188,9 +207,10 @@ fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::{Body, Candidate, Cpu, CudaHost, Declare, IntoCandidate};
+    use crate::core::candidate::{Body, Candidate, Cpu, Cuda, CudaHost, Declare, IntoCandidate};
     use crate::core::cost::Cost;
     use crate::core::dtype::{DType, Element};
+    use crate::core::launch::Launch;
     use crate::core::operator::{Op, Operator};
     use crate::core::tensor::{Inputs, Outputs};
     use crate::device::cpu::CpuDevice;
@@ -394,6 +414,27 @@ mod tests {
         let outcome = check(fault);
         let found = outcome.failure.as_ref().map(|failure| failure.check.as_str());
         assert_eq!((outcome.verdict, found), (Verdict::Fail, Some(expected)), "{outcome:#?}");
+    }
+
+    /// Time for a few of the small cases; the fault shows in rows that a kernel launches otherwise.
+    #[rstest]
+    #[case::another_way(1024, Verdict::Fail)]
+    #[case::one_way(usize::MAX, Verdict::Pass)]
+    fn each_way_that_a_kernel_goes_is_tried_before_the_time_is_spent(
+        #[case] cols_of_one_way: usize,
+        #[case] expected: Verdict,
+    ) {
+        let only = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+            std::thread::sleep(Duration::from_millis(10));
+            right_up_to_1024(s, x.slice(0), y.slice(0));
+        });
+        let threads = move |s: &Rows| Launch::blocks(s.rows, if s.cols > cols_of_one_way { 64 } else { 32 });
+        let candidate = Cuda::source("", "row_sums", threads).named("c");
+        let device = Narrow { cpu: CpuDevice::new(), only: only.named("c"), takes: 0..usize::MAX };
+        let (operator, context) = (operator(), Context::new(&device, 1, Duration::from_millis(500)));
+        let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+        assert_eq!(outcome.verdict, expected, "{outcome:#?}");
+        assert!(expected == Verdict::Fail || outcome.notes.iter().any(|note| note.starts_with("budget spent")));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod reference;
 pub mod relation;
 pub mod slice;
 pub mod verify;
+mod way;
 
 use crate::core::candidate::Candidate;
 use crate::core::distribution::Distribution;
@@ -70,6 +71,12 @@ impl<'a> Context<'a> {
     /// A context that ends `budget` from now.
     pub fn new(device: &'a dyn Device, seed: u64, budget: Duration) -> Self {
         Context { device, seed, deadline: Instant::now() + budget }
+    }
+
+    /// The same with half the time that is left.
+    fn halved(self) -> Self {
+        let now = Instant::now();
+        Context { deadline: now + self.deadline.saturating_duration_since(now) / 2, ..self }
     }
 
     /// Whether the budget is spent.

@@ -37,8 +37,7 @@ impl Pace {
         case: impl FnOnce() -> T,
     ) -> Option<T> {
         let (work, start) = (work(subject, point), Instant::now());
-        let left = context.deadline.saturating_duration_since(start);
-        if context.is_over() || self.expected(work) > left {
+        if !self.ends_in_time(context, work) {
             self.left_out += 1;
             if self.smallest.as_ref().is_none_or(|(smallest, _)| work < *smallest) {
                 self.smallest = Some((work, point.clone()));
@@ -54,6 +53,12 @@ impl Pace {
             self.work += work;
         }
         Some(result)
+    }
+
+    /// Whether so much work should end before the deadline.
+    pub fn ends_in_time(&self, context: &Context<'_>, work: f64) -> bool {
+        let left = context.deadline.saturating_duration_since(Instant::now());
+        !left.is_zero() && self.expected(work) <= left
     }
 
     /// Does work whatever the time, and learns how long it takes.

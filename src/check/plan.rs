@@ -4,6 +4,7 @@ use super::Subject;
 use super::boundary::{base, elements, points};
 use super::case::Case;
 use super::pace::work;
+use super::way::first_of_each;
 use crate::core::distribution::Distribution;
 use crate::core::seed::{derive, rng};
 use crate::core::shape::{Axis, Point, describe};
@@ -22,6 +23,8 @@ const OFFSETS_BELOW: usize = 128;
 pub(super) struct Plan {
     /// What takes long comes last: it is the first to be left out where time is short.
     pub(super) cases: Vec<Case>,
+    /// The first of each way that the candidate goes, by index: to be tried before the others.
+    pub(super) telling: Vec<usize>,
     /// A middling shape, for relations and repetition.
     pub(super) middle: Point,
     /// What is left out, in words for the report.
@@ -54,12 +57,13 @@ impl Plan {
             cases.push(Case { offset_bytes, ..case(&middle, first, "offset") });
         }
         cases.extend(large.iter().map(of_shape));
-        Plan { cases, middle, notes }
+        let telling = first_of_each(&subject.candidate.body, &cases);
+        Plan { cases, telling, middle, notes }
     }
 
     /// One case, its shape the one for relations and repetition.
     pub(super) fn of(case: Case) -> Plan {
-        Plan { middle: case.point.clone(), cases: vec![case], notes: Vec::new() }
+        Plan { middle: case.point.clone(), cases: vec![case], telling: Vec::new(), notes: Vec::new() }
     }
 }
 

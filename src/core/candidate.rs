@@ -10,6 +10,7 @@ pub use library::{CudaHost, Enqueue, EnqueueBody};
 
 use super::distribution::Distribution;
 use super::dtype::DType;
+use super::launch::Launch;
 use super::tolerance::Override;
 use std::sync::Arc;
 
@@ -129,14 +130,18 @@ impl Body {
         matches!(self, Body::Cpu(_))
     }
 
+    /// What a kernel launches at a point; nothing of host code.
+    pub fn launches(&self, point: &[usize]) -> Vec<Launch> {
+        if let Body::Cuda(kernel) = self { kernel.plan(point).0 } else { Vec::new() }
+    }
+
     /// Threads that the launches at a point start; none of host code.
     pub fn threads(&self, point: &[usize]) -> usize {
-        let Body::Cuda(kernel) = self else { return 0 };
-        let threads = |launch: &super::launch::Launch| {
+        let threads = |launch: &Launch| {
             let extents = launch.grid.iter().chain(&launch.block);
             extents.fold(1usize, |product, &extent| product.saturating_mul(extent))
         };
-        kernel.plan(point).0.iter().map(threads).fold(0, usize::saturating_add)
+        self.launches(point).iter().map(threads).fold(0, usize::saturating_add)
     }
 
     /// Scratch bytes that the candidate asks for at a point.
