@@ -26,7 +26,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda).into()
 }
 
 fn operator() -> Op<Lookup> {
@@ -97,10 +97,10 @@ fn naive<T: Float>(s: &Lookup, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 fn cuda(version: usize) -> Cuda<Lookup> {
     let plan = move |s: &Lookup| launch(version, s).scalar(s.ids as i32).scalar(s.dim as i32).scalar(s.vocab as i32);
     let kernel = kernel!("embedding.cu", ["common.cuh", "rows.cuh", "held.cuh"], format!("embedding_v{version}"), plan);
-    if version == 1 {
-        kernel.tile("dim", 256)
-    } else {
-        kernel.tiles([("ids", 128), ("dim", 8), ("dim", 256), ("dim", 2048)])
+    match version {
+        1 => kernel.tile("dim", 256),
+        5 => kernel.tiles([("ids", 128), ("dim", 8), ("dim", 1024)]).dtypes([DType::F32]),
+        _ => kernel.tiles([("ids", 128), ("dim", 8), ("dim", 256), ("dim", 2048)]),
     }
 }
 
@@ -109,6 +109,7 @@ fn launch(version: usize, s: &Lookup) -> Launch {
     /// Threads of a block, and elements that one of them copies at a time.
     const THREADS: usize = 256;
     const PACK: usize = 8;
+    const PACK_OF_F32: usize = 4;
     const WARP: usize = 32;
     let of_row = match s.dim {
         ..=256 => s.dim.div_ceil(PACK).next_power_of_two(),
@@ -119,7 +120,8 @@ fn launch(version: usize, s: &Lookup) -> Launch {
     match version {
         1 => Launch::blocks(s.ids, THREADS),
         2 => blocks(1),
-        4 if !s.dim.is_multiple_of(PACK) => shifted(s).unwrap_or(blocks(1)).entry("embedding_v4"),
+        5 if !s.dim.is_multiple_of(PACK_OF_F32) => Launch::blocks((s.ids * s.dim).div_ceil(1024), 128),
+        4 | 5 if !s.dim.is_multiple_of(PACK) => shifted(s).unwrap_or(blocks(1)).entry("embedding_v4"),
         _ => blocks(4).entry("embedding_v3"),
     }
 }
