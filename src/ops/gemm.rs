@@ -41,7 +41,7 @@ pub fn suite() -> Suite {
     let own = Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("library", Cpu::new::<f32>(library))
-        .ladder(9, cuda)
+        .ladder(10, cuda)
         .candidate("triton", triton());
     with_vendor!(own, "cublaslt", vendor::cublaslt)
 }
@@ -198,7 +198,7 @@ fn cuda(version: usize) -> Cuda<Product> {
             .tiles([("m", 128), ("n", 256), ("k", 32)])
             .dtypes(HALF),
         _ => hopper(move |s| hopper::tile_of(version, s))
-            .tiles([("m", 128), ("n", if version == 9 { 64 } else { 256 }), ("k", 64)])
+            .tiles([("m", 128), ("n", if version >= 9 { 64 } else { 256 }), ("k", 64)])
             .dtypes(HALF),
     }
 }
@@ -208,7 +208,15 @@ fn hopper(choose: impl Fn(&Product) -> &'static hopper::Tile + Clone + Send + Sy
     let chosen = choose.clone();
     kernel!(
         "gemm_hopper.cu",
-        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh", "gemm_hopper_entries.cuh"],
+        [
+            "async.cuh",
+            "gemm.cuh",
+            "hopper.cuh",
+            "hopper_store.cuh",
+            "gemm_hopper.cuh",
+            "gemm_hopper_entries.cuh",
+            "gemm_hopper_exchanged.cuh"
+        ],
         "gemm_128x256",
         move |s| hopper::GEMM.plan(choose(s), s, &[])
     )

@@ -9,6 +9,7 @@ use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_al
 
 /// What the kernels take of k at a time, and columns that a swizzled row holds.
 const SLICE: usize = 64;
+const COLUMNS: usize = 64;
 
 /// How a block works.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,8 @@ enum Work {
     Persistent(usize),
     /// It takes a tile with the factors exchanged; so many share its k.
     Narrow(usize),
+    /// It takes tile after tile with the factors exchanged; so many, beside each other, fetch a for each other.
+    Exchanged(usize),
     /// It takes a part of the k of a tile, as many as there are blocks for; a second launch adds the parts up.
     Parts,
 }
@@ -40,7 +43,7 @@ const fn tile(name: &'static str, [rows, cols]: [usize; 2], stages: usize, work:
     Tile { name, rows, cols, stages, work, at_once }
 }
 
-/// Every way that there is an entry for.
+/// Every way that gemm and linear have an entry for.
 pub const TILES: [Tile; 16] = {
     use Work::{Narrow, Parts, Persistent};
     const ALL: usize = MULTIPROCESSORS;
@@ -63,6 +66,27 @@ pub const TILES: [Tile; 16] = {
         tile("64x128_parts", [64, 128], 8, Parts, ALL),
     ]
 };
+
+/// Those of gemm alone.
+const EXCHANGED: [Tile; 8] = {
+    use Work::Exchanged;
+    const ALL: usize = MULTIPROCESSORS;
+    [
+        tile("rows112x128", [112, 128], 6, Exchanged(1), ALL),
+        tile("rows128x64", [128, 64], 8, Exchanged(1), ALL),
+        tile("rows128x128", [128, 128], 6, Exchanged(1), ALL),
+        tile("rows144x128", [144, 128], 5, Exchanged(1), ALL),
+        tile("rows144x192_cluster2", [144, 192], 4, Exchanged(2), ALL / 2),
+        tile("rows176x128", [176, 128], 4, Exchanged(1), ALL),
+        tile("rows192x128", [192, 128], 4, Exchanged(1), ALL),
+        tile("rows208x128", [208, 128], 4, Exchanged(1), ALL),
+    ]
+};
+
+/// Every way to cut gemm.
+pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
+    TILES.iter().chain(&EXCHANGED)
+}
 
 /// Parts of k a tile, at the most, and slices that a part has, at the least.
 const MOST_PARTS: usize = 64;
@@ -152,9 +176,14 @@ impl Operation {
 
     /// The tile that is estimated to be the fastest.
     pub fn choose(&self, s: &Product) -> &'static Tile {
+        self.choose_among(TILES.iter(), s)
+    }
+
+    /// The one of these that is.
+    fn choose_among(&self, tiles: impl Iterator<Item = &'static Tile>, s: &Product) -> &'static Tile {
         let us = |tile: &Tile| times::of(tile.name).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
         let suits = |tile: &Tile| if self.batch.is_some() { tile.stored_us(s).is_some() } else { tile.suits(s) };
-        TILES.iter().filter(|tile| suits(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
+        tiles.filter(|tile| suits(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
     }
 
     /// About how long the product takes, in µs: what starts and ends it, and the longest of its products, its copies from
@@ -162,7 +191,8 @@ impl Operation {
     pub fn estimate_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
         // A row that does not start at a line of 128 bytes touches one more.
         let lines = |(_, factor): (usize, Aligned)| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
-        let (of_a, of_b) = (tile.rows * lines(self.a(s)), tile.cols / tile.sharing() * lines(self.b(s)));
+        let [a_sharing, b_sharing] = tile.sharing();
+        let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
         let slice_us = times.slice_us.max(((of_a + of_b) * LINE_BYTES) as f64 / L2_BYTES_PER_US);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
@@ -174,7 +204,9 @@ impl Operation {
             return times.base_us + (waves * (slices as f64 * slice_us + stored_us)).max(memory_us);
         }
         match tile.work {
-            Work::Persistent(_) => times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us,
+            Work::Persistent(_) | Work::Exchanged(_) => {
+                times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us
+            }
             Work::Narrow(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
             Work::Parts => {
                 let parts = tile.parts(s);
@@ -197,13 +229,14 @@ impl Operation {
 
     /// The product: c and the other tensors or the workspace, maps of a, b and perhaps c, extents.
     fn multiply(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Launch {
-        let sharing = tile.sharing();
+        let [a_sharing, b_sharing] = tile.sharing();
         // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
-        let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE });
-        let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / sharing);
+        let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE } / a_sharing);
+        let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / b_sharing);
         // Rows of c that no map takes are stored from registers; the kernel then leaves its map alone.
         let extents: Vec<usize> = self.batch.into_iter().chain([s.m, s.n]).collect();
-        let c = TensorMap::of(self.output, extents).tile(self.tile([64, SLICE]));
+        let c_rows = if let Work::Exchanged(_) = tile.work { tile.rows } else { 64 };
+        let c = TensorMap::of(self.output, extents).tile(self.tile([c_rows, COLUMNS]));
         let c = if is_aligned(s.n) { c } else { a.clone() };
         let [a, b, c] = [a, b, c].map(|map| map.swizzle(Swizzle::Bytes128));
         let launch = tile
@@ -243,9 +276,20 @@ impl Tile {
     /// Whether it could be the fastest for a shape.
     pub fn suits(&self, s: &Product) -> bool {
         match self.work {
-            Work::Persistent(_) => s.m > 32,
+            Work::Persistent(_) | Work::Exchanged(_) => s.m > 32,
             Work::Narrow(_) => s.m <= self.rows && self.rows <= 16.max(4 * s.m),
             Work::Parts => self.parts(s) > 1,
+        }
+    }
+
+    /// Whether it can be the fastest beside those with the factors exchanged. Tiles of 128 rows are not, up to 10¹¹
+    /// operations; beyond, the clock follows the power, and 128x256 moves the fewest bytes.
+    fn stands_beside_exchanged(&self, s: &Product) -> bool {
+        match self.work {
+            Work::Persistent(sharing) => {
+                self.rows < 128 || (sharing == 1 && self.cols == 256 && 2 * s.m * s.n * s.k > 100_000_000_000)
+            }
+            Work::Exchanged(_) | Work::Narrow(_) | Work::Parts => true,
         }
     }
 
@@ -255,14 +299,19 @@ impl Tile {
         Some(if is_aligned(s.n) { by_copies } else { from_registers })
     }
 
-    /// Blocks that fetch b for each other.
-    fn sharing(&self) -> usize {
-        if let Work::Persistent(sharing) = self.work { sharing } else { 1 }
+    /// Blocks that fetch a for each other, and b.
+    fn sharing(&self) -> [usize; 2] {
+        match self.work {
+            Work::Persistent(sharing) => [1, sharing],
+            Work::Exchanged(sharing) => [sharing, 1],
+            Work::Narrow(_) | Work::Parts => [1, 1],
+        }
     }
 
     /// Clusters that the whole product takes, or its tiles where they have parts.
     fn clusters(&self, s: &Product) -> usize {
-        s.m.div_ceil(self.rows).div_ceil(self.sharing()) * s.n.div_ceil(self.cols)
+        let [a_sharing, b_sharing] = self.sharing();
+        s.m.div_ceil(self.rows).div_ceil(b_sharing) * s.n.div_ceil(self.cols).div_ceil(a_sharing)
     }
 
     /// Parts of k a tile: one wave of blocks.
@@ -280,10 +329,16 @@ impl Tile {
     fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
         let ring_bytes = self.stages * (stage_bytes + 16);
-        let groups = if let Work::Narrow(_) = self.work { 1 } else { self.rows / 64 };
-        let store_bytes = groups * 2 * 64 * SLICE * ELEMENT_BYTES;
+        // A warp group has 64 rows of the product, which are columns of c where the factors are exchanged.
+        let groups = match self.work {
+            Work::Narrow(_) => 1,
+            Work::Exchanged(_) => self.cols / 64,
+            Work::Persistent(_) | Work::Parts => self.rows / 64,
+        };
+        let stored_rows = if let Work::Exchanged(_) = self.work { self.rows } else { 2 * 64 };
+        let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
         let (cluster, clusters, store_bytes) = match self.work {
-            Work::Persistent(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
+            Work::Persistent(sharing) | Work::Exchanged(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
             Work::Narrow(split) => (split, clusters, 0),
             Work::Parts => (1, clusters * parts, 0),
         };
@@ -291,12 +346,13 @@ impl Tile {
     }
 }
 
-/// The tile of version `version` of gemm: the first two have one, the third takes what is estimated to be the fastest.
+/// The tile of version `version` of gemm: the first two have one, the others take what is estimated to be the fastest.
 pub fn tile_of(version: usize, s: &Product) -> &'static Tile {
     match version {
         7 => &TILES[0],
         8 => &TILES[1],
-        _ => GEMM.choose(s),
+        9 => GEMM.choose(s),
+        _ => GEMM.choose_among(tiles().filter(|tile| tile.stands_beside_exchanged(s)), s),
     }
 }
 
@@ -327,9 +383,26 @@ mod tests {
         assert_eq!(GEMM.choose(&Product { m, n, k }).name, name);
     }
 
+    #[rstest]
+    #[case(1536, 1536, 1536, "rows144x128")]
+    #[case(1280, 1280, 1280, "rows112x128")]
+    #[case(1792, 1792, 1792, "rows208x128")]
+    #[case(3072, 1024, 4096, "rows192x128")]
+    #[case(512, 5632, 2048, "rows176x128")]
+    #[case(2048, 2048, 2048, "rows128x128")]
+    #[case(4104, 4112, 4120, "rows144x192_cluster2")]
+    #[case(1024, 1024, 1024, "rows128x64")]
+    #[case(1000, 1000, 1000, "64x128_cluster2")]
+    #[case(8192, 8192, 8192, "128x256")]
+    #[case(16, 14336, 4096, "rows16")]
+    #[case(256, 256, 16384, "64x128_parts")]
+    fn rows_make_whole_waves(#[case] m: usize, #[case] n: usize, #[case] k: usize, #[case] name: &str) {
+        assert_eq!(tile_of(10, &Product { m, n, k }).name, name);
+    }
+
     #[test]
     fn every_tile_was_measured() {
-        assert!(TILES.iter().all(|tile| times::of(tile.name).is_some()));
+        assert!(tiles().all(|tile| times::of(tile.name).is_some()));
     }
 
     /// The gate's shapes are small: most tiles are chosen for none of them.
@@ -340,7 +413,7 @@ mod tests {
     ) {
         let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let operator = super::super::operator();
-        for tile in &TILES {
+        for tile in tiles() {
             let candidate = super::super::hopper(move |_| tile).named("tile");
             let context = Context::new(&device, 1, Duration::from_secs(60));
             let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
@@ -349,12 +422,15 @@ mod tests {
         }
     }
 
-    /// Three chunks of columns go out through two buffers: the next tile's first must not take the last one's.
+    /// Three chunks of columns go out through two buffers: the next tile's first must not take the last one's. With the
+    /// factors exchanged there is one buffer.
     #[rstest]
-    fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("128x192", "128x192_cluster2")] name: &str) {
+    fn a_second_tile_leaves_the_stores_of_the_first_alone(
+        #[values("128x192", "128x192_cluster2", "rows208x128")] name: &str,
+    ) {
         let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let operator = super::super::operator();
-        let tile = TILES.iter().find(|tile| tile.name == name).unwrap();
+        let tile = tiles().find(|tile| tile.name == name).unwrap();
         let candidate = super::super::hopper(move |_| tile).named("tile");
         let context = Context::new(&device, 1, Duration::from_secs(60));
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };

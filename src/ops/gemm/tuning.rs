@@ -1,6 +1,6 @@
 //! How `tiles.json` is made: what is timed, and the times of tiles that explain it best.
 
-use super::hopper::{GEMM, TILES, Tile};
+use super::hopper::{GEMM, Tile, tiles};
 use super::times::{Table, Times};
 use super::{HALF, Product, hopper, operator};
 use crate::core::candidate::Declare;
@@ -10,7 +10,7 @@ use crate::core::suite::Suite;
 /// A candidate a tile, each of which takes its tile whatever the shape.
 pub fn suite() -> Suite {
     let suite = Suite::of(operator());
-    TILES.iter().fold(suite, |suite, tile| suite.candidate(tile.name, hopper(move |_| tile).dtypes(HALF))).into()
+    tiles().fold(suite, |suite, tile| suite.candidate(tile.name, hopper(move |_| tile).dtypes(HALF))).into()
 }
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
@@ -47,7 +47,7 @@ const SHAPES: [(usize, usize, usize); 26] = [
 /// The shapes to time a tile at.
 pub fn points(tile: &str) -> Vec<Point> {
     let shapes = SHAPES.map(|(m, n, k)| Product { m, n, k });
-    let suits = |s: &Product| TILES.iter().any(|t| t.name == tile && t.suits(s));
+    let suits = |s: &Product| tiles().any(|t| t.name == tile && t.suits(s));
     shapes.iter().filter(|s| suits(s)).map(Shape::to_point).collect()
 }
 
@@ -65,7 +65,7 @@ pub struct Timed {
 pub fn table(device: &str, timed: &[Timed]) -> Table {
     let fastest =
         |point: &Point| timed.iter().filter(|t| t.point == *point).map(|t| t.us).fold(f64::INFINITY, f64::min);
-    let fitted = TILES.iter().filter_map(|tile| {
+    let fitted = tiles().filter_map(|tile| {
         let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
         let rows: Vec<Row> = of_tile
             .map(|timed| Row {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn times_are_found_again() {
         let points: Vec<(&Tile, Point)> =
-            TILES.iter().flat_map(|tile| points(tile.name).into_iter().map(move |point| (tile, point))).collect();
+            tiles().flat_map(|tile| points(tile.name).into_iter().map(move |point| (tile, point))).collect();
         let us = |tile: &Tile, times: &Times, point: &Point| GEMM.estimate_us(tile, times, &Product::from_point(point));
         let timed: Vec<Timed> = points
             .iter()
@@ -139,7 +139,7 @@ mod tests {
             .collect();
         let table = table("a device", &timed);
         for timed in &timed {
-            let tile = TILES.iter().find(|tile| tile.name == timed.tile).expect("a tile");
+            let tile = tiles().find(|tile| tile.name == timed.tile).expect("a tile");
             let again = us(tile, &table.tiles[&timed.tile], &timed.point);
             assert!((again / timed.us - 1.0).abs() < 0.12, "{} {:?}: {again} for {}", tile.name, timed.point, timed.us);
         }
@@ -147,6 +147,6 @@ mod tests {
 
     #[test]
     fn every_tile_has_shapes() {
-        assert!(TILES.iter().all(|tile| points(tile.name).len() >= 4));
+        assert!(tiles().all(|tile| points(tile.name).len() >= 4));
     }
 }

@@ -1,0 +1,117 @@
+// Matrix products with the factors exchanged, by blocks that stay: the product is that of b and a transposed, so a tile has
+// TILE_M columns of c, in 64s, and TILE_N of its rows, in 16s. As many rows as make whole waves of tiles, and no box
+// reaches past a tile: a, whose rows number anything, lies along k.
+#pragma once
+#include "gemm_hopper.cuh"
+
+namespace hopper {
+
+HOPPER_PRODUCT(112, HOPPER_FIRST_30 HOPPER_TEN(3) HOPPER_TEN(4) "%50, %51, %52, %53, %54, %55", "%56", "%57", "%58",
+               "%59", "%60", HOPPER_SUMS_32(0), HOPPER_SUMS_16(32), HOPPER_SUMS_4(48), HOPPER_SUMS_4(52));
+HOPPER_PRODUCT(144, HOPPER_FIRST_60 HOPPER_TEN(6) "%70, %71", "%72", "%73", "%74", "%75", "%76", HOPPER_SUMS_32(0),
+               HOPPER_SUMS_32(32), HOPPER_SUMS_4(64), HOPPER_SUMS_4(68));
+HOPPER_PRODUCT(176, HOPPER_FIRST_60 HOPPER_TEN(6) HOPPER_TEN(7) "%80, %81, %82, %83, %84, %85, %86, %87", "%88", "%89",
+               "%90", "%91", "%92", HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_16(64), HOPPER_SUMS_4(80),
+               HOPPER_SUMS_4(84));
+HOPPER_PRODUCT(208, HOPPER_FIRST_90 HOPPER_TEN(9) "%100, %101, %102, %103", "%104", "%105", "%106", "%107", "%108",
+               HOPPER_SUMS_32(0), HOPPER_SUMS_32(32), HOPPER_SUMS_32(64), HOPPER_SUMS_4(96), HOPPER_SUMS_4(100));
+
+// Stores four 8x8 matrices of half-width elements transposed, a row a lane's address.
+__device__ __forceinline__ void store_transposed(unsigned row, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+}
+
+// Puts ROWS rows of a warp group's 64 columns of c into a swizzled tile, for a bulk copy from there.
+template <int ROWS>
+__device__ __forceinline__ void stage_exchanged(unsigned tile, const float* sums) {
+    const int lane = threadIdx.x % 32;
+    const unsigned unit = threadIdx.x % GROUP_THREADS / 32 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int j = 0; j < ROWS / 16; ++j) {
+        const float* part = &sums[j * 8];
+        const int row = j * 16 + lane / 16 * 8 + lane % 8;
+        store_transposed(tile + row * ROW_BYTES + (unit ^ row % 8) * 16, pair(part[0], part[1]), pair(part[2], part[3]),
+                         pair(part[4], part[5]), pair(part[6], part[7]));
+    }
+}
+
+// Stores TILE_N rows of a warp group's 64 columns, from column tile.row and row tile.col of c on, element by element:
+// every shape.
+template <int TILE_N>
+__device__ __forceinline__ void store_exchanged(scalar_t* __restrict__ c, const Extents& extents, TileOrigin tile,
+                                                const float (&sums)[TILE_N / 2]) {
+    const TileOrigin first = first_output(tile);
+#pragma unroll
+    for (int i = 0; i < TILE_N / 2; ++i) {
+        const int row = first.col + i / 4 * 8 + i % 2;
+        const int col = first.row + i / 2 % 2 * 8;
+        if (row < extents.m && col < extents.n) {
+            c[(long long)row * extents.n + col] = from_float<scalar_t>(sums[i]);
+        }
+    }
+}
+
+// Blocks that stay and take tile after tile, as `persistent`; those of a cluster have tiles beside each other and fetch
+// a for each other. C::A_ORDER is that of b. A warp group's outputs go out in one copy: the map of c has boxes of TILE_N
+// rows by 64 columns.
+template <class C>
+__device__ __forceinline__ void exchanged(const TensorMap& a, const TensorMap& b, const TensorMap& c_map,
+                                          scalar_t* __restrict__ c, const Extents& extents, const Unchanged&) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    constexpr int OUTPUT_BYTES = C::TILE_N * ROW_BYTES;  // of a warp group
+    Ring<C> ring(shared_address(shared), C::WARP_GROUPS * OUTPUT_BYTES);
+    const int group = threadIdx.x / GROUP_THREADS;
+    const unsigned rank = C::CLUSTER == 1 ? 0 : cluster_rank();
+    ring_init(ring);
+    if (C::CLUSTER == 1) {
+        __syncthreads();
+    } else {
+        cluster_sync();
+    }
+
+    const int clusters_m = tiles(tiles(extents.n, C::TILE_M), C::CLUSTER);
+    const int tiles_n = tiles(extents.m, C::TILE_N);
+    const int slices = tiles(extents.k, SLICE);
+    const int begin = blockIdx.x / C::CLUSTER;
+    const int step = gridDim.x / C::CLUSTER;
+
+    if (group == C::WARP_GROUPS) {
+        if (C::WARP_GROUPS > 1) keep_registers<40>();
+        if (threadIdx.x == C::MULTIPLIERS) {
+            for (int index = begin; index < clusters_m * tiles_n; index += step) {
+                fetch_tile(ring, b, a, tile_at<C>(index, clusters_m, tiles_n, rank), 0, 0, slices, rank);
+            }
+        }
+    } else {
+        if (C::WARP_GROUPS > 1) take_registers<C::WARP_GROUPS == 2 ? 232 : 152>();
+        const unsigned buffer = ring.stages + C::RING_BYTES + group * OUTPUT_BYTES;
+        const bool first = threadIdx.x % GROUP_THREADS == 0;
+        for (int index = begin; index < clusters_m * tiles_n; index += step) {
+            TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
+            tile.row += group * 64;
+            float sums[C::TILE_N / 2];
+            multiply_tile(ring, sums, group, slices);
+            if (extents.n % 8 == 0) {
+                if (first) store_wait_read<0>();  // the tile before
+                named_sync(1 + group, GROUP_THREADS);
+                stage_exchanged<C::TILE_N>(buffer, sums);
+                async_fence();
+                named_sync(1 + group, GROUP_THREADS);
+                if (first) {
+                    if (tile.row < extents.n && tile.col < extents.m) store_box(c_map, tile.row, tile.col, buffer);
+                    store_commit();
+                }
+            } else {
+                store_exchanged<C::TILE_N>(c, extents, tile, sums);
+            }
+        }
+        // Shared memory must stay until it is read.
+        if (first) store_wait_read<0>();
+    }
+    // A block must not leave while another one's copies or arrivals may still come.
+    if (C::CLUSTER > 1) cluster_sync();
+}
+
+}  // namespace hopper
