@@ -21,8 +21,8 @@ __device__ __forceinline__ void multiply_item(const float* a, const float* b, fl
 // v2 (f32 only): the product of gemm's v5 for every item, its blocks one item after the other. A factor across k comes in
 // by 16 bytes, one along k is transposed by copies of 4 bytes. Few tiles: `parts` blocks share a tile and store sums over
 // their part of k in `out`, part after part of the whole batch, which bmm_v2_add adds up in a fixed order. On an H200 eight
-// items of 1024 cubed take 353 to 378 us by layout, .92 to .96 of cuBLASLt (v1 reads every factor from L2 for each output);
-// 32 items of 128x128x4096 take 109 us in parts, cuBLASLt 173.
+// items of 1024 cubed take 344 to 349 us by layout, .99 to 1.06 of cuBLASLt (v1 reads every factor from L2 for each
+// output); 32 items of 128x128x4096 take 104 us in parts, cuBLASLt 180.
 // grid = batch * ceil(m/128) * ceil(n/128) * parts, block = 128, dynamic shared memory = 4 stages, and 64 KiB where a block
 // sums more slices than `stretch`: the longest sum that many equal products leave within the tolerance. n a multiple of 4, and
 // m too where a is transposed; _any: every shape, element by element.
@@ -33,14 +33,14 @@ __device__ __forceinline__ void multiply_item(const float* a, const float* b, fl
         multiply_item<FACTOR_A, FACTOR_B, ALIGNED>(a, b, out, batch, m, n, k, parts, stretch);                    \
     }
 
-BMM_ENTRY(nn, AlongK<false>, AcrossK<true>, true)
-BMM_ENTRY(nt, AlongK<true>, AlongK<true>, true)
+BMM_ENTRY(nn, AlongK, AcrossK<true>, true)
+BMM_ENTRY(nt, AlongK, AlongK, true)
 BMM_ENTRY(tn, AcrossK<true>, AcrossK<true>, true)
-BMM_ENTRY(tt, AcrossK<true>, AlongK<false>, true)
-BMM_ENTRY(nn_any, AlongK<false>, AcrossK<false>, false)
-BMM_ENTRY(nt_any, AlongK<true>, AlongK<true>, false)
+BMM_ENTRY(tt, AcrossK<true>, AlongK, true)
+BMM_ENTRY(nn_any, AlongK, AcrossK<false>, false)
+BMM_ENTRY(nt_any, AlongK, AlongK, false)
 BMM_ENTRY(tn_any, AcrossK<false>, AcrossK<false>, false)
-BMM_ENTRY(tt_any, AcrossK<false>, AlongK<false>, false)
+BMM_ENTRY(tt_any, AcrossK<false>, AlongK, false)
 
 // The second pass of v2: c = the sum of `parts` batches of `count` elements that stand one behind the other.
 // grid = ceil(count / 256), block = 256, no dynamic shared memory.

@@ -16,6 +16,9 @@ constexpr int THREADS = 128;
 constexpr int ROWS = 16;  // of c a thread
 constexpr int COLS = 8;
 constexpr int RUN_LEN = 4;
+constexpr int RUNS = ROWS * COLS / RUN_LEN;  // of neighbouring outputs a thread, two a row
+// Over so many k of a slice the copies of a coming one are spread: the loads of the next k would wait behind all of them.
+constexpr int FETCH_STEPS = 4;
 constexpr int WARP_M = 4 * ROWS;  // a warp is 4 x 8 threads
 constexpr int WARP_N = 8 * COLS;
 constexpr int WARPS_N = TILE_N / WARP_N;
@@ -43,38 +46,33 @@ struct Share {
 __device__ __forceinline__ Share one_product(int parts) { return {(int)blockIdx.x, parts, 1}; }
 
 // Brings slices of 128 rows of a factor whose rows run along k into shared memory, one after the other. `k_left` is what
-// is behind the slices that were fetched: what lies beyond is zeros. BYTES: rows are found by two additions, else by a wide
-// multiply-add or a shift. On an H200 that is 2 % faster where both factors lie along k (linear), 1.4 % slower where one
-// does (gemm).
-template <bool BYTES>
+// is behind the slices that were fetched: what lies beyond is zeros. A slice is fetched in FETCH_STEPS steps.
 struct AlongK {
     static constexpr int PITCH = PITCH_ALONG;
     static constexpr int STEP = THREADS / SLICE;  // rows that all threads copy at once
     static constexpr int COPIES = TILE_M / STEP;
 
     const float* next;
-    unsigned offset[COPIES];
+    unsigned offset[COPIES];  // in bytes: two additions find a row
 
     __device__ __forceinline__ AlongK(const float* factor, int first, int rows, int k, int k0) {
         next = factor + (long long)first * k + k0 + k_of();
         // Rows past the last are read as the last: nobody stores what comes of them.
 #pragma unroll
-        for (int i = 0; i < COPIES; ++i) offset[i] = min(row_of() + i * STEP, rows - 1 - first) * k * (BYTES ? 4 : 1);
+        for (int i = 0; i < COPIES; ++i) offset[i] = min(row_of() + i * STEP, rows - 1 - first) * k * 4;
     }
     static __device__ __forceinline__ int k_of() { return threadIdx.x % SLICE; }
     static __device__ __forceinline__ int row_of() { return threadIdx.x / SLICE; }
 
-    __device__ __forceinline__ const void* at(unsigned offset) const {
-        if (BYTES) return reinterpret_cast<const char*>(next) + offset;
-        return next + (int)offset;
-    }
-
-    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left) {
+    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left, int step) {
         const unsigned to = shared_address(&slice[k_of()][row_of()]);
         const bool inside = k_of() < k_left;
 #pragma unroll
-        for (int i = 0; i < COPIES; ++i) copy_async<4>(to + i * STEP * 4, at(offset[i]), inside);
-        next += SLICE;
+        for (int i = 0; i < COPIES; ++i) {
+            if (i * FETCH_STEPS / COPIES != step) continue;
+            copy_async<4>(to + i * STEP * 4, reinterpret_cast<const char*>(next) + offset[i], inside);
+        }
+        if (step == FETCH_STEPS - 1) next += SLICE;
     }
 };
 
@@ -97,10 +95,11 @@ struct AcrossK {
     static __device__ __forceinline__ int k_of() { return threadIdx.x / (TILE_N / RUN_LEN); }
     static __device__ __forceinline__ int col_of() { return threadIdx.x % (TILE_N / RUN_LEN) * RUN_LEN; }
 
-    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left) {
+    __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left, int step) {
         const unsigned first = shared_address(&slice[k_of()][col_of()]);
 #pragma unroll
         for (int i = 0; i < COPIES; ++i) {
+            if (i * FETCH_STEPS / COPIES != step) continue;
             const unsigned to = first + i * STEP * TILE_N * 4;
             const float* from = next + i * STEP * cols;
             const bool inside = k_of() + i * STEP < k_left;
@@ -111,7 +110,7 @@ struct AcrossK {
                 for (int e = 0; e < RUN_LEN; ++e) copy_async<4>(to + e * 4, from + e, inside && cols_left > e);
             }
         }
-        next += (long long)SLICE * cols;
+        if (step == FETCH_STEPS - 1) next += (long long)SLICE * cols;
     }
 };
 
@@ -133,15 +132,9 @@ struct Parts {
     }
 };
 
-// How the sums of a block run along k: in one go.
-struct InOneGo {
-    __device__ __forceinline__ void start(void*, int) {}
-    __device__ __forceinline__ void before(int, float (&)[ROWS][COLS]) {}
-    __device__ __forceinline__ void finish(float (&)[ROWS][COLS]) {}
-};
-
-// Or in stretches of so many slices, after each of which the sums join totals that lie behind the stages in shared memory:
-// sums and totals together are more than a thread has registers.
+// How the sums of a block run along k: in stretches of so many slices, after each of which they join totals that lie behind
+// the stages in shared memory. Sums and totals together are more than a thread has registers. gemm and linear sum all in one
+// stretch and have this too: quads that move as one lie in the banks that the products want (8 % of linear's product).
 struct InStretches {
     int stretch;
     int end;        // the slice before which the sums join the totals
@@ -153,29 +146,37 @@ struct InStretches {
         totals = static_cast<float4*>(memory) + threadIdx.x;
         if (slices <= stretch) return;
 #pragma unroll
-        for (int i = 0; i < ROWS * COLS / 4; ++i) totals[i * THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int i = 0; i < RUNS; ++i) totals[i * THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     // Leaves in `sums` what they and the totals come to.
     __device__ __forceinline__ void add(float (&sums)[ROWS][COLS]) const {
 #pragma unroll
-        for (int i = 0; i < ROWS * COLS / 4; ++i) {
+        for (int i = 0; i < RUNS; ++i) {
             const float4 total = totals[i * THREADS];
-            float* const sum = &sums[i * 4 / COLS][i * 4 % COLS];
+            float* const sum = &sums[i / 2][i % 2 * 4];
             sum[0] += total.x;
             sum[1] += total.y;
             sum[2] += total.z;
             sum[3] += total.w;
         }
     }
+    // Puts `sums` in the place of the totals.
+    __device__ __forceinline__ void put(const float (&sums)[ROWS][COLS]) const {
+#pragma unroll
+        for (int i = 0; i < RUNS; ++i) {
+            const float* const sum = &sums[i / 2][i % 2 * 4];
+            totals[i * THREADS] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+        }
+    }
     __device__ __forceinline__ void before(int slice, float (&sums)[ROWS][COLS]) {
         if (slice != end) return;
         end += stretch;
         add(sums);
+        put(sums);
 #pragma unroll
-        for (int i = 0; i < ROWS * COLS / 4; ++i) {
-            float* const sum = &sums[i * 4 / COLS][i * 4 % COLS];
-            totals[i * THREADS] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-            sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+        for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+            for (int q = 0; q < COLS; ++q) sums[r][q] = 0.0f;
         }
     }
     __device__ __forceinline__ void finish(float (&sums)[ROWS][COLS]) const {
@@ -183,12 +184,18 @@ struct InStretches {
     }
 };
 
+// Whether an output may differ from its sum.
+template <class Epilogue>
+constexpr bool CHANGES = true;
+template <>
+constexpr bool CHANGES<Unchanged> = false;
+
 // One tile, or one part of its k: the sums of a part are stored as they are. ALIGNED promises that n is a multiple of
 // RUN_LEN.
-template <class FactorA, class FactorB, bool ALIGNED, class Epilogue, class Course = InOneGo>
+template <class FactorA, class FactorB, bool ALIGNED, class Epilogue>
 __device__ __forceinline__ void multiply(const float* __restrict__ a, const float* __restrict__ b,
                                          float* __restrict__ out, int m, int n, int k, const Share& work,
-                                         const Epilogue& epilogue, Course course = Course()) {
+                                         const Epilogue& epilogue, InStretches course) {
     extern __shared__ __align__(16) unsigned char shared[];
     using Slices = Stage<FactorA, FactorB>;
     Slices* stages = reinterpret_cast<Slices*>(shared);
@@ -205,10 +212,12 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
     FactorA of_a(a, tile.row, m, k, k0);
     FactorB of_b(b, tile.col, n, k, k0);
     int k_left = k1 - k0;  // behind the slices that were fetched
-    auto fetch = [&](Slices& stage) {
-        of_a.fetch(stage.a, k_left);
-        of_b.fetch(stage.b, k_left);
+    auto fetch = [&](Slices& stage, int step) {
+        of_a.fetch(stage.a, k_left, step);
+        of_b.fetch(stage.b, k_left, step);
+        if (step < FETCH_STEPS - 1) return;
         k_left -= SLICE;
+        copy_async_commit();
     };
 
     const int warp = threadIdx.x / 32;
@@ -220,8 +229,8 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
     // loads between the multiply-adds.
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        fetch(stages[stage]);
-        copy_async_commit();
+#pragma unroll
+        for (int step = 0; step < FETCH_STEPS; ++step) fetch(stages[stage], step);
     }
     copy_async_wait<STAGES - 2>();
     __syncthreads();
@@ -243,17 +252,18 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
                 __syncthreads();
                 coming.load(stages[next], 0, row, col);
             }
-            if (i == 0) {
-                // Into the stage before this one: everyone is done with it since the last barrier.
-                fetch(stages[stage == 0 ? STAGES - 1 : stage - 1]);
-                copy_async_commit();
-            }
+            // Into the stage before this one: everyone is done with it since the last barrier.
+            if (i < FETCH_STEPS) fetch(stages[stage == 0 ? STAGES - 1 : stage - 1], i);
             const Parts& now = parts_of_k[i % 2];
-            // Columns outside: rows outside took 3 % longer, to and fro 2 % (the compiler's choice of register banks).
+            // Columns to and fro: each multiply-add keeps a factor of the one before it, so it reads two registers, the
+            // sum from one bank and the other factor from the other. A third read costs a cycle.
 #pragma unroll
-            for (int q = 0; q < COLS; ++q) {
+            for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
-                for (int r = 0; r < ROWS; ++r) sums[r][q] = fmaf(now.a[r], now.b[q], sums[r][q]);
+                for (int i = 0; i < COLS; ++i) {
+                    const int q = r % 2 ? COLS - 1 - i : i;
+                    sums[r][q] = fmaf(now.a[r], now.b[q], sums[r][q]);
+                }
             }
         }
         stage = next;
@@ -262,20 +272,28 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
     course.finish(sums);
 
     out += (long long)part * m * n * work.batch;
-    const bool finishes = parts == 1;
+    // Where the i-th run of this thread's outputs stands.
+    const auto row_of = [&](int i) { return tile.row + row + i / 2 / 4 * ROW_STEP + i / 2 % 4; };
+    const auto col_of = [&](int i) { return tile.col + col + i % 2 * COL_STEP; };
+    if (CHANGES<Epilogue> && parts == 1) {
+        // By way of the totals' memory, in a loop. What is done to a sum in its register decides where the compiler keeps
+        // it, and with that how often a multiply-add waits: 6 % of linear.
+        course.put(sums);
+#pragma unroll 2
+        for (int i = 0; i < RUNS; ++i) {
+            const float4 sum = course.totals[i * THREADS];
+            float run[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const int c_row = tile.row + row + r / 4 * ROW_STEP + r % 4;
-#pragma unroll
-        for (int q = 0; q < COLS; q += 4) {
-            const int c_col = tile.col + col + q / 4 * COL_STEP;
-            float run[4];
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                run[e] = finishes ? epilogue.of_one(sums[r][q + e], c_row, c_col + e) : sums[r][q + e];
-            }
-            store_run<4>(out, m, n, c_row, c_col, run, ALIGNED);
+            for (int e = 0; e < 4; ++e) run[e] = epilogue.of_one(run[e], row_of(i), col_of(i) + e);
+            store_run<4>(out, m, n, row_of(i), col_of(i), run, ALIGNED);
         }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < RUNS; ++i) {
+        const float* const sum = &sums[i / 2][i % 2 * 4];
+        const float run[4] = {sum[0], sum[1], sum[2], sum[3]};
+        store_run<4>(out, m, n, row_of(i), col_of(i), run, ALIGNED);
     }
 }
 
