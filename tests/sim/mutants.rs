@@ -49,6 +49,8 @@ const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("bmm cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
     ("bmm cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("linear cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("linear cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
     (
         "bulk_pipeline sum_rows",
         "comparison off by one",
@@ -156,6 +158,18 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "The loop runs over whole groups of packs only: no lane stands at the end.",
     ),
     ("gemm cuda_v", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
+    (
+        "embedding cuda_v5",
+        "operands swapped",
+        "div.u32 %r71",
+        "What the first row of a block leaves is divided again: it may be any row before.",
+    ),
+    (
+        "embedding cuda_v5",
+        "guard dropped",
+        "@%p59",
+        "Sends every second pack the way of elements one by one, which is right for all.",
+    ),
     ("embedding", "comparison off by one", "setp.lt.s32", UNDEFINED),
     ("embedding", "comparison off by one", "setp.gt.s32", UNDEFINED),
     ("embedding", "constant wrong", "0f7FFFFFFF", UNDEFINED),
