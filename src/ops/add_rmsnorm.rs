@@ -3,7 +3,7 @@
 
 use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
-use super::layernorm::{EPS, Normalised, RANGE};
+use super::layernorm::{EPS, Normalised, RANGE, with_scalars};
 use super::rmsnorm::LINES;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -104,7 +104,7 @@ const BLOCK_HOLDS: usize = 16_384;
 const BY_LINES: usize = 3;
 
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| launch(version, s).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps);
+    let plan = move |s: &Normalised| with_scalars(launch(version, s), s);
     let entry = format!("add_rmsnorm_v{version}");
     let kernel = kernel!("add_rmsnorm.cu", ["common.cuh", "rows.cuh", "held.cuh"], entry, plan);
     if version == 1 {

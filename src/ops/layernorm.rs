@@ -7,6 +7,7 @@ use super::simd;
 use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
+use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -151,26 +152,42 @@ const NORM: rows::Norm = rows::Norm {
 };
 
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| {
-        let launch = NORM.launch(version, (s.rows, s.cols));
-        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+    affine!("layernorm.cu", NORM, version)
+}
+
+/// Version `$version` of a norm with weight and bias: its source, and the headers that such norms share.
+macro_rules! affine {
+    ($file:literal, $norm:expr, $version:expr) => {
+        $norm.tiles(
+            $version,
+            kernel!(
+                $file,
+                [
+                    "common.cuh",
+                    "rows.cuh",
+                    "held.cuh",
+                    "elements.cuh",
+                    "layernorm.cuh",
+                    "layernorm_elements.cuh",
+                    "product.cuh",
+                    "layernorm_product.cuh"
+                ],
+                format!("{}_v{}", $norm.op, $version),
+                $crate::ops::layernorm::launches($norm, $version)
+            ),
+        )
     };
-    let kernel = kernel!(
-        "layernorm.cu",
-        [
-            "common.cuh",
-            "rows.cuh",
-            "held.cuh",
-            "elements.cuh",
-            "layernorm.cuh",
-            "layernorm_elements.cuh",
-            "product.cuh",
-            "layernorm_product.cuh"
-        ],
-        format!("layernorm_v{version}"),
-        plan
-    );
-    NORM.tiles(version, kernel)
+}
+pub(super) use affine;
+
+/// The launches of version `version` of a norm.
+pub(super) fn launches(norm: rows::Norm, version: usize) -> impl Fn(&Normalised) -> Launch {
+    move |s| with_scalars(norm.launch(version, (s.rows, s.cols)), s)
+}
+
+/// A launch with what every norm's kernel takes behind its pointers.
+pub(super) fn with_scalars(launch: Launch, s: &Normalised) -> Launch {
+    launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
 }
 
 /// The Triton programs of an operator with the arguments of a layer normalisation.

@@ -5,7 +5,7 @@ use super::family::triton::built;
 use super::family::{FUNCTION_FLOPS, rows};
 use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
-use super::layernorm::{self, Normalised};
+use super::layernorm::{self, Normalised, affine};
 use super::simd;
 use crate::core::candidate::Cuda;
 use crate::core::operator::Op;
@@ -71,26 +71,7 @@ const NORM: rows::Norm = rows::Norm {
 };
 
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| {
-        let launch = NORM.launch(version, (s.rows, s.cols));
-        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
-    };
-    let kernel = kernel!(
-        "layernorm_gelu.cu",
-        [
-            "common.cuh",
-            "rows.cuh",
-            "held.cuh",
-            "elements.cuh",
-            "layernorm.cuh",
-            "layernorm_elements.cuh",
-            "product.cuh",
-            "layernorm_product.cuh"
-        ],
-        format!("layernorm_gelu_v{version}"),
-        plan
-    );
-    NORM.tiles(version, kernel)
+    affine!("layernorm_gelu.cu", NORM, version)
 }
 
 fn tiled<T: Float>(s: &Normalised, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -2,7 +2,7 @@
 
 use super::family::rows::{self, double, negate, permute_columns};
 use super::float::{Float, sum};
-use super::layernorm::{EPS, Normalised, RANGE};
+use super::layernorm::{EPS, Normalised, RANGE, launches};
 use super::simd;
 use crate::core::candidate::Cuda;
 use crate::core::cost::Cost;
@@ -96,15 +96,11 @@ const NORM: rows::Norm = rows::Norm {
 };
 
 fn cuda(version: usize) -> Cuda<Normalised> {
-    let plan = move |s: &Normalised| {
-        let launch = NORM.launch(version, (s.rows, s.cols));
-        launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
-    };
     let kernel = kernel!(
         "rmsnorm.cu",
         ["common.cuh", "rows.cuh", "held.cuh", "elements.cuh"],
         format!("rmsnorm_v{version}"),
-        plan
+        launches(NORM, version)
     );
     NORM.tiles(version, kernel)
 }
