@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Arguments of `merge`.
 #[derive(Args)]
 pub struct Merge {
-    /// The summaries; of two records of one trial on one device the later file's stays
+    /// The summaries; of two results of one trial on one device the later file's stays, of times shape by shape
     #[arg(value_name = "SUMMARY", required = true)]
     paths: Vec<PathBuf>,
     /// Where the merged summary goes [default: stdout]

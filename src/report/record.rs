@@ -1,6 +1,7 @@
 //! One record a trial: who was judged, where, and what was found.
 
-use crate::check::outcome::{Check, Outcome};
+use crate::check::outcome::{Check, Outcome, Timing};
+use crate::check::perf::worst;
 use crate::core::dtype::DType;
 use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,21 @@ impl Record {
     /// What makes two records results of the same thing: the trial and the device.
     pub fn identity(&self) -> (&str, &str) {
         (&self.trial, self.fingerprint.as_deref().unwrap_or_default())
+    }
+
+    /// Takes over from an older record of the same trial the shapes that were not timed anew. A record without any times
+    /// stays as it is: that it could not be timed is what it says.
+    pub fn complete(&mut self, older: &Record) {
+        let outcome = &mut self.outcome;
+        if outcome.timings.is_empty() {
+            return;
+        }
+        let is_new =
+            |old: &&Timing| !outcome.timings.iter().any(|new| (&new.shape, new.heat) == (&old.shape, old.heat));
+        let missing: Vec<Timing> = older.outcome.timings.iter().filter(is_new).cloned().collect();
+        outcome.cases += missing.len();
+        outcome.timings.splice(0..0, missing);
+        outcome.verdict = worst(&outcome.timings);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::noise::NoiseReport;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -130,8 +130,9 @@ impl Summary {
         self.settle();
     }
 
-    /// Takes over everything from `other`, whose records are the newer ones.
-    pub fn merge(&mut self, other: Summary) {
+    /// Takes over everything from `other`, whose records are the newer ones; shapes that only the older one has times of
+    /// stay.
+    pub fn merge(&mut self, mut other: Summary) {
         if other.run.id != self.run.id {
             self.run.merged.push(other.run.id);
         }
@@ -149,6 +150,12 @@ impl Summary {
             |a: &BuildComparison, b: &BuildComparison| (&a.device, &a.case, a.turn) == (&b.device, &b.case, b.turn);
         self.builds.retain(|old| !other.builds.iter().any(|new| same(new, old)));
         self.builds.extend(other.builds);
+        let older: HashMap<_, _> = self.records.iter().map(|record| (record.identity(), record)).collect();
+        for record in &mut other.records {
+            if let Some(older) = older.get(&record.identity()) {
+                record.complete(older);
+            }
+        }
         self.add(other.records);
     }
 
@@ -271,7 +278,7 @@ mod tests {
     use super::samples::run;
     use super::*;
     use crate::check::outcome::Outcome;
-    use crate::report::record::samples::{failed, passed, record};
+    use crate::report::record::samples::{failed, passed, record, slower};
 
     #[test]
     fn a_summary_round_trips_and_survives_infinity() {
@@ -292,6 +299,33 @@ mod tests {
         first.merge(second);
         assert_eq!((first.records.len(), first.counts[&Verdict::Pass], first.counts[&Verdict::Fail]), (2, 2, 0));
         assert_eq!(first.run.merged, ["b"]);
+    }
+
+    #[test]
+    fn a_newer_record_keeps_the_shapes_that_it_has_no_times_of() {
+        let (mut first, mut second) = (Summary::new(run("a")), Summary::new(run("b")));
+        let (older, mut newer) = (slower(), slower());
+        newer.outcome.timings.remove(1);
+        newer.outcome.timings[0].median_us = 2.5;
+        newer.outcome.verdict = Verdict::Same;
+        newer.outcome.cases = 1;
+        first.add(vec![older.clone()]);
+        second.add(vec![newer.clone()]);
+        let merged = |mut first: Summary, second: Summary| {
+            first.merge(second);
+            first.records.remove(0).outcome
+        };
+        let both = merged(first.clone(), second.clone());
+        let medians = |outcome: &Outcome| -> Vec<f64> { outcome.timings.iter().map(|t| t.median_us).collect() };
+        assert_eq!(medians(&both), [older.outcome.timings[1].median_us, 2.5]);
+        assert_eq!((both.verdict, both.cases), (Verdict::Slower, 2), "the verdict is that of all shapes");
+        assert_eq!(
+            medians(&merged(second.clone(), first.clone())),
+            medians(&older.outcome),
+            "the later file's times stay"
+        );
+        second.records[0].outcome = Outcome::skip("no such device");
+        assert_eq!(medians(&merged(first, second)), [] as [f64; 0], "what could not be timed has no times");
     }
 
     #[test]
