@@ -129,7 +129,6 @@ fn committed_tables_are_what_the_command_makes_of_their_summaries() {
         ("h200-peers", "--peers"),
         ("h200-peers-further", "--peers"),
         ("h200-tensor-cores", "--peers"),
-        ("h200-gemm-further", "--peers"),
         ("cpu-peers", "--peers"),
     ];
     for (name, form) in tables {
