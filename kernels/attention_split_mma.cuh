@@ -79,6 +79,43 @@ struct SwizzledRows {
     __device__ __forceinline__ unsigned high() const { return odd ? 0x3276 : 0x7632; }
 };
 
+// Four lanes take 32 elements of a row of the queries, eight each; rows and elements that are not there are zero.
+template <int PARTS>
+__device__ __forceinline__ void take_queries(unsigned (&query)[PARTS][4], const scalar_t* q, const FewQueries& s) {
+    const int lane = threadIdx.x % WARP, row = lane / 4;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        const int element = part * 32 + lane % 4 * 8;
+        const bool inside = row < s.rows && element < s.dim;
+        const uint4 words = inside ? load_pack(q + row * s.dim + element).words : make_uint4(0, 0, 0, 0);
+        query[part][0] = words.x;
+        query[part][1] = words.y;
+        query[part][2] = words.z;
+        query[part][3] = words.w;
+    }
+}
+
+// Adds sixteen values times their weights, of which lanes hold two neighbouring scores' in a word.
+template <int HALVES, typename Rows>
+__device__ __forceinline__ void add_weighted(float (&sums)[HALVES][4][4], const Rows& rows, const scalar_t* values,
+                                             int count, unsigned first, unsigned second) {
+    const unsigned low = rows.low(), high = rows.high();
+#pragma unroll
+    for (int half = 0; half < HALVES; ++half) {
+        const uint4 a = rows.of_value(values, count, 0, half), b = rows.of_value(values, count, 1, half);
+        const uint4 c = rows.of_value(values, count, 2, half), d = rows.of_value(values, count, 3, half);
+        const unsigned near[4][2] = {{a.x, b.x}, {a.y, b.y}, {a.z, b.z}, {a.w, b.w}};
+        const unsigned far[4][2] = {{c.x, d.x}, {c.y, d.y}, {c.z, d.z}, {c.w, d.w}};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const unsigned left[4] = {
+                __byte_perm(near[i][0], near[i][1], low), __byte_perm(near[i][0], near[i][1], high),
+                __byte_perm(far[i][0], far[i][1], low), __byte_perm(far[i][0], far[i][1], high)};
+            multiply_add(sums[half][i], left, first, second);
+        }
+    }
+}
+
 template <int DIM, typename Rows = PackedRows>
 struct TensorWalk {
     static constexpr int ROWS = 8;
@@ -97,17 +134,7 @@ struct TensorWalk {
     __device__ __forceinline__ explicit TensorWalk(const FewQueries& s) : s(s), rows(s.dim) {}
     __device__ __forceinline__ TensorWalk(const FewQueries& s, const scalar_t* q) : TensorWalk(s) { take(q); }
     __device__ __forceinline__ void take(const scalar_t* q) {
-        const int lane = threadIdx.x % WARP, row = lane / 4;
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
-            const int element = part * 32 + lane % 4 * 8;
-            const bool inside = row < s.rows && element < s.dim;
-            const uint4 words = inside ? load_pack(q + row * s.dim + element).words : make_uint4(0, 0, 0, 0);
-            query[part][0] = words.x;
-            query[part][1] = words.y;
-            query[part][2] = words.z;
-            query[part][3] = words.w;
-        }
+        take_queries(query, q, s);
     }
 
     // Scores of this lane's row: two keys of the first eight, then of the second.
@@ -163,22 +190,8 @@ struct TensorWalk {
     }
 
     __device__ __forceinline__ void add_values(const float (&weights)[4], const scalar_t* values, int count) {
-        const unsigned low = rows.low(), high = rows.high();
         const unsigned first = pack_detail::pack_word(&weights[0]), second = pack_detail::pack_word(&weights[2]);
-#pragma unroll
-        for (int half = 0; half < HALVES; ++half) {
-            const uint4 a = rows.of_value(values, count, 0, half), b = rows.of_value(values, count, 1, half);
-            const uint4 c = rows.of_value(values, count, 2, half), d = rows.of_value(values, count, 3, half);
-            const unsigned near[4][2] = {{a.x, b.x}, {a.y, b.y}, {a.z, b.z}, {a.w, b.w}};
-            const unsigned far[4][2] = {{c.x, d.x}, {c.y, d.y}, {c.z, d.z}, {c.w, d.w}};
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const unsigned left[4] = {
-                    __byte_perm(near[i][0], near[i][1], low), __byte_perm(near[i][0], near[i][1], high),
-                    __byte_perm(far[i][0], far[i][1], low), __byte_perm(far[i][0], far[i][1], high)};
-                multiply_add(sums[half][i], left, first, second);
-            }
-        }
+        add_weighted(sums, rows, values, count, first, second);
     }
 
     // `count` keys and their values, the first being key `at` of the head.

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod hopper;
+mod ring;
 
 use super::attention::{HALF, Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
 use crate::core::candidate::{Cuda, Declare};
@@ -28,6 +29,10 @@ pub fn suite() -> Suite {
         .candidate(
             "cuda_v5",
             tiles(by_maps("attention_decode_v5", cluster::plan)).dtypes(HALF).tolerance(rounded_weights()),
+        )
+        .candidate(
+            "cuda_v6",
+            tiles(by_maps("attention_decode_v6", ring::plan)).dtypes(HALF).tolerance(rounded_weights()),
         )
         .into()
 }
@@ -95,6 +100,8 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_split.cuh",
             "attention_split_cluster.cuh",
             "attention_split_mma.cuh",
+            "attention_split_ring.cuh",
+            "attention_split_turned.cuh",
             "blocks.cuh",
             "common.cuh",
             "async.cuh",

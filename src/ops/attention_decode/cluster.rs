@@ -7,15 +7,45 @@ use crate::ops::attention::Heads;
 use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
 
 /// Keys of a step of a warp.
-const KEYS: usize = 16;
+pub(super) const KEYS: usize = 16;
 /// Parts of a head, most first. Clusters of five and six were slower than of four.
 const CLUSTERS: [usize; 5] = [8, 4, 3, 2, 1];
-const LARGEST_CLUSTER: usize = CLUSTERS[0];
+pub(super) const LARGEST_CLUSTER: usize = CLUSTERS[0];
 /// Warps of a block, each with a step under way: the fewer are enough where there are many blocks and steps are long.
 const WARPS: [usize; 2] = [8, 16];
-const MANY_BLOCKS: usize = 96;
+pub(super) const MANY_BLOCKS: usize = 96;
 /// Blocks of the more warps that read nearly as fast as one on every multiprocessor.
 const FEWEST_BLOCKS: usize = 56;
+
+/// The share of a block of a head in one of `clusters`, which are parts of a head, most first. None where version 4 is
+/// faster: few heads that see many keys, and short rows of more heads than multiprocessors.
+pub(super) fn share_of(s: &Heads, clusters: &[usize]) -> Option<Share> {
+    let heads = key_heads(s).max(1);
+    let is_long = entry(s).0 > CHUNK;
+    if heads > MULTIPROCESSORS && !is_long {
+        return None;
+    }
+    // A third of a head of short rows was slower than half of it.
+    let fits = |&parts: &usize| {
+        let at_once = heads * parts <= MULTIPROCESSORS && heads <= clusters_at_once(parts);
+        parts == 1 || at_once && (is_long || parts != 3)
+    };
+    let share = Share::of(s, MULTIPROCESSORS, clusters.iter().copied().find(fits)?);
+    let is_few = heads * share.parts < FEWEST_BLOCKS;
+    let takes_more = || share.parts < Share::of(s, MULTIPROCESSORS, MOST_PARTS).parts;
+    if is_few && takes_more() { None } else { Some(share) }
+}
+
+/// A launch of `share.parts` blocks a head of keys, all being a cluster.
+pub(super) fn launch(s: &Heads, share: &Share, warps: usize, entry: String, shared_bytes: usize) -> Launch {
+    let launch = Launch::grid([share.parts, key_heads(s), 1], [warps * 32, 1, 1]).entry(entry).shared(shared_bytes);
+    let launch = by_maps(s, launch.cluster(share.parts).without_pointers().pointer("q").pointer("y"), KEYS);
+    let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
+    launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(share.keys as i32)
+}
+
+/// Bytes of what a block has seen of `CHUNK` elements of a row.
+pub(super) const PACKETS: usize = 16 + CHUNK * size_of::<f32>();
 
 /// How many blocks share a head, and how many warps a block has.
 struct Split {
@@ -24,30 +54,15 @@ struct Split {
 }
 
 impl Split {
-    /// None where version 4 is faster: few heads that see many keys, and short rows of more heads than multiprocessors.
     fn of(s: &Heads) -> Option<Split> {
-        let heads = key_heads(s).max(1);
+        let share = share_of(s, &CLUSTERS)?;
         let is_long = entry(s).0 > CHUNK;
-        if heads > MULTIPROCESSORS && !is_long {
-            return None;
-        }
-        // A third of a head of short rows was slower than half of it.
-        let fits = |&parts: &usize| {
-            let at_once = heads * parts <= MULTIPROCESSORS && heads <= clusters_at_once(parts);
-            parts == 1 || at_once && (is_long || parts != 3)
-        };
-        let share = Share::of(s, MULTIPROCESSORS, CLUSTERS.into_iter().find(fits)?);
-        let blocks = heads * share.parts;
-        if blocks < FEWEST_BLOCKS && share.parts < Share::of(s, MULTIPROCESSORS, MOST_PARTS).parts {
-            return None;
-        }
-        let few = is_long && blocks >= MANY_BLOCKS || share.keys <= WARPS[0] * KEYS;
+        let few = is_long && key_heads(s) * share.parts >= MANY_BLOCKS || share.keys <= WARPS[0] * KEYS;
         Some(Split { share, warps: WARPS[usize::from(!few)] })
     }
 
     /// Room for a step a warp, for what the parts of a head leave for each other, queries and barrier objects.
     fn shared_bytes(&self, s: &Heads) -> usize {
-        const PACKETS: usize = 16 + CHUNK * size_of::<f32>();
         let (dim, rows) = entry(s);
         let shares = rows * dim / CHUNK;
         let of_warp = (2 * KEYS + rows) * dim * ELEMENT_BYTES + rows * 2 * size_of::<f32>() + 2 * size_of::<u64>();
@@ -61,14 +76,9 @@ pub fn plan(s: &Heads) -> Plan {
     let Some(split) = Split::of(s).filter(|_| is_served(s) && s.batch > 0) else {
         return hopper::plan(s);
     };
-    let (dim, rows_of_entry) = entry(s);
-    let launch = Launch::grid([split.share.parts, key_heads(s), 1], [split.warps * 32, 1, 1]);
-    let launch = launch
-        .entry(format!("attention_decode_v5_{dim}_{rows_of_entry}_{}", split.warps))
-        .shared(split.shared_bytes(s));
-    let launch = by_maps(s, launch.cluster(split.share.parts).without_pointers().pointer("q").pointer("y"), KEYS);
-    let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
-    launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(split.share.keys as i32).into()
+    let (dim, rows) = entry(s);
+    let entry = format!("attention_decode_v5_{dim}_{rows}_{}", split.warps);
+    launch(s, &split.share, split.warps, entry, split.shared_bytes(s)).into()
 }
 
 #[cfg(test)]
