@@ -87,4 +87,14 @@ struct Unchanged {
         __device__ __forceinline__ Tile(const Unchanged&, int, int) {}
         __device__ __forceinline__ void finish(const Unchanged&, int, float*) {}
     };
+    // The same for ROWS rows of a warp group's 64 columns of c, from tile.col and tile.row on, where the factors are
+    // exchanged: a lane holds sums at (row, col), (row + 1, col), (row, col + 8), (row + 1, col + 8), then those eight rows
+    // further. What `fill` puts into the buffer of the outputs is there when `finish` comes.
+    template <int ROWS>
+    struct Exchanged {
+        __device__ __forceinline__ Exchanged(const Unchanged&, TileOrigin) {}
+        static __device__ __forceinline__ constexpr bool fills(const Unchanged&) { return false; }
+        __device__ __forceinline__ void fill(const Unchanged&, TileOrigin, unsigned) {}
+        __device__ __forceinline__ void finish(const Unchanged&, unsigned, float*) {}
+    };
 };

@@ -3,7 +3,7 @@
 //   PRODUCT_POINTERS, PRODUCT_SCALARS: its own arguments, after the output and last, with the comma that parts them
 //   PRODUCT_EPILOGUE: what it makes of those, m and n
 //   FACTOR_B: how b lies.
-#include "gemm_hopper.cuh"
+#include "gemm_hopper_exchanged.cuh"
 
 using namespace hopper;
 
@@ -29,6 +29,18 @@ using namespace hopper;
     ENTRY(rows64, 256, 2, narrow<Config<1, 64, 7, 1, FACTOR_B, ALONG_K>, 1>)             \
     ENTRY(rows64_split2, 256, 2, narrow<Config<1, 64, 7, 1, FACTOR_B, ALONG_K>, 2>)
 
+// As HOPPER_TILES. rowsMxN: persistent blocks with a tile of M rows of c and N columns, the factors exchanged; _cluster:
+// so many of them, beside each other, fetch a for each other.
+#define HOPPER_EXCHANGED(ENTRY)                                                             \
+    ENTRY(rows112x128, 384, 1, exchanged<Config<2, 112, 6, 1, FACTOR_B, ALONG_K>>)          \
+    ENTRY(rows128x64, 256, 1, exchanged<Config<1, 128, 8, 1, FACTOR_B, ALONG_K>>)           \
+    ENTRY(rows128x128, 384, 1, exchanged<Config<2, 128, 6, 1, FACTOR_B, ALONG_K>>)          \
+    ENTRY(rows144x128, 384, 1, exchanged<Config<2, 144, 5, 1, FACTOR_B, ALONG_K>>)          \
+    ENTRY(rows144x192_cluster2, 512, 1, exchanged<Config<3, 144, 4, 2, FACTOR_B, ALONG_K>>) \
+    ENTRY(rows176x128, 384, 1, exchanged<Config<2, 176, 4, 1, FACTOR_B, ALONG_K>>)          \
+    ENTRY(rows192x128, 384, 1, exchanged<Config<2, 192, 4, 1, FACTOR_B, ALONG_K>>)          \
+    ENTRY(rows208x128, 384, 1, exchanged<Config<2, 208, 4, 1, FACTOR_B, ALONG_K>>)
+
 // Every way to do it in two passes: ENTRY(name, threads of the first, how it is cut). The first leaves sums of parts of k
 // in the workspace, the second adds them up.
 #define HOPPER_PARTS(ENTRY)                                      \
@@ -36,7 +48,8 @@ using namespace hopper;
     ENTRY(64x128, 256, Config<1, 128, 8, 1, ALONG_K, FACTOR_B>)
 
 // Persistent: grid = as many clusters as run at once, at most one a tile; others: one a tile. Dynamic shared memory = the
-// stages, two 8 KiB buffers a multiplying warp group where blocks are persistent, 16 bytes a stage.
+// stages, two 8 KiB buffers a multiplying warp group where blocks are persistent (a row of 128 bytes for every row of a tile
+// and 64 columns of it where they have the factors exchanged), 16 bytes a stage.
 #define HOPPER_ENTRY(NAME, THREADS, BLOCKS, ...)                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                                     \
         PRODUCT(NAME)(scalar_t* __restrict__ c, PRODUCT_POINTERS const __grid_constant__ TensorMap a_map,             \
@@ -46,6 +59,7 @@ using namespace hopper;
     }
 
 HOPPER_TILES(HOPPER_ENTRY)
+HOPPER_EXCHANGED(HOPPER_ENTRY)
 
 // _parts: grid = tiles * parts, dynamic shared memory = the stages and 16 bytes a stage; workspace = 4 bytes a sum of a
 // tile and part. _add: grid = sums of all tiles / 128, block = 256, no dynamic shared memory.

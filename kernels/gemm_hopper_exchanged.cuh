@@ -23,32 +23,45 @@ __device__ __forceinline__ void store_transposed(unsigned row, unsigned a, unsig
                  : "memory");
 }
 
+// Loads what that stores.
+__device__ __forceinline__ void load_transposed(unsigned row, unsigned (&words)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+// Where a lane's address for the 16 rows `j` of a swizzled tile of 64 columns stands: four matrices of its warp's 16 columns.
+__device__ __forceinline__ unsigned sixteen_rows(unsigned tile, int j) {
+    const int lane = threadIdx.x % 32;
+    const unsigned unit = threadIdx.x % GROUP_THREADS / 32 * 2 + lane / 8 % 2;
+    const int row = j * 16 + lane / 16 * 8 + lane % 8;
+    return tile + row * ROW_BYTES + (unit ^ row % 8) * 16;
+}
+
 // Puts ROWS rows of a warp group's 64 columns of c into a swizzled tile, for a bulk copy from there.
 template <int ROWS>
 __device__ __forceinline__ void stage_exchanged(unsigned tile, const float* sums) {
-    const int lane = threadIdx.x % 32;
-    const unsigned unit = threadIdx.x % GROUP_THREADS / 32 * 2 + lane / 8 % 2;
 #pragma unroll
     for (int j = 0; j < ROWS / 16; ++j) {
         const float* part = &sums[j * 8];
-        const int row = j * 16 + lane / 16 * 8 + lane % 8;
-        store_transposed(tile + row * ROW_BYTES + (unit ^ row % 8) * 16, pair(part[0], part[1]), pair(part[2], part[3]),
-                         pair(part[4], part[5]), pair(part[6], part[7]));
+        store_transposed(sixteen_rows(tile, j), pair(part[0], part[1]), pair(part[2], part[3]), pair(part[4], part[5]),
+                         pair(part[6], part[7]));
     }
 }
 
 // Stores TILE_N rows of a warp group's 64 columns, from column tile.row and row tile.col of c on, element by element:
 // every shape.
-template <int TILE_N>
+template <int TILE_N, class Epilogue>
 __device__ __forceinline__ void store_exchanged(scalar_t* __restrict__ c, const Extents& extents, TileOrigin tile,
-                                                const float (&sums)[TILE_N / 2]) {
+                                                const float (&sums)[TILE_N / 2], const Epilogue& epilogue) {
     const TileOrigin first = first_output(tile);
 #pragma unroll
     for (int i = 0; i < TILE_N / 2; ++i) {
         const int row = first.col + i / 4 * 8 + i % 2;
         const int col = first.row + i / 2 % 2 * 8;
         if (row < extents.m && col < extents.n) {
-            c[(long long)row * extents.n + col] = from_float<scalar_t>(sums[i]);
+            c[(long long)row * extents.n + col] = from_float<scalar_t>(epilogue.of_one(sums[i], row, col));
         }
     }
 }
@@ -56,55 +69,65 @@ __device__ __forceinline__ void store_exchanged(scalar_t* __restrict__ c, const 
 // Blocks that stay and take tile after tile, as `persistent`; those of a cluster have tiles beside each other and fetch
 // a for each other. C::A_ORDER is that of b. A warp group's outputs go out in one copy: the map of c has boxes of TILE_N
 // rows by 64 columns.
-template <class C>
+template <class C, class Epilogue>
 __device__ __forceinline__ void exchanged(const TensorMap& a, const TensorMap& b, const TensorMap& c_map,
-                                          scalar_t* __restrict__ c, const Extents& extents, const Unchanged&) {
+                                          scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char shared[];
     constexpr int OUTPUT_BYTES = C::TILE_N * ROW_BYTES;  // of a warp group
     Ring<C> ring(shared_address(shared), C::WARP_GROUPS * OUTPUT_BYTES);
     const int group = threadIdx.x / GROUP_THREADS;
     const unsigned rank = C::CLUSTER == 1 ? 0 : cluster_rank();
-    ring_init(ring);
-    if (C::CLUSTER == 1) {
-        __syncthreads();
-    } else {
-        cluster_sync();
-    }
-
-    const int clusters_m = tiles(tiles(extents.n, C::TILE_M), C::CLUSTER);
-    const int tiles_n = tiles(extents.m, C::TILE_N);
+    ring_ready(ring);
+    const Course<C, true> course(extents.n, extents.m, extents.batch);
     const int slices = tiles(extents.k, SLICE);
-    const int begin = blockIdx.x / C::CLUSTER;
-    const int step = gridDim.x / C::CLUSTER;
 
     if (group == C::WARP_GROUPS) {
         if (C::WARP_GROUPS > 1) keep_registers<40>();
         if (threadIdx.x == C::MULTIPLIERS) {
-            for (int index = begin; index < clusters_m * tiles_n; index += step) {
-                fetch_tile(ring, b, a, tile_at<C>(index, clusters_m, tiles_n, rank), 0, 0, slices, rank);
+            for (int index = course.first; index < course.tiles; index += course.step) {
+                fetch_tile(ring, b, a, course.tile(index, rank), course.item(index), 0, slices, rank);
             }
         }
     } else {
         if (C::WARP_GROUPS > 1) take_registers<C::WARP_GROUPS == 2 ? 232 : 152>();
         const unsigned buffer = ring.stages + C::RING_BYTES + group * OUTPUT_BYTES;
         const bool first = threadIdx.x % GROUP_THREADS == 0;
-        for (int index = begin; index < clusters_m * tiles_n; index += step) {
-            TileOrigin tile = tile_at<C>(index, clusters_m, tiles_n, rank);
+        const bool c_aligned = extents.n % 8 == 0;
+        for (int index = course.first; index < course.tiles; index += course.step) {
+            const int item = course.item(index);
+            TileOrigin tile = course.tile(index, rank);
             tile.row += group * 64;
             float sums[C::TILE_N / 2];
-            multiply_tile(ring, sums, group, slices);
-            if (extents.n % 8 == 0) {
+            typename Epilogue::template Exchanged<C::TILE_N> outputs(epilogue, tile);
+            const bool fills = c_aligned && outputs.fills(epilogue);
+            if (fills) {
                 if (first) store_wait_read<0>();  // the tile before
                 named_sync(1 + group, GROUP_THREADS);
+                outputs.fill(epilogue, tile, buffer);
+            }
+            multiply_tile(ring, sums, group, slices);
+            if (c_aligned) {
+                if (!fills) {
+                    if (first) store_wait_read<0>();
+                    named_sync(1 + group, GROUP_THREADS);
+                }
+                outputs.finish(epilogue, buffer, sums);
                 stage_exchanged<C::TILE_N>(buffer, sums);
                 async_fence();
                 named_sync(1 + group, GROUP_THREADS);
                 if (first) {
-                    if (tile.row < extents.n && tile.col < extents.m) store_box(c_map, tile.row, tile.col, buffer);
+                    if (tile.row < extents.n && tile.col < extents.m) {
+                        if (C::BATCHED) {
+                            store_box(c_map, tile.row, tile.col, item, buffer);
+                        } else {
+                            store_box(c_map, tile.row, tile.col, buffer);
+                        }
+                    }
                     store_commit();
                 }
             } else {
-                store_exchanged<C::TILE_N>(c, extents, tile, sums);
+                scalar_t* of_item = c + (long long)item * extents.m * extents.n;
+                store_exchanged<C::TILE_N>(of_item, extents, tile, sums, epilogue);
             }
         }
         // Shared memory must stay until it is read.

@@ -260,8 +260,8 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
-                for (int i = 0; i < COLS; ++i) {
-                    const int q = r % 2 ? COLS - 1 - i : i;
+                for (int turn = 0; turn < COLS; ++turn) {
+                    const int q = r % 2 ? COLS - 1 - turn : turn;
                     sums[r][q] = fmaf(now.a[r], now.b[q], sums[r][q]);
                 }
             }

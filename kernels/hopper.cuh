@@ -135,6 +135,15 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int 
         : "memory");
 }
 
+__device__ __forceinline__ void load_box_into(unsigned to, const TensorMap& map, int x, int y, int z, unsigned barrier,
+                                              unsigned short mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+        " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask)
+        : "memory");
+}
+
 __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, unsigned from) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
                  "r"(x), "r"(y), "r"(z), "r"(from)

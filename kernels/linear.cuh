@@ -47,6 +47,8 @@ struct LinearEpilogue {
 
     template <int WIDTH>
     struct Tile;
+    template <int ROWS>
+    struct Exchanged;  // linear_exchanged.cuh
 #endif
 };
 

@@ -85,7 +85,7 @@ impl Products {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
+    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda);
     with_vendor!(own, "cublaslt", vendor::cublaslt)
 }
 
@@ -269,7 +269,9 @@ fn cuda(version: usize) -> Cuda<Products> {
         )
         .tiles([("m", 128), ("n", 256), ("k", 32)])
         .dtypes(HALF),
-        _ => hopper_kernel(hopper::chosen).tiles([("m", 64), ("m", 128), ("n", 64), ("k", 64)]).dtypes(HALF),
+        _ => hopper_kernel(move |s| hopper::tile_of(version, s))
+            .tiles([("m", 64), ("m", 128), ("n", 64), ("k", 64)])
+            .dtypes(HALF),
     }
 }
 
@@ -284,7 +286,7 @@ fn hopper_kernel(choose: impl Fn(&Products) -> &'static Tile + Clone + Send + Sy
     let chosen = choose.clone();
     kernel!(
         "bmm_hopper.cu",
-        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh"],
+        ["async.cuh", "gemm.cuh", "hopper.cuh", "hopper_store.cuh", "gemm_hopper.cuh", "gemm_hopper_exchanged.cuh"],
         "bmm_nn_128x256",
         move |s: &Products| hopper::operation(s).plan(choose(s), &s.item(), &[s.batch as i32])
     )

@@ -1,5 +1,6 @@
 //! Matrix product: C = A B, with A `m`×`k`, B `k`×`n` and C `m`×`n`, all row-major.
 
+pub(super) mod batched;
 pub(super) mod hopper;
 pub(super) mod simt;
 mod times;

@@ -100,7 +100,7 @@ impl Layer {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(4, cuda);
+    let own = Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda);
     with_vendor!(own, "cublaslt", vendor::cublaslt)
 }
 
@@ -325,7 +325,7 @@ fn cuda(version: usize) -> Cuda<Layer> {
         )
         .tiles([("m", 128), ("n", 256), ("k", 32)])
         .dtypes(HALF),
-        _ => hopper_kernel(|s| LINEAR.choose(&s.product()))
+        _ => hopper_kernel(move |s| tile_of(version, s))
             .tiles([("m", 16), ("m", 128), ("n", 64), ("k", 64)])
             .dtypes(HALF),
     }
@@ -358,6 +358,12 @@ const LINEAR: hopper::Operation = hopper::Operation {
     others: &["bias", "residual"],
 };
 
+/// The tile of version 4, or of one that exchanges the factors too.
+fn tile_of(version: usize, s: &Layer) -> &'static Tile {
+    let product = s.product();
+    if version == 4 { LINEAR.choose(&product) } else { LINEAR.choose_exchanged_too(&product, s.residual) }
+}
+
 /// The kernels for compute capability 9.0a, with the tile that `choose` says.
 fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync + 'static) -> Cuda<Layer> {
     let chosen = choose.clone();
@@ -372,7 +378,9 @@ fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync 
             "hopper_store.cuh",
             "gemm_hopper.cuh",
             "gemm_hopper_entries.cuh",
-            "linear.cuh"
+            "gemm_hopper_exchanged.cuh",
+            "linear.cuh",
+            "linear_exchanged.cuh"
         ],
         "linear_128x256",
         plan
@@ -439,12 +447,47 @@ mod tests {
         let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let [m, n, k] = extents;
         let layer = Layer { m, n, k, activation, residual: activation != Activation::GeluTanh };
-        for tile in &hopper::TILES {
+        for tile in hopper::tiles() {
             let candidate = hopper_kernel(move |_| tile).named("tile");
             let context = Context::new(&device, 1, Duration::from_secs(60));
             let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
             let judged = judge_case(&context, &subject, &Case::new(layer.to_point(), Distribution::Normal, 1));
             assert!(judged.is_ok(), "{} {layer:?}: {judged:#?}", tile.name);
         }
+    }
+
+    #[rstest]
+    #[case(512, 2048, 5632, true, "rows128x64")]
+    #[case(1536, 1536, 1536, false, "rows144x128")]
+    #[case(4096, 4096, 4096, false, "128x256")]
+    #[case(4096, 4096, 4096, true, "rows128x128")]
+    #[case(16, 4096, 4096, false, "rows16_split2")]
+    #[case(192, 4096, 4096, false, "64x128")]
+    #[case(256, 11008, 4096, false, "128x192")]
+    #[case(384, 4096, 4096, false, "rows112x128")]
+    #[case(3000, 3000, 3000, false, "128x192_cluster2")]
+    fn rows_make_whole_waves(
+        #[case] m: usize,
+        #[case] n: usize,
+        #[case] k: usize,
+        #[case] residual: bool,
+        #[case] name: &str,
+    ) {
+        let layer = Layer { m, n, k, activation: Activation::None, residual };
+        assert_eq!(tile_of(5, &layer).name, name);
+    }
+
+    /// The residuals of a tile go where the outputs of the one before still leave.
+    #[rstest]
+    fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("rows208x128", "rows128x64")] name: &str) {
+        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let tile = hopper::tiles().find(|tile| tile.name == name).unwrap();
+        let candidate = hopper_kernel(move |_| tile).named("tile");
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
+        // More tiles than there are multiprocessors.
+        let layer = Layer { m: 12 * 128, n: 12 * 192, k: 8, activation: Activation::None, residual: true };
+        let judged = judge_case(&context, &subject, &Case::new(layer.to_point(), Distribution::Normal, 1));
+        assert!(judged.is_ok(), "{judged:#?}");
     }
 }

@@ -22,9 +22,10 @@ pub fn operation(s: &Products) -> Operation {
     }
 }
 
-/// The tile that is estimated to be the fastest.
-pub fn chosen(s: &Products) -> &'static Tile {
-    operation(s).choose(&s.item())
+/// The tile of version 4, or of one that exchanges the factors too.
+pub fn tile_of(version: usize, s: &Products) -> &'static Tile {
+    let operation = operation(s);
+    if version == 4 { operation.choose(&s.item()) } else { operation.choose_exchanged_too(&s.item(), false) }
 }
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ mod tests {
     use crate::core::shape::Shape;
     use crate::device::sim::{FOLDER, SimDevice};
     use crate::ops::bmm::{hopper_kernel, operator, shape};
-    use crate::ops::gemm::hopper::{BATCHED, TILES};
+    use crate::ops::gemm::batched;
     use rstest::rstest;
     use std::time::Duration;
 
@@ -53,7 +54,38 @@ mod tests {
     #[case((12, 197, 197, 64), "64x128")]
     #[case((8, 1000, 1000, 1000), "128x256")]
     fn the_tile_follows_the_shape(#[case] extents: (usize, usize, usize, usize), #[case] name: &str) {
-        assert_eq!(chosen(&shape((extents, "nt"))).name, name);
+        assert_eq!(tile_of(4, &shape((extents, "nt"))).name, name);
+    }
+
+    #[rstest]
+    #[case((64, 256, 256, 64), "nt", "rows128x64_x2")]
+    #[case((12, 197, 197, 64), "nt", "rows64x64_x3")]
+    #[case((8, 1000, 1000, 1000), "nn", "128x256_cluster2")]
+    #[case((4, 1536, 1536, 1536), "tn", "rows192x128")]
+    #[case((3, 1280, 1280, 1280), "nt", "rows112x128")]
+    #[case((3, 1280, 1280, 1280), "tn", "rows192x128")]
+    #[case((1, 1024, 4096, 1024), "tn", "rows128x128")]
+    #[case((16, 512, 64, 512), "nn", "64x64")]
+    #[case((8, 1024, 1024, 1024), "nn", "128x256")]
+    fn rows_make_whole_waves_of_the_batch(
+        #[case] extents: (usize, usize, usize, usize),
+        #[case] layout: &str,
+        #[case] name: &str,
+    ) {
+        assert_eq!(tile_of(5, &shape((extents, layout))).name, name);
+    }
+
+    /// More tiles than blocks run at once, of which a multiprocessor has several.
+    #[rstest]
+    fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("rows128x64_x2", "rows64x64_x3")] name: &str) {
+        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let s = shape(((140, 72, 72, 8), "nn"));
+        let tile = batched::tiles().find(|tile| tile.name == name).unwrap();
+        let candidate = hopper_kernel(move |_| tile).named("tile");
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
+        let judged = judge_case(&context, &subject, &Case::new(s.to_point(), Distribution::Normal, 1));
+        assert!(judged.is_ok(), "{judged:#?}");
     }
 
     /// The gate's shapes are small: most tiles are chosen for none of them.
@@ -66,7 +98,7 @@ mod tests {
     ) {
         let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let s = shape((extents, layout));
-        for tile in TILES.iter().filter(|tile| BATCHED.iter().any(|(name, _)| *name == tile.name)) {
+        for tile in batched::tiles().filter(|tile| operation(&s).has(tile)) {
             let candidate = hopper_kernel(move |_| tile).named("tile");
             let context = Context::new(&device, 1, Duration::from_secs(60));
             let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };

@@ -2,6 +2,7 @@
 //! copy first, the tile.
 
 use super::Product;
+use super::batched;
 use super::times::{self, Times};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
@@ -13,7 +14,7 @@ const COLUMNS: usize = 64;
 
 /// How a block works.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Work {
+pub(super) enum Work {
     /// It takes tile after tile; so many, one below the other, fetch b for each other.
     Persistent(usize),
     /// It takes a tile with the factors exchanged; so many share its k.
@@ -39,11 +40,17 @@ pub struct Tile {
     at_once: usize,
 }
 
-const fn tile(name: &'static str, [rows, cols]: [usize; 2], stages: usize, work: Work, at_once: usize) -> Tile {
+pub(super) const fn tile(
+    name: &'static str,
+    [rows, cols]: [usize; 2],
+    stages: usize,
+    work: Work,
+    at_once: usize,
+) -> Tile {
     Tile { name, rows, cols, stages, work, at_once }
 }
 
-/// Every way that gemm and linear have an entry for.
+/// The ways with the factors as they are, or for few rows.
 pub const TILES: [Tile; 16] = {
     use Work::{Narrow, Parts, Persistent};
     const ALL: usize = MULTIPROCESSORS;
@@ -67,8 +74,8 @@ pub const TILES: [Tile; 16] = {
     ]
 };
 
-/// Those of gemm alone.
-const EXCHANGED: [Tile; 8] = {
+/// Those with the factors exchanged for all shapes.
+pub(super) const EXCHANGED: [Tile; 8] = {
     use Work::Exchanged;
     const ALL: usize = MULTIPROCESSORS;
     [
@@ -83,7 +90,7 @@ const EXCHANGED: [Tile; 8] = {
     ]
 };
 
-/// Every way to cut gemm.
+/// Every way that gemm and linear have an entry for.
 pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
     TILES.iter().chain(&EXCHANGED)
 }
@@ -92,15 +99,12 @@ pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
 const MOST_PARTS: usize = 64;
 const LEAST_SLICES: usize = 4;
 
+/// Rows up to which a product is bound by its reads of b.
+const FEW_ROWS: usize = 512;
+
 /// A line of the caches, and what L2 delivers to one multiprocessor of an H200, measured with rows that straddle lines.
 const LINE_BYTES: usize = 128;
 const L2_BYTES_PER_US: f64 = 132e3;
-
-/// The tiles with which there are batches of products, and how many µs it takes to store one, by bulk copies and from
-/// registers: with a short k that is most of the time. What is left of the times of 8 shapes with each tile on an H200 (k
-/// of 64 to 4096, 1 to 64 items) when the start and the slices of `tiles.json` are taken off.
-pub const BATCHED: [(&str, [f64; 2]); 4] =
-    [("128x256", [1.3, 7.0]), ("128x128", [1.15, 5.4]), ("64x128", [0.75, 2.5]), ("64x64", [0.48, 1.6])];
 
 /// An operator that is such a product.
 pub struct Operation {
@@ -174,16 +178,50 @@ impl Operation {
         self.copied_bytes(s) + tile.sums(s) * 4
     }
 
-    /// The tile that is estimated to be the fastest.
+    /// The tile that is estimated to be the fastest of those with the factors as they are, and those for few rows.
     pub fn choose(&self, s: &Product) -> &'static Tile {
-        self.choose_among(TILES.iter(), s)
+        let alone = |tile: &&Tile| self.batch.is_none() || tile.work == Work::Persistent(1);
+        self.choose_among(TILES.iter().filter(alone), s)
+    }
+
+    /// The one that is estimated to be the fastest of all. `reads_c`: whether every output needs an element of a matrix like
+    /// c, which tiles with the factors as they are wait for.
+    pub fn choose_exchanged_too(&self, s: &Product, reads_c: bool) -> &'static Tile {
+        if self.batch.is_some() {
+            return self.choose_among(batched::tiles().filter(|tile| tile.stands_beside_exchanged_in_batches()), s);
+        }
+        self.choose_among(tiles().filter(|tile| self.stands_beside_exchanged(tile, s, reads_c)), s)
+    }
+
+    /// Whether a tile can be the fastest beside those with the factors exchanged. Of the others with 128 rows these can: the
+    /// widest beyond 10¹¹ operations, where the clock follows the power and it moves the fewest bytes; pairs up to there,
+    /// where rows straddle lines; wide ones for few rows, since they cut many columns. An exchanged one that is to a quarter
+    /// outside of c runs out of step with those it shares b with.
+    fn stands_beside_exchanged(&self, tile: &Tile, s: &Product, reads_c: bool) -> bool {
+        let few_rows = s.m <= FEW_ROWS && 4 * s.m <= s.n;
+        let long = 2 * s.m * s.n * s.k > 100_000_000_000;
+        let straddles = [self.a(s), self.b(s)].iter().any(|(_, factor)| !factor.cols.is_multiple_of(SLICE));
+        match tile.work {
+            Work::Persistent(_) if tile.rows < 128 => true,
+            Work::Persistent(1) if tile.cols == 256 && long => !reads_c,
+            Work::Persistent(1) => tile.cols >= 192 && few_rows,
+            Work::Persistent(_) => tile.cols == 192 && straddles && !long,
+            Work::Exchanged(_) => 4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m,
+            Work::Narrow(_) | Work::Parts => true,
+        }
     }
 
     /// The one of these that is.
     fn choose_among(&self, tiles: impl Iterator<Item = &'static Tile>, s: &Product) -> &'static Tile {
-        let us = |tile: &Tile| times::of(tile.name).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
+        let times = |tile: &Tile| times::of(tile.name).or_else(|| batched::times_of(tile.name));
+        let us = |tile: &Tile| times(tile).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
         let suits = |tile: &Tile| if self.batch.is_some() { tile.stored_us(s).is_some() } else { tile.suits(s) };
-        tiles.filter(|tile| suits(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
+        tiles.filter(|tile| suits(tile) && self.has(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
+    }
+
+    /// Whether its maps can bring the rows of this tile: boxes of a factor that lies across k have 64 columns.
+    pub fn has(&self, tile: &Tile) -> bool {
+        self.a_along_k || tile.rows.is_multiple_of(COLUMNS) || !matches!(tile.work, Work::Exchanged(_))
     }
 
     /// About how long the product takes, in µs: what starts and ends it, and the longest of its products, its copies from
@@ -193,7 +231,8 @@ impl Operation {
         let lines = |(_, factor): (usize, Aligned)| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
         let [a_sharing, b_sharing] = tile.sharing();
         let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
-        let slice_us = times.slice_us.max(((of_a + of_b) * LINE_BYTES) as f64 / L2_BYTES_PER_US);
+        let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor();
+        let slice_us = times.slice_us.max(bytes_of_slice as f64 / L2_BYTES_PER_US);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
         let clusters = tile.clusters(s) * self.items();
@@ -282,21 +321,21 @@ impl Tile {
         }
     }
 
-    /// Whether it can be the fastest beside those with the factors exchanged. Tiles of 128 rows are not, up to 10¹¹
-    /// operations; beyond, the clock follows the power, and 128x256 moves the fewest bytes.
-    fn stands_beside_exchanged(&self, s: &Product) -> bool {
-        match self.work {
-            Work::Persistent(sharing) => {
-                self.rows < 128 || (sharing == 1 && self.cols == 256 && 2 * s.m * s.n * s.k > 100_000_000_000)
-            }
-            Work::Exchanged(_) | Work::Narrow(_) | Work::Parts => true,
-        }
+    /// Whether it can be the fastest beside those with the factors exchanged in batches of products, where tiles of 128x256
+    /// are good for smaller items too.
+    fn stands_beside_exchanged_in_batches(&self) -> bool {
+        !matches!(self.work, Work::Persistent(_)) || self.cols == 256 || self.cols == 64
     }
 
     /// What it takes to store the tile where products come in batches, µs.
     fn stored_us(&self, s: &Product) -> Option<f64> {
-        let [by_copies, from_registers] = BATCHED.iter().find(|(name, _)| *name == self.name)?.1;
+        let [by_copies, from_registers] = batched::stored_us(self.name)?;
         Some(if is_aligned(s.n) { by_copies } else { from_registers })
+    }
+
+    /// Blocks that stay on one multiprocessor.
+    fn on_a_multiprocessor(&self) -> usize {
+        if let Work::Exchanged(sharing) = self.work { self.at_once * sharing / MULTIPROCESSORS } else { 1 }
     }
 
     /// Blocks that fetch a for each other, and b.
@@ -352,7 +391,7 @@ pub fn tile_of(version: usize, s: &Product) -> &'static Tile {
         7 => &TILES[0],
         8 => &TILES[1],
         9 => GEMM.choose(s),
-        _ => GEMM.choose_among(tiles().filter(|tile| tile.stands_beside_exchanged(s)), s),
+        _ => GEMM.choose_exchanged_too(s, false),
     }
 }
 

@@ -1,0 +1,78 @@
+// What a linear layer does to the sums of a product whose factors are exchanged (gemm_hopper_exchanged.cuh): a lane's sums
+// are of two columns of y, so it holds two biases. The residuals of a tile are copied to where its outputs will stand, while
+// the factors are multiplied.
+#pragma once
+#include "gemm_hopper_exchanged.cuh"
+#include "linear.cuh"
+
+template <int ROWS>
+struct LinearEpilogue::Exchanged {
+    unsigned bias[2];  // of this lane's columns, each with the one beside it: from an even column on
+
+    __device__ __forceinline__ Exchanged(const LinearEpilogue& e, TileOrigin tile) {
+        const int col = hopper::first_output(tile).row;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int here = col - upper() + i * 8;
+            bias[i] = here + 1 < e.n ? ask_for_pair(e.bias + here) : 0u;
+        }
+    }
+
+    // Whether this lane's columns are odd.
+    static __device__ __forceinline__ int upper() { return threadIdx.x / 4 % 2; }
+
+    __device__ __forceinline__ bool fills(const LinearEpilogue& e) const { return e.has_residual; }
+
+    // 16 bytes a lane and time, eight of which are a row.
+    __device__ __forceinline__ void fill(const LinearEpilogue& e, TileOrigin tile, unsigned buffer) const {
+        const int thread = threadIdx.x % hopper::GROUP_THREADS;
+        const int unit = thread % 8;
+        const int col = tile.row + unit * 8;
+#pragma unroll
+        for (int row = thread / 8; row < ROWS; row += hopper::GROUP_THREADS / 8) {
+            const bool inside = tile.col + row < e.m && col < e.n;
+            const long long at = (long long)(tile.col + row) * e.n + col;
+            const unsigned to = buffer + row * hopper::ROW_BYTES + (unit ^ row % 8) * 16;
+            copy_async<16>(to, e.residual + (inside ? at : 0), inside);
+        }
+        copy_async_commit();
+    }
+
+    __device__ __forceinline__ void finish(const LinearEpilogue& e, unsigned buffer, float* sums) const {
+        if (e.activation == GELU_TANH) {
+            activate<GELU_TANH>(sums);
+        } else if (e.activation == SILU) {
+            activate<SILU>(sums);
+        } else {
+            activate<NONE>(sums);
+        }
+        if (!e.has_residual) return;
+        copy_async_wait<0>();
+        hopper::named_sync(1 + threadIdx.x / hopper::GROUP_THREADS, hopper::GROUP_THREADS);
+#pragma unroll
+        for (int j = 0; j < ROWS / 16; ++j) {
+            unsigned pairs[4];
+            hopper::load_transposed(hopper::sixteen_rows(buffer, j), pairs);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float added[2];
+                pack_detail::unpack_word(pairs[i], added);
+                sums[8 * j + 2 * i] += added[0];
+                sums[8 * j + 2 * i + 1] += added[1];
+            }
+        }
+    }
+
+    template <int ACTIVATION>
+    __device__ __forceinline__ void activate(float* sums) const {
+        float biases[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            float both[2];
+            pack_detail::unpack_word(bias[i], both);
+            biases[i] = upper() ? both[1] : both[0];
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; ++i) sums[i] = activated<ACTIVATION>(sums[i] + biases[i / 2 % 2]);
+    }
+};
