@@ -30,15 +30,15 @@ using namespace hopper;
 
 // The tiles of a layout, as the launch rule knows them. MxN: of so many rows and columns of c; _cluster: so many blocks, with
 // tiles below each other, fetch b for each other. rowsMxN: the factors exchanged; _x: a multiprocessor has so many.
-#define BMM_TILES(LAYOUT, A, B)                                               \
-    BMM_ENTRY(LAYOUT##_128x256, 384, 1, persistent, 2, 256, 4, 1, A, B)       \
-    BMM_ENTRY(LAYOUT##_128x128, 384, 1, persistent, 2, 128, 6, 1, A, B)       \
-    BMM_ENTRY(LAYOUT##_64x128, 256, 1, persistent, 1, 128, 8, 1, A, B)        \
-    BMM_ENTRY(LAYOUT##_64x64, 256, 1, persistent, 1, 64, 8, 1, A, B)          \
+#define BMM_TILES(LAYOUT, A, B)                                                  \
+    BMM_ENTRY(LAYOUT##_128x256, 384, 1, persistent, 2, 256, 4, 1, A, B)          \
+    BMM_ENTRY(LAYOUT##_128x128, 384, 1, persistent, 2, 128, 6, 1, A, B)          \
+    BMM_ENTRY(LAYOUT##_64x128, 256, 1, persistent, 1, 128, 8, 1, A, B)           \
+    BMM_ENTRY(LAYOUT##_64x64, 256, 1, persistent, 1, 64, 8, 1, A, B)             \
     BMM_ENTRY(LAYOUT##_128x256_cluster2, 384, 1, persistent, 2, 256, 4, 2, A, B) \
-    BMM_ENTRY(LAYOUT##_rows128x128, 384, 1, exchanged, 2, 128, 6, 1, B, A)    \
-    BMM_ENTRY(LAYOUT##_rows192x128, 384, 1, exchanged, 2, 192, 4, 1, B, A)    \
-    BMM_ENTRY(LAYOUT##_rows128x64_x2, 256, 2, exchanged, 1, 128, 3, 1, B, A)  \
+    BMM_ENTRY(LAYOUT##_rows128x128, 384, 1, exchanged, 2, 128, 6, 1, B, A)       \
+    BMM_ENTRY(LAYOUT##_rows192x128, 384, 1, exchanged, 2, 192, 4, 1, B, A)       \
+    BMM_ENTRY(LAYOUT##_rows128x64_x2, 256, 2, exchanged, 1, 128, 3, 1, B, A)     \
     BMM_ENTRY(LAYOUT##_rows64x64_x3, 256, 3, exchanged, 1, 64, 4, 1, B, A)
 
 BMM_TILES(nn, ALONG_K, ACROSS_K)
