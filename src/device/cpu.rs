@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// What precedes a sample after a pause: several ticks of the scheduler. Threads that wake up together often find
-/// themselves on one processor, and stay there until it looks again. Without a pause it is a batch that does not count,
-/// as other contestants leave threads asleep; a batch of one launch is too long for that to matter.
+/// themselves on one processor, and stay there until it looks again. A batch that does not count precedes every sample, as
+/// other contestants leave threads asleep; a batch of one launch is too long for that to matter.
 const LEAD_IN: Duration = Duration::from_millis(20);
 
 /// When a sample was last taken in this process.

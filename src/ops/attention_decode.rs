@@ -22,18 +22,9 @@ pub fn suite() -> Suite {
             "cuda_v3",
             tiles(cuda("attention_decode_v3", in_cluster)).needs("sm_90").tolerance(rounded_weights()),
         )
-        .candidate(
-            "cuda_v4",
-            tiles(by_maps("attention_decode_v4", hopper::plan)).dtypes(HALF).tolerance(rounded_weights()),
-        )
-        .candidate(
-            "cuda_v5",
-            tiles(by_maps("attention_decode_v5", cluster::plan)).dtypes(HALF).tolerance(rounded_weights()),
-        )
-        .candidate(
-            "cuda_v6",
-            tiles(by_maps("attention_decode_v6", ring::plan)).dtypes(HALF).tolerance(rounded_weights()),
-        )
+        .candidate("cuda_v4", by_maps("attention_decode_v4", hopper::plan))
+        .candidate("cuda_v5", by_maps("attention_decode_v5", cluster::plan))
+        .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan))
         .into()
 }
 
@@ -91,7 +82,7 @@ fn cuda(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     )
 }
 
-/// Every warp copies what it walks, by tensor maps.
+/// Every warp copies what it walks, by tensor maps, and multiplies in half width.
 fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     let kernel = kernel!(
         "attention_decode_hopper.cu",
@@ -112,7 +103,8 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
         entry,
         plan
     );
-    kernel.tiles([("keys", 128)]).needs("sm_90").workspace(hopper::workspace_bytes)
+    let kernel = tiles(kernel.tiles([("keys", 128)]).needs("sm_90").workspace(hopper::workspace_bytes));
+    kernel.dtypes(HALF).tolerance(rounded_weights())
 }
 
 fn tiles(kernel: Cuda<Heads>) -> Cuda<Heads> {

@@ -51,7 +51,12 @@ impl Record {
         let missing: Vec<Timing> = older.outcome.timings.iter().filter(is_new).cloned().collect();
         outcome.cases += missing.len();
         outcome.timings.splice(0..0, missing);
-        outcome.verdict = worst(&outcome.timings);
+        let verdict = worst(&outcome.timings);
+        // A failure may be no time's: a wrong output, found while the next shape was to be timed.
+        if !outcome.verdict.is_failure() && verdict != outcome.verdict {
+            outcome.verdict = verdict;
+            outcome.reason.clone_from(&older.outcome.reason);
+        }
     }
 }
 

@@ -308,6 +308,7 @@ mod tests {
         newer.outcome.timings.remove(1);
         newer.outcome.timings[0].median_us = 2.5;
         newer.outcome.verdict = Verdict::Same;
+        newer.outcome.reason.clear();
         newer.outcome.cases = 1;
         first.add(vec![older.clone()]);
         second.add(vec![newer.clone()]);
@@ -324,6 +325,11 @@ mod tests {
             medians(&older.outcome),
             "the later file's times stay"
         );
+        assert_eq!(both.reason, older.outcome.reason);
+        second.records[0].outcome.verdict = Verdict::Fail;
+        second.records[0].outcome.reason = "values".into();
+        let both = merged(first.clone(), second.clone());
+        assert_eq!((both.verdict, both.reason.as_str()), (Verdict::Fail, "values"), "a failure stays one");
         second.records[0].outcome = Outcome::skip("no such device");
         assert_eq!(medians(&merged(first, second)), [] as [f64; 0], "what could not be timed has no times");
     }

@@ -17,12 +17,13 @@ pub(super) const MANY_BLOCKS: usize = 96;
 /// Blocks of the more warps that read nearly as fast as one on every multiprocessor.
 const FEWEST_BLOCKS: usize = 56;
 
-/// The share of a block of a head in one of `clusters`, which are parts of a head, most first. None where version 4 is
-/// faster: few heads that see many keys, and short rows of more heads than multiprocessors.
+/// The share of a block of a head in one of `clusters`, which are parts of a head, most first. None where version 4 serves:
+/// for what the entries do not take, and where it is faster: few heads that see many keys, and short rows of more heads than
+/// multiprocessors.
 pub(super) fn share_of(s: &Heads, clusters: &[usize]) -> Option<Share> {
     let heads = key_heads(s).max(1);
     let is_long = entry(s).0 > CHUNK;
-    if heads > MULTIPROCESSORS && !is_long {
+    if !is_served(s) || s.batch == 0 || heads > MULTIPROCESSORS && !is_long {
         return None;
     }
     // A third of a head of short rows was slower than half of it.
@@ -36,8 +37,17 @@ pub(super) fn share_of(s: &Heads, clusters: &[usize]) -> Option<Share> {
     if is_few && takes_more() { None } else { Some(share) }
 }
 
-/// A launch of `share.parts` blocks a head of keys, all being a cluster.
-pub(super) fn launch(s: &Heads, share: &Share, warps: usize, entry: String, shared_bytes: usize) -> Launch {
+/// A launch of `share.parts` blocks a head of keys, all being a cluster: the entry of a version and what it comes in several
+/// numbers of.
+pub(super) fn launch(
+    s: &Heads,
+    share: &Share,
+    warps: usize,
+    (version, of): (&str, usize),
+    shared_bytes: usize,
+) -> Launch {
+    let (dim, entry_rows) = entry(s);
+    let entry = format!("attention_decode_{version}_{dim}_{entry_rows}_{of}");
     let launch = Launch::grid([share.parts, key_heads(s), 1], [warps * 32, 1, 1]).entry(entry).shared(shared_bytes);
     let launch = by_maps(s, launch.cluster(share.parts).without_pointers().pointer("q").pointer("y"), KEYS);
     let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
@@ -69,16 +79,15 @@ impl Split {
         let met = (shares + LARGEST_CLUSTER - 1) * PACKETS + shares * size_of::<u64>();
         (self.warps * of_warp + met).next_multiple_of(1024)
     }
+
+    fn launch(&self, s: &Heads) -> Launch {
+        launch(s, &self.share, self.warps, ("v5", self.warps), self.shared_bytes(s))
+    }
 }
 
 /// The launch of version 5, or that of version 4.
 pub fn plan(s: &Heads) -> Plan {
-    let Some(split) = Split::of(s).filter(|_| is_served(s) && s.batch > 0) else {
-        return hopper::plan(s);
-    };
-    let (dim, rows) = entry(s);
-    let entry = format!("attention_decode_v5_{dim}_{rows}_{}", split.warps);
-    launch(s, &split.share, split.warps, entry, split.shared_bytes(s)).into()
+    Split::of(s).map_or_else(|| hopper::plan(s), |split| split.launch(s).into())
 }
 
 #[cfg(test)]

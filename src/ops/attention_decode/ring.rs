@@ -1,9 +1,9 @@
 //! The launch rule of the kernel whose clusters have eight warps a block, with a ring of stages each: version 6.
 
 use super::cluster::{self, KEYS, LARGEST_CLUSTER, MANY_BLOCKS, PACKETS};
-use super::hopper::CHUNK;
-use super::{Share, entry, is_served, key_heads};
-use crate::core::launch::Plan;
+use super::hopper::{self, CHUNK};
+use super::{Share, entry, key_heads};
+use crate::core::launch::{Launch, Plan};
 use crate::ops::attention::Heads;
 use crate::ops::family::aligned::ELEMENT_BYTES;
 
@@ -36,16 +36,15 @@ impl Split {
         let met = shares * (LARGEST_CLUSTER * PACKETS + size_of::<u64>());
         (WARPS * of_warp + met).next_multiple_of(1024)
     }
+
+    fn launch(&self, s: &Heads) -> Launch {
+        cluster::launch(s, &self.share, WARPS, ("v6", self.stages), self.shared_bytes(s))
+    }
 }
 
 /// The launch of version 6, or that of version 4.
 pub fn plan(s: &Heads) -> Plan {
-    let Some(split) = Split::of(s).filter(|_| is_served(s) && s.batch > 0) else {
-        return super::hopper::plan(s);
-    };
-    let (dim, rows) = entry(s);
-    let entry = format!("attention_decode_v6_{dim}_{rows}_{}", split.stages);
-    cluster::launch(s, &split.share, WARPS, entry, split.shared_bytes(s)).into()
+    Split::of(s).map_or_else(|| hopper::plan(s), |split| split.launch(s).into())
 }
 
 #[cfg(test)]
