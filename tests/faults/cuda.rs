@@ -2,7 +2,7 @@
 
 use crate::cpu::{Lookup, Matrix, Normalised, Product, Vector};
 use crate::finding::{Finding, SEEDS, find};
-use crate::host::{SecondHalf, launched};
+use crate::host::{SecondHalf, launched, prepared};
 use crate::judgement::Expectation;
 use crate::small::{PAST_16_BITS, Small};
 use kernelgate::core::candidate::{Candidate, IntoCandidate};
@@ -59,7 +59,7 @@ impl Fixture {
         let name = self.name();
         Ok(match (self.launch.as_str(), self.operator.as_str()) {
             // What host code launches by itself is compiled ahead like the others.
-            ("elementwise" | "host_default" | "host_forked" | "host_joined", _) => {
+            ("elementwise" | "host_default" | "host_forked" | "host_joined" | "host_prepared", _) => {
                 self.kernel(source, |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64)).named(name)
             }
             ("rows", "softmax") => self
@@ -205,6 +205,7 @@ fn run_child(task: &str) -> Result<(), String> {
     let (suite, twin, gpu) = (crate::suite(&fixture.operator)?, fixture.candidate()?, CudaDevice::open(0)?);
     let candidate = match SecondHalf::of(&fixture.launch) {
         Some(second) => launched(&twin, &gpu.arch(), second)?,
+        None if fixture.launch == "host_prepared" => prepared(&twin, &gpu.arch())?,
         None => twin,
     };
     let device = Small { device: Box::new(gpu), elements: PAST_16_BITS };

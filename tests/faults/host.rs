@@ -1,5 +1,5 @@
 //! Host fixtures: candidates whose own host code launches their kernel, half of the work on the given stream and half
-//! on another one. For a GPU alone: there is nothing to launch in the simulator.
+//! on another one, or before there is any work. For a GPU alone: there is nothing to launch in the simulator.
 
 use crate::cpu::Vector;
 use cudarc::driver::{DriverError, result, sys};
@@ -48,6 +48,23 @@ pub fn launched(twin: &Candidate, arch: &str, second: SecondHalf) -> Result<Cand
         };
         loaded.insert(call.dtype, Arc::clone(&launcher));
         launcher.launch(s.n as i64, call, second).map_err(|error| format!("{:?}", error.0))
+    });
+    Ok(host.dtypes(twin.traits.dtypes.clone()).named(&twin.name))
+}
+
+/// The candidate whose preparation runs the kernel of `twin` on memory that is not there, and reports what came of it as
+/// a library does that refuses a shape.
+pub fn prepared(twin: &Candidate, arch: &str) -> Result<Candidate, String> {
+    const NOWHERE: u64 = 16;
+    let Body::Cuda(kernel) = &twin.body else { return Err(format!("{}: no CUDA kernel", twin.name)) };
+    let (kernel, arch) = (kernel.clone(), arch.to_owned());
+    let host = CudaHost::new(|_: &Vector, _| Ok(())).prepare(move |s, dtype| {
+        let launcher = Launcher::load(&kernel, dtype, &arch)?;
+        let call = Enqueue { stream: 0, inputs: vec![NOWHERE], outputs: vec![NOWHERE], workspace: 0, dtype };
+        let launched = launcher.launch(s.n as i64, &call, SecondHalf::ToDefault);
+        // SAFETY: null is the default stream.
+        let ended = launched.and_then(|()| unsafe { result::stream::synchronize(result::stream::null()) });
+        ended.map_err(|error| format!("no algorithm: {:?}", error.0))
     });
     Ok(host.dtypes(twin.traits.dtypes.clone()).named(&twin.name))
 }

@@ -45,12 +45,12 @@ impl<'d> CudaProblem<'d> {
         let image = Image::of(job);
         device.context.bind().map_err(|e| fault(device, e))?;
         let work = Work::of(device, job, &image)?;
-        let allocate = |bytes| device.context.allocate(bytes).map_err(|e| memory_fault(&image, e));
+        let allocate = |bytes| device.context.allocate(bytes).map_err(|e| memory_fault(device, &image, e));
         let outputs = image.output_ranges().map(|range| kept_bytes(&range)).sum();
         let (memory, kept) = (allocate(image.len())?, allocate(outputs)?);
         let count = allocate(COUNT_BYTES * image.output_ranges().count())?;
         let watched = work.may_escape().then(|| Watch::of(device, &image));
-        let watch = watched.transpose().map_err(|e| memory_fault(&image, e))?;
+        let watch = watched.transpose().map_err(|e| memory_fault(device, &image, e))?;
         Ok(CudaProblem { device, image, memory, work, kept, count, watch, timed: None })
     }
 
@@ -114,8 +114,23 @@ pub(super) fn fault(device: &CudaDevice, error: Error) -> Fault {
     Fault::Launch(error.to_string())
 }
 
-pub(super) fn memory_fault(image: &Image, error: Error) -> Fault {
+/// Memory that cannot be had; on a broken device that is not what fails.
+pub(super) fn memory_fault(device: &CudaDevice, image: &Image, error: Error) -> Fault {
+    if error.is_sticky() {
+        return fault(device, error);
+    }
     Fault::Unsupported(format!("{} bytes of device memory cannot be had: {error}", image.len()))
+}
+
+/// What host code said that it cannot do, as `declined` has it, unless it broke the device by trying.
+pub(super) fn host_fault(device: &CudaDevice, why: String, declined: fn(String) -> Fault) -> Fault {
+    match device.context.wait_for_all() {
+        Err(error) if error.is_sticky() => {
+            device.lose();
+            Fault::Crash(format!("{why}: {error}"))
+        }
+        _ => declined(why),
+    }
 }
 
 /// The room of an output among the kept ones: the next one starts aligned for wide reads.

@@ -93,7 +93,8 @@ impl CudaProblem<'_> {
         let len = self.image.len();
         fill(&self.image, &self.memory, Poison::Nan).map_err(cuda)?;
         let allocate = |_| {
-            let memory = self.device.context.allocate(sets * len).map_err(|e| memory_fault(&self.image, e))?;
+            let memory =
+                self.device.context.allocate(sets * len).map_err(|e| memory_fault(self.device, &self.image, e))?;
             (0..sets).try_for_each(|set| memory.copy_from(set * len, &self.memory, 0, len)).map_err(cuda)?;
             Ok(memory)
         };

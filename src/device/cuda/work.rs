@@ -2,7 +2,7 @@
 
 use super::device::CudaDevice;
 use super::driver::Function;
-use super::problem::fault;
+use super::problem::{fault, host_fault};
 use super::program::Loaded;
 use super::tensor_map;
 use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
@@ -61,7 +61,8 @@ impl Work {
                 Ok(Work::Kernels { steps, program })
             }
             Body::Enqueue(body) => {
-                body.prepare(job.point, job.dtype).map_err(Fault::Unsupported)?;
+                let prepared = body.prepare(job.point, job.dtype);
+                prepared.map_err(|why| host_fault(device, why, Fault::Unsupported))?;
                 Ok(Work::Host {
                     body: body.clone(),
                     point: job.point.to_vec(),
@@ -107,7 +108,7 @@ impl Work {
                 let workspace = image.workspace_range().and_then(|_| outputs.pop()).unwrap_or(0);
                 let stream = device.context.stream_handle();
                 let call = Enqueue { stream, inputs: ranges, outputs, workspace, dtype: *dtype };
-                body.call(point, &call).map_err(Fault::Launch)
+                body.call(point, &call).map_err(|why| host_fault(device, why, Fault::Launch))
             }
         }
     }
