@@ -4,6 +4,8 @@
 //! and each one before it one fewer; a query that sees none gives zeros.
 
 mod hopper;
+#[cfg(feature = "cuda")]
+pub(super) mod vendor;
 
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
@@ -69,13 +71,13 @@ impl Heads {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
+    let own = Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("cuda_v1", cuda(1).untimed())
         .candidate("cuda_v2", cuda(2).dtypes(HALF).tolerance(rounded_weights()))
         .candidate("cuda_v3", hopper().dtypes(HALF).tolerance(rounded_weights()))
-        .candidate("triton", triton().dtypes(HALF).tolerance(rounded_weights()))
-        .into()
+        .candidate("triton", triton().dtypes(HALF).tolerance(rounded_weights()));
+    with_vendor!(own, "cudnn", vendor::cudnn)
 }
 
 /// What tensor cores and bulk copies by tensor maps serve.

@@ -14,7 +14,7 @@ use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator())
+    let own = Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
         .candidate("cuda_v1", cuda("attention_v1", |s| with_scalars(s, naive_launch(s)).into()).untimed())
         .candidate("cuda_v2", tiles(cuda("attention_decode_v2", split).workspace(workspace_bytes)))
@@ -24,8 +24,8 @@ pub fn suite() -> Suite {
         )
         .candidate("cuda_v4", by_maps("attention_decode_v4", hopper::plan))
         .candidate("cuda_v5", by_maps("attention_decode_v5", cluster::plan))
-        .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan))
-        .into()
+        .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan));
+    with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }
 
 fn operator() -> Op<Heads> {

@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// Choices by problem and dtype.
 pub struct Choices<Problem, Choice>(LazyLock<Mutex<HashMap<(Problem, DType), Choice>>>);
 
-impl<Problem: Copy + Eq + Hash, Choice: Copy> Choices<Problem, Choice> {
+impl<Problem: Copy + Eq + Hash, Choice: Clone> Choices<Problem, Choice> {
     pub const fn new() -> Self {
         Choices(LazyLock::new(Mutex::default))
     }
@@ -19,7 +19,7 @@ impl<Problem: Copy + Eq + Hash, Choice: Copy> Choices<Problem, Choice> {
 
     /// The choice for a problem, if it was made.
     pub fn get(&self, problem: Problem, dtype: DType) -> Option<Choice> {
-        self.made().get(&(problem, dtype)).copied()
+        self.made().get(&(problem, dtype)).cloned()
     }
 
     /// Makes the choice for a problem, unless it is made already.

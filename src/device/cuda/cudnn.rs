@@ -4,11 +4,19 @@
 use super::toolkit;
 use crate::core::dtype::DType;
 use cudarc::cudnn::sys::{self, cudnnDataType_t as Type, cudnnStatus_t as Status};
+use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// An error of the library as text.
+/// An error of the library as text, with what it says of it.
 pub(super) fn check(status: Status, what: &str) -> Result<(), String> {
-    if status == Status::CUDNN_STATUS_SUCCESS { Ok(()) } else { Err(format!("cuDNN, {what}: {status:?}")) }
+    if status == Status::CUDNN_STATUS_SUCCESS {
+        return Ok(());
+    }
+    let mut said = [0u8; 512];
+    // SAFETY: the library gave a status, so it is present; it writes a text with its end into the room it is told of.
+    unsafe { sys::cudnnGetLastErrorString(said.as_mut_ptr().cast(), said.len()) };
+    let said = CStr::from_bytes_until_nul(&said).map(CStr::to_string_lossy).unwrap_or_default();
+    Err(format!("cuDNN, {what}: {status:?} {}", said.trim()).trim_end().to_owned())
 }
 
 /// The library's name of a type.
@@ -19,6 +27,13 @@ pub(super) fn element(dtype: DType) -> Result<Type, String> {
         DType::BF16 => Ok(Type::CUDNN_DATA_BFLOAT16),
         DType::I32 => Err("cuDNN computes nothing in int here".into()),
     }
+}
+
+/// The version of the library that was found, `9.14.0`.
+pub(super) fn version() -> String {
+    // SAFETY: a library that was opened has it; it takes nothing.
+    let version = unsafe { sys::cudnnGetVersion() };
+    format!("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
 }
 
 /// A handle of the library, alive as long as the process.

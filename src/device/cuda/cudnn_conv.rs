@@ -133,7 +133,7 @@ struct Choice {
 /// The algorithm that was chosen for a shape, by the library's names.
 pub fn describe(convolution: Convolution, dtype: DType) -> Option<String> {
     let choice = CHOICES.get(convolution, dtype)?;
-    Some(format!("cuDNN: {:?}, {:?}", choice.algorithm, choice.math))
+    Some(format!("cuDNN {}: {:?}, {:?}", cudnn::version(), choice.algorithm, choice.math))
 }
 
 static CHOICES: Choices<Convolution, Choice> = Choices::new();

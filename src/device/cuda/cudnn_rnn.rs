@@ -76,6 +76,12 @@ pub fn enqueue(lstm: Lstm, call: &Enqueue) -> Result<(), String> {
     run(&Description::of(lstm, call.dtype, algorithm)?, call)
 }
 
+/// The algorithm that was chosen for a shape, by the library's name.
+pub fn describe(lstm: Lstm, dtype: DType) -> Option<String> {
+    let algorithm = CHOICES.get(lstm, dtype)?;
+    Some(format!("cuDNN {}: {algorithm:?}", cudnn::version()))
+}
+
 static CHOICES: Choices<Lstm, Algorithm> = Choices::new();
 
 fn cuda(error: DriverError) -> String {

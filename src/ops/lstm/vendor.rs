@@ -16,6 +16,7 @@ pub fn cudnn() -> CudaHost<Sequences> {
     let rounded = Tolerance::default().intermediate(ROUNDINGS);
     CudaHost::new(|s: &Sequences, call| cudnn_rnn::enqueue(described(s), call))
         .prepare(|s, dtype| cudnn_rnn::prepare(described(s), dtype))
+        .describe(|s, dtype| cudnn_rnn::describe(described(s), dtype))
         .workspace(|s| cudnn_rnn::workspace_bytes(described(s)))
         .tolerance(rounded.because("cuDNN keeps gates and states in the dtype between steps"))
         .nondeterministic()
