@@ -22,6 +22,7 @@ use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::core::tolerance::{Override, Tolerance};
+use rayon::prelude::*;
 
 crate::shape! {
     /// The shape of an attention.
@@ -177,11 +178,14 @@ fn each_query(
     s: &Heads,
     inputs: &[&[f64]],
     outputs: &mut [Vec<f64>],
-    fill: impl Fn(&mut [f64], &mut dyn Iterator<Item = Key<'_>>),
+    fill: impl Fn(&mut [f64], &mut dyn Iterator<Item = Key<'_>>) + Sync,
 ) {
+    /// Products of scores that a thread takes at once at least.
+    const SHARE: usize = 1 << 15;
     let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
     let of_head = s.keys * s.dim;
-    for (row, (q, y)) in q.chunks_exact(s.dim).zip(outputs[0].chunks_exact_mut(s.dim)).enumerate() {
+    let rows = q.par_chunks_exact(s.dim).zip(outputs[0].par_chunks_exact_mut(s.dim)).enumerate();
+    rows.with_min_len(SHARE.div_ceil(of_head)).for_each(|(row, (q, y))| {
         let head = row / s.queries / s.group * of_head;
         let seen = s.seen(row % s.queries);
         let (k, v) = (&k[head..][..seen * s.dim], &v[head..][..seen * s.dim]);
@@ -200,7 +204,7 @@ fn each_query(
                 value,
             }),
         );
-    }
+    });
 }
 
 /// Puts keys and values of every head into one random order; with `causal` only those that all queries see.
