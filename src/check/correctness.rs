@@ -44,8 +44,8 @@ fn carry_out(context: &Context<'_>, subject: &Subject<'_>, mut plan: Plan) -> Ou
     match check_all(context, subject, &plan, &mut outcome) {
         // Relations alone say too little to be a pass.
         Ok(()) if outcome.errors.is_none() && !plan.cases.is_empty() => {
-            let reason = outcome.notes.last().map(|note| note.trim_start_matches(DECLINED));
-            outcome.reason = reason.unwrap_or_default().to_owned();
+            let reason = outcome.notes.iter().rev().find_map(|note| note.strip_prefix(DECLINED));
+            outcome.reason = reason.unwrap_or("no case with outputs was run").to_owned();
             outcome.verdict = Verdict::Skip;
         }
         Ok(()) => {}
@@ -97,13 +97,17 @@ fn check(
         let inputs = case.inputs(subject);
         let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
         asks_for_work(subject, case, &inputs, &expected)?;
-        Ok(found)
+        // An output without elements shows nothing.
+        let is_compared = expected.iter().any(|expected| !expected.values.is_empty());
+        Ok(is_compared.then_some(found))
     });
     if let Some(judged) = judged
         && let Some(found) = unless_declined(subject, judged, outcome)?
     {
         outcome.cases += 1;
-        outcome.errors = Some(outcome.errors.unwrap_or_default().max(found));
+        if let Some(found) = found {
+            outcome.errors = Some(outcome.errors.unwrap_or_default().max(found));
+        }
     }
     Ok(())
 }
@@ -306,10 +310,11 @@ mod tests {
         assert_eq!(outcome.notes.iter().any(|note| note.contains("row order, repetition at")), cut, "{outcome:#?}");
     }
 
-    /// A device that runs one candidate, whatever it is given, and nothing where there are too many columns or too few.
+    /// A device that runs one candidate, whatever it is given, and nothing where an axis is too long or too short.
     struct Narrow {
         cpu: CpuDevice,
         only: Candidate,
+        axis: usize,
         takes: std::ops::Range<usize>,
     }
 
@@ -324,7 +329,7 @@ mod tests {
             true
         }
         fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-            if !self.takes.contains(&job.point[1]) {
+            if !self.takes.contains(&job.point[self.axis]) {
                 return Err(Fault::Unsupported("no such columns".into()));
             }
             self.cpu.prepare(&Job { candidate: &self.only, ..*job })
@@ -350,12 +355,35 @@ mod tests {
         let only = Cpu::new::<f32>(body).named("c");
         let library = CudaHost::new(|_: &Rows, _| Ok(())).named("c");
         let candidate = if is_library { library } else { only.clone() };
-        let (device, operator) = (Narrow { cpu: CpuDevice::new(), only, takes }, operator());
+        let (device, operator) = (Narrow { cpu: CpuDevice::new(), only, axis: 1, takes }, operator());
         let context = Context::new(&device, 1, Duration::from_secs(60));
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert_eq!(outcome.verdict, expected, "{outcome:#?}");
         let is_noted = outcome.notes.contains(&format!("{DECLINED}no such columns"));
         assert!(is_noted || expected != Verdict::Pass, "{outcome:#?}");
+        assert_eq!(outcome.reason == "no such columns", expected == Verdict::Skip, "{outcome:#?}");
+    }
+
+    crate::shape! { struct Items { items: 0..=64 } }
+
+    #[rstest]
+    #[case::empty_ones(0..1, Verdict::Skip)]
+    #[case::all(0..usize::MAX, Verdict::Pass)]
+    fn a_library_that_has_empty_cases_only_is_skipped(
+        #[case] takes: std::ops::Range<usize>,
+        #[case] expected: Verdict,
+    ) {
+        let operator = Op::<Items>::new("copy")
+            .input("x", |s| [s.items])
+            .output("y", |s| [s.items])
+            .reference(|_, x, y| y[0].copy_from_slice(x[0]));
+        let copy = |_: &Items, x: &Inputs<'_>, y: &mut Outputs<'_>| y.slice::<f32>(0).copy_from_slice(x.slice(0));
+        let only = Cpu::new::<f32>(copy).named("c");
+        let candidate = CudaHost::new(|_: &Items, _| Ok(())).named("c");
+        let device = Narrow { cpu: CpuDevice::new(), only, axis: 0, takes };
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+        assert_eq!(outcome.verdict, expected, "{outcome:#?}");
         assert_eq!(outcome.reason == "no such columns", expected == Verdict::Skip, "{outcome:#?}");
     }
 
@@ -430,7 +458,7 @@ mod tests {
         });
         let threads = move |s: &Rows| Launch::blocks(s.rows, if s.cols > cols_of_one_way { 64 } else { 32 });
         let candidate = Cuda::source("", "row_sums", threads).named("c");
-        let device = Narrow { cpu: CpuDevice::new(), only: only.named("c"), takes: 0..usize::MAX };
+        let device = Narrow { cpu: CpuDevice::new(), only: only.named("c"), axis: 1, takes: 0..usize::MAX };
         let (operator, context) = (operator(), Context::new(&device, 1, Duration::from_millis(500)));
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert_eq!(outcome.verdict, expected, "{outcome:#?}");

@@ -78,7 +78,8 @@ impl<S: Shape> CudaHost<S> {
     }
 
     /// What must be done before the first launch of a case, and may wait: load a library, choose an algorithm. The
-    /// context is current. An error skips the trial with that reason.
+    /// context is current. An error leaves the case out with that reason, and skips the trial where no case is left; a GPU
+    /// that is unusable after it has crashed.
     pub fn prepare(mut self, prepare: impl Fn(&S, DType) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.body.prepare = Arc::new(move |point, dtype| prepare(&S::from_point(point), dtype));
         self

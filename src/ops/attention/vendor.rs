@@ -15,6 +15,7 @@ pub fn cudnn() -> CudaHost<Heads> {
         .prepare(|s, dtype| cudnn_attention::prepare(described(s), dtype))
         .describe(|s, dtype| cudnn_attention::describe(described(s), dtype))
         .workspace(|_| cudnn_attention::WORKSPACE_BYTES)
+        .tiles([("queries", 64), ("queries", 128), ("keys", 128), ("dim", 8), ("dim", 64), ("dim", 128)])
         .dtypes(HALF)
         .tolerance(rounded_weights())
         .nondeterministic()
