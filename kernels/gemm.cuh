@@ -81,10 +81,10 @@ struct Unchanged {
     static __device__ __forceinline__ float of_one(float sum, int, int) { return sum; }
     // The same for tensor core products, whose lanes hold sums at (row, col), (row, col + 1), (row + 8, col),
     // (row + 8, col + 1), then those eight columns further: asks ahead for what WIDTH columns need, then makes the outputs
-    // of one 64 columns after the other. c has an even number of columns.
+    // of one 64 columns after the other. `whole`: the rows of c start on 16 bytes.
     template <int WIDTH>
     struct Tile {
-        __device__ __forceinline__ Tile(const Unchanged&, int, int) {}
+        __device__ __forceinline__ Tile(const Unchanged&, int, int, bool) {}
         __device__ __forceinline__ void finish(const Unchanged&, int, float*) {}
     };
     // The same for ROWS rows of a warp group's 64 columns of c, from tile.col and tile.row on, where the factors are
@@ -94,7 +94,7 @@ struct Unchanged {
     struct Exchanged {
         __device__ __forceinline__ Exchanged(const Unchanged&, TileOrigin) {}
         static __device__ __forceinline__ constexpr bool fills(const Unchanged&) { return false; }
-        __device__ __forceinline__ void fill(const Unchanged&, TileOrigin, unsigned) {}
+        __device__ __forceinline__ void fill(const Unchanged&, TileOrigin, unsigned, bool) {}
         __device__ __forceinline__ void finish(const Unchanged&, unsigned, float*) {}
     };
 };

@@ -4,7 +4,7 @@
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 64 of k: 128 bytes of a row of a.
 // The last warp group of a block copies slices of a and b into a ring of stages, the others multiply them. Tensor maps
 // fill with zeros what lies outside a and b, and leave out what lies outside c. They need rows of a multiple of 16
-// bytes: an operand without is copied to the workspace first, c without is stored from registers. In a batch of products
+// bytes: an operand without is copied to the workspace first, c without is stored by elements. In a batch of products
 // every tensor holds its items one behind the other, and the outermost coordinate of its map is the item: what lies past
 // an edge of one is no part of the next.
 //
@@ -176,19 +176,20 @@ __device__ __forceinline__ void multiply_tile(Ring<C>& ring, float (&sums)[C::TI
     release<C>(previous);
 }
 
-// Stores a warp group's 64 rows through shared memory, 64 columns a time: while one buffer is being copied out, the
-// next is filled.
+// Stores a warp group's 64 rows through shared memory, 64 columns a time: where the rows of c start on 16 bytes (`whole`)
+// by copies, and while one buffer is being copied out, the next is filled; else by elements, to `c`, the item's.
 template <class C, class Epilogue>
-__device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers, const Extents& extents,
-                                           TileOrigin tile, int item, int group, float (&sums)[C::TILE_N / 2],
-                                           const Epilogue& epilogue,
+__device__ __forceinline__ void store_tile(const TensorMap& c_map, scalar_t* __restrict__ c, bool whole, unsigned buffers,
+                                           const Extents& extents, TileOrigin tile, int item, int group,
+                                           float (&sums)[C::TILE_N / 2], const Epilogue& epilogue,
                                            typename Epilogue::template Tile<C::TILE_N>& outputs) {
     const bool first = threadIdx.x % GROUP_THREADS == 0;
 #pragma unroll
     for (int chunk = 0; chunk < C::TILE_N / COLUMNS; ++chunk) {
         const unsigned buffer = buffers + (group * STORE_BUFFERS + chunk % STORE_BUFFERS) * STORE_BYTES;
         const int col = tile.col + chunk * COLUMNS;
-        outputs.finish(epilogue, chunk, &sums[chunk * 32]);
+        float* part = &sums[chunk * 32];
+        outputs.finish(epilogue, chunk, part);
         if (first) {
             // An odd number of chunks: the last one of the tile before has the buffer of this tile's first.
             if (chunk == 0 && C::TILE_N / COLUMNS % STORE_BUFFERS != 0) {
@@ -198,15 +199,17 @@ __device__ __forceinline__ void store_tile(const TensorMap& c, unsigned buffers,
             }
         }
         named_sync(1 + group, GROUP_THREADS);
-        stage_outputs(buffer, &sums[chunk * 32]);
+        stage_outputs(buffer, part);
         async_fence();
         named_sync(1 + group, GROUP_THREADS);
-        if (first) {
+        if (!whole) {
+            store_staged<64>(c, extents.m, extents.n, TileOrigin{tile.row, col}, buffer);
+        } else if (first) {
             if (col < extents.n && tile.row < extents.m) {
                 if (C::BATCHED) {
-                    store_box(c, col, tile.row, item, buffer);
+                    store_box(c_map, col, tile.row, item, buffer);
                 } else {
-                    store_box(c, col, tile.row, buffer);
+                    store_box(c_map, col, tile.row, buffer);
                 }
             }
             store_commit();
@@ -273,22 +276,17 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
     } else {
         if (C::WARP_GROUPS == 2) take_registers<232>();
         const unsigned buffers = ring.stages + C::RING_BYTES;
-        const bool c_aligned = extents.n % 8 == 0;
+        const bool whole = extents.n % 8 == 0;  // the rows of c start on 16 bytes
         for (int index = course.first; index < course.tiles; index += course.step) {
             const int item = course.item(index);
             TileOrigin tile = course.tile(index, rank);
             tile.row += group * 64;
             float sums[C::TILE_N / 2];
-            if (c_aligned) {
-                const TileOrigin first = first_output(tile);
-                typename Epilogue::template Tile<C::TILE_N> outputs(epilogue, first.row, first.col);
-                multiply_tile(ring, sums, group, slices);
-                store_tile<C>(c_map, buffers, extents, tile, item, group, sums, epilogue, outputs);
-            } else {
-                multiply_tile(ring, sums, group, slices);
-                scalar_t* of_item = c + (long long)item * extents.m * extents.n;
-                store_direct<C::TILE_N>(of_item, extents.m, extents.n, tile, sums, epilogue);
-            }
+            const TileOrigin first = first_output(tile);
+            typename Epilogue::template Tile<C::TILE_N> outputs(epilogue, first.row, first.col, whole);
+            multiply_tile(ring, sums, group, slices);
+            scalar_t* of_item = c + (long long)item * extents.m * extents.n;
+            store_tile<C>(c_map, of_item, whole, buffers, extents, tile, item, group, sums, epilogue, outputs);
         }
         // Shared memory must stay until it is read.
         if (threadIdx.x % GROUP_THREADS == 0) store_wait_read<0>();

@@ -50,25 +50,9 @@ __device__ __forceinline__ void stage_exchanged(unsigned tile, const float* sums
     }
 }
 
-// Stores TILE_N rows of a warp group's 64 columns, from column tile.row and row tile.col of c on, element by element:
-// every shape.
-template <int TILE_N, class Epilogue>
-__device__ __forceinline__ void store_exchanged(scalar_t* __restrict__ c, const Extents& extents, TileOrigin tile,
-                                                const float (&sums)[TILE_N / 2], const Epilogue& epilogue) {
-    const TileOrigin first = first_output(tile);
-#pragma unroll
-    for (int i = 0; i < TILE_N / 2; ++i) {
-        const int row = first.col + i / 4 * 8 + i % 2;
-        const int col = first.row + i / 2 % 2 * 8;
-        if (row < extents.m && col < extents.n) {
-            c[(long long)row * extents.n + col] = from_float<scalar_t>(epilogue.of_one(sums[i], row, col));
-        }
-    }
-}
-
 // Blocks that stay and take tile after tile, as `persistent`; those of a cluster have tiles beside each other and fetch
-// a for each other. C::A_ORDER is that of b. A warp group's outputs go out in one copy: the map of c has boxes of TILE_N
-// rows by 64 columns.
+// a for each other. C::A_ORDER is that of b. A warp group's outputs go out in one copy, the map of c having boxes of TILE_N
+// rows by 64 columns, or element by element.
 template <class C, class Epilogue>
 __device__ __forceinline__ void exchanged(const TensorMap& a, const TensorMap& b, const TensorMap& c_map,
                                           scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {
@@ -92,42 +76,40 @@ __device__ __forceinline__ void exchanged(const TensorMap& a, const TensorMap& b
         if (C::WARP_GROUPS > 1) take_registers<C::WARP_GROUPS == 2 ? 232 : 152>();
         const unsigned buffer = ring.stages + C::RING_BYTES + group * OUTPUT_BYTES;
         const bool first = threadIdx.x % GROUP_THREADS == 0;
-        const bool c_aligned = extents.n % 8 == 0;
+        const bool whole = extents.n % 8 == 0;  // the rows of c start on 16 bytes
         for (int index = course.first; index < course.tiles; index += course.step) {
             const int item = course.item(index);
             TileOrigin tile = course.tile(index, rank);
             tile.row += group * 64;
             float sums[C::TILE_N / 2];
             typename Epilogue::template Exchanged<C::TILE_N> outputs(epilogue, tile);
-            const bool fills = c_aligned && outputs.fills(epilogue);
+            const bool fills = outputs.fills(epilogue);
             if (fills) {
                 if (first) store_wait_read<0>();  // the tile before
                 named_sync(1 + group, GROUP_THREADS);
-                outputs.fill(epilogue, tile, buffer);
+                outputs.fill(epilogue, tile, buffer, whole);
             }
             multiply_tile(ring, sums, group, slices);
-            if (c_aligned) {
-                if (!fills) {
-                    if (first) store_wait_read<0>();
-                    named_sync(1 + group, GROUP_THREADS);
-                }
-                outputs.finish(epilogue, buffer, sums);
-                stage_exchanged<C::TILE_N>(buffer, sums);
-                async_fence();
+            if (!fills) {
+                if (first) store_wait_read<0>();
                 named_sync(1 + group, GROUP_THREADS);
-                if (first) {
-                    if (tile.row < extents.n && tile.col < extents.m) {
-                        if (C::BATCHED) {
-                            store_box(c_map, tile.row, tile.col, item, buffer);
-                        } else {
-                            store_box(c_map, tile.row, tile.col, buffer);
-                        }
-                    }
-                    store_commit();
-                }
-            } else {
+            }
+            outputs.finish(epilogue, buffer, sums);
+            stage_exchanged<C::TILE_N>(buffer, sums);
+            async_fence();
+            named_sync(1 + group, GROUP_THREADS);
+            if (!whole) {
                 scalar_t* of_item = c + (long long)item * extents.m * extents.n;
-                store_exchanged<C::TILE_N>(of_item, extents, tile, sums, epilogue);
+                store_staged<C::TILE_N>(of_item, extents.m, extents.n, TileOrigin{tile.col, tile.row}, buffer);
+            } else if (first) {
+                if (tile.row < extents.n && tile.col < extents.m) {
+                    if (C::BATCHED) {
+                        store_box(c_map, tile.row, tile.col, item, buffer);
+                    } else {
+                        store_box(c_map, tile.row, tile.col, buffer);
+                    }
+                }
+                store_commit();
             }
         }
         // Shared memory must stay until it is read.

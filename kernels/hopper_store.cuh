@@ -19,17 +19,15 @@ __device__ __forceinline__ TileOrigin first_output(TileOrigin tile) {
 }
 
 // Stores WIDTH columns of a warp group's 64 rows of a matrix from registers: every shape.
-template <int WIDTH, class Epilogue = Unchanged>
+template <int WIDTH>
 __device__ __forceinline__ void store_direct(scalar_t* __restrict__ matrix, int rows, int cols, TileOrigin tile,
-                                             const float* sums, const Epilogue& epilogue = Unchanged()) {
+                                             const float* sums) {
     const TileOrigin first = first_output(tile);
     const int row = first.row;
 #pragma unroll
     for (int j = 0; j < WIDTH / 8; ++j) {
         const int col = first.col + j * 8;
-        const float upper[2] = {epilogue.of_one(sums[4 * j], row, col), epilogue.of_one(sums[4 * j + 1], row, col + 1)};
-        const float lower[2] = {epilogue.of_one(sums[4 * j + 2], row + 8, col),
-                                epilogue.of_one(sums[4 * j + 3], row + 8, col + 1)};
+        const float upper[2] = {sums[4 * j], sums[4 * j + 1]}, lower[2] = {sums[4 * j + 2], sums[4 * j + 3]};
         store_run<2>(matrix, rows, cols, row, col, upper, cols % 2 == 0);
         store_run<2>(matrix, rows, cols, row + 8, col, lower, cols % 2 == 0);
     }
@@ -46,6 +44,32 @@ __device__ __forceinline__ void stage_outputs(unsigned tile, const float* sums) 
         store_matrices(tile + row * ROW_BYTES + (unit ^ row % 8) * 16, pair(part[0], part[1]), pair(part[2], part[3]),
                        pair(part[4], part[5]), pair(part[6], part[7]));
     }
+}
+
+// An element of a swizzled tile of 64 columns.
+__device__ __forceinline__ scalar_t* element_of(unsigned tile, int row, int col) {
+    const unsigned at = tile + row * ROW_BYTES + (col / 8 ^ row % 8) * 16 + col % 8 * sizeof(scalar_t);
+    return static_cast<scalar_t*>(__cvta_shared_to_generic(at));
+}
+
+// Calls `each` for every element of a swizzled tile that lies inside a matrix of `rows` and `cols`, where the tile's first
+// one is `first`; by a warp group, neighbours by neighbours.
+template <int ROWS, class Each>
+__device__ __forceinline__ void for_elements(int rows, int cols, TileOrigin first, unsigned tile, Each each) {
+    const int col = threadIdx.x % 64;
+    if (first.col + col >= cols) return;
+    const int end = min(ROWS, rows - first.row);
+#pragma unroll 8
+    for (int row = threadIdx.x % GROUP_THREADS / 64; row < end; row += GROUP_THREADS / 64) {
+        each((long long)(first.row + row) * cols + first.col + col, *element_of(tile, row, col));
+    }
+}
+
+// Stores what stands in a tile element by element: every shape.
+template <int ROWS>
+__device__ __forceinline__ void store_staged(scalar_t* __restrict__ matrix, int rows, int cols, TileOrigin first,
+                                             unsigned tile) {
+    for_elements<ROWS>(rows, cols, first, tile, [&](long long at, const scalar_t& staged) { matrix[at] = staged; });
 }
 
 // Copies a matrix of `cols` columns to rows of `pitch` elements.

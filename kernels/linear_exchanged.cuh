@@ -7,24 +7,26 @@
 
 template <int ROWS>
 struct LinearEpilogue::Exchanged {
-    unsigned bias[2];  // of this lane's columns, each with the one beside it: from an even column on
+    unsigned bias[2];  // of this lane's columns, as they are in memory
 
     __device__ __forceinline__ Exchanged(const LinearEpilogue& e, TileOrigin tile) {
         const int col = hopper::first_output(tile).row;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int here = col - upper() + i * 8;
-            bias[i] = here + 1 < e.n ? ask_for_pair(e.bias + here) : 0u;
+            const int here = col + i * 8;
+            bias[i] = here < e.n ? ask_for_one(e.bias + here) : 0u;
         }
     }
 
-    // Whether this lane's columns are odd.
-    static __device__ __forceinline__ int upper() { return threadIdx.x / 4 % 2; }
-
     __device__ __forceinline__ bool fills(const LinearEpilogue& e) const { return e.has_residual; }
 
-    // 16 bytes a lane and time, eight of which are a row.
-    __device__ __forceinline__ void fill(const LinearEpilogue& e, TileOrigin tile, unsigned buffer) const {
+    // 16 bytes a lane and time, eight of which are a row; or single elements.
+    __device__ __forceinline__ void fill(const LinearEpilogue& e, TileOrigin tile, unsigned buffer, bool whole) const {
+        if (!whole) {
+            hopper::for_elements<ROWS>(e.m, e.n, TileOrigin{tile.col, tile.row}, buffer,
+                                       [&](long long at, scalar_t& filled) { filled = e.residual[at]; });
+            return;
+        }
         const int thread = threadIdx.x % hopper::GROUP_THREADS;
         const int unit = thread % 8;
         const int col = tile.row + unit * 8;
@@ -39,13 +41,16 @@ struct LinearEpilogue::Exchanged {
     }
 
     __device__ __forceinline__ void finish(const LinearEpilogue& e, unsigned buffer, float* sums) const {
-        if (e.activation == GELU_TANH) {
-            activate<GELU_TANH>(sums);
-        } else if (e.activation == SILU) {
-            activate<SILU>(sums);
-        } else {
-            activate<NONE>(sums);
+        float biases[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            float both[2];
+            pack_detail::unpack_word(bias[i], both);
+            biases[i] = both[0];
         }
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; ++i) sums[i] += biases[i / 2 % 2];
+        if (e.activation != NONE) Curve(e.activation).of_all<ROWS / 2>(sums);
         if (!e.has_residual) return;
         copy_async_wait<0>();
         hopper::named_sync(1 + threadIdx.x / hopper::GROUP_THREADS, hopper::GROUP_THREADS);
@@ -61,18 +66,5 @@ struct LinearEpilogue::Exchanged {
                 sums[8 * j + 2 * i + 1] += added[1];
             }
         }
-    }
-
-    template <int ACTIVATION>
-    __device__ __forceinline__ void activate(float* sums) const {
-        float biases[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            float both[2];
-            pack_detail::unpack_word(bias[i], both);
-            biases[i] = upper() ? both[1] : both[0];
-        }
-#pragma unroll
-        for (int i = 0; i < ROWS / 2; ++i) sums[i] = activated<ACTIVATION>(sums[i] + biases[i / 2 % 2]);
     }
 };

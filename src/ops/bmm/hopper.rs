@@ -91,7 +91,7 @@ mod tests {
     /// The gate's shapes are small: most tiles are chosen for none of them.
     #[rstest]
     fn every_tile_is_right_in_the_simulator(
-        // Rows for maps in all; several tiles an item; copies of a, of b, of both, c from registers.
+        // Rows for maps in all; several tiles an item; copies of a, of b, of both, c by elements.
         #[values((3, 72, 136, 40), (2, 200, 264, 136), (2, 65, 72, 200), (3, 130, 71, 72), (2, 129, 259, 65))]
         extents: (usize, usize, usize, usize),
         #[values("nn", "nt", "tn", "tt")] layout: &str,

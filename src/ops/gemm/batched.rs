@@ -11,8 +11,8 @@ const SEVERAL: [Tile; 2] = [
     tile("rows64x64_x3", [64, 64], 4, Work::Exchanged(1), 3 * MULTIPROCESSORS),
 ];
 
-/// The tiles with which there are batches of products, and how many µs it takes to store one, by bulk copies and from
-/// registers: with a short k that is most of the time. What is left of the times of 8 shapes (with the factors as they are)
+/// The tiles with which there are batches of products, and how many µs it takes to store one, by bulk copies and by
+/// elements: with a short k that is most of the time. What is left of the times of 8 shapes (with the factors as they are)
 /// and 58 (exchanged, and in pairs) on an H200, k of 64 to 4096 and 1 to 96 items, when the start and the slices of
 /// `tiles.json` are taken off.
 const STORED_US: [(&str, [f64; 2]); 10] = [
@@ -39,7 +39,7 @@ pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
     TILES.iter().chain(&EXCHANGED).chain(&SEVERAL).filter(|tile| stored_us(tile.name).is_some())
 }
 
-/// What it takes to store this tile by bulk copies and from registers, µs, if batches have it.
+/// What it takes to store this tile by bulk copies and by elements, µs, if batches have it.
 pub fn stored_us(name: &str) -> Option<[f64; 2]> {
     STORED_US.iter().find(|(tile, _)| *tile == name).map(|(_, us)| *us)
 }

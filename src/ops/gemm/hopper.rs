@@ -272,7 +272,7 @@ impl Operation {
         // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
         let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE } / a_sharing);
         let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / b_sharing);
-        // Rows of c that no map takes are stored from registers; the kernel then leaves its map alone.
+        // Rows of c that no map takes are stored by elements; the kernel then leaves its map alone.
         let extents: Vec<usize> = self.batch.into_iter().chain([s.m, s.n]).collect();
         let c_rows = if let Work::Exchanged(_) = tile.work { tile.rows } else { 64 };
         let c = TensorMap::of(self.output, extents).tile(self.tile([c_rows, COLUMNS]));
@@ -329,8 +329,8 @@ impl Tile {
 
     /// What it takes to store the tile where products come in batches, µs.
     fn stored_us(&self, s: &Product) -> Option<f64> {
-        let [by_copies, from_registers] = batched::stored_us(self.name)?;
-        Some(if is_aligned(s.n) { by_copies } else { from_registers })
+        let [by_copies, by_elements] = batched::stored_us(self.name)?;
+        Some(if is_aligned(s.n) { by_copies } else { by_elements })
     }
 
     /// Blocks that stay on one multiprocessor.
@@ -447,7 +447,7 @@ mod tests {
     /// The gate's shapes are small: most tiles are chosen for none of them.
     #[rstest]
     fn every_tile_is_right_in_the_simulator(
-        // Rows for maps in both; copies of a; copies of b, c from registers; copies of both; a box with one whole unit.
+        // Rows for maps in both; copies of a; copies of b, c by elements; copies of both; a box with one whole unit.
         #[values([200, 264, 136], [150, 72, 333], [65, 71, 200], [129, 259, 65], [1, 8, 9])] point: [usize; 3],
     ) {
         let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
