@@ -393,7 +393,9 @@ fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync 
 mod tests {
     use super::*;
     use crate::check::case::Case;
+    use crate::check::correctness::run_case;
     use crate::check::judge::judge_case;
+    use crate::check::outcome::Verdict;
     use crate::check::{Context, Subject};
     use crate::core::candidate::{Cpu, IntoCandidate};
     use crate::core::distribution::Distribution;
@@ -454,6 +456,22 @@ mod tests {
             let judged = judge_case(&context, &subject, &Case::new(layer.to_point(), Distribution::Normal, 1));
             assert!(judged.is_ok(), "{} {layer:?}: {judged:#?}", tile.name);
         }
+    }
+
+    /// Relations are held by the gate at shapes that other kernels serve: features in another order are the same features.
+    #[rstest]
+    fn an_output_does_not_lean_on_its_neighbour(
+        #[values("128x128", "rows128x64")] name: &str,
+        #[values(Activation::GeluTanh, Activation::Silu)] activation: Activation,
+    ) {
+        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let tile = hopper::tiles().find(|tile| tile.name == name).unwrap();
+        let candidate = hopper_kernel(move |_| tile).named("tile");
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
+        let layer = Layer { m: 70, n: 136, k: 72, activation, residual: true };
+        let outcome = run_case(&context, &subject, Case::new(layer.to_point(), Distribution::Normal, 1));
+        assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
     }
 
     #[rstest]
