@@ -247,30 +247,51 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
         decode<DIM, ROWS>(q, k, v, y, workspace, FewQueries{rows, queries, keys, dim, causal, scale},                 \
                           Split{parts, share, items});                                                                \
     }
+DECODE_V4(64, 1, 2)
+DECODE_V4(64, 4, 2)
+DECODE_V4(64, 8, 2)
+DECODE_V4(128, 1, 1)
+DECODE_V4(128, 4, 1)
+DECODE_V4(128, 8, 1)
 
-// The versions by clusters. The function that does it comes last: it may have commas.
-#define DECODE_BY_CLUSTERS(NAME, THREADS, ...)                                                                  \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode_##NAME(                           \
-        const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,  \
-        const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,      \
-        float scale, int share) {                                                                               \
-        __VA_ARGS__(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale}, share);                    \
+#define DECODE_V5(DIM, ROWS, WARPS)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(WARPS* WARP, 1) attention_decode_v5_##DIM##_##ROWS##_##WARPS(        \
+        const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
+        const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
+        float scale, int share) {                                                                                     \
+        in_cluster::decode<DIM, ROWS, WARPS>(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale}, share); \
     }
-#define DECODE_V5(DIM, ROWS, WARPS) \
-    DECODE_BY_CLUSTERS(v5_##DIM##_##ROWS##_##WARPS, WARPS* WARP, in_cluster::decode<DIM, ROWS, WARPS>)
-#define DECODE_V6(DIM, ROWS, STAGES) \
-    DECODE_BY_CLUSTERS(v6_##DIM##_##ROWS##_##STAGES, in_ring::WARPS* WARP, in_ring::decode<DIM, ROWS, STAGES>)
+DECODE_V5(64, 1, 8)
+DECODE_V5(64, 4, 8)
+DECODE_V5(64, 8, 8)
+DECODE_V5(128, 1, 8)
+DECODE_V5(128, 4, 8)
+DECODE_V5(128, 8, 8)
+DECODE_V5(64, 1, 16)
+DECODE_V5(64, 4, 16)
+DECODE_V5(64, 8, 16)
+DECODE_V5(128, 1, 16)
+DECODE_V5(128, 4, 16)
+DECODE_V5(128, 8, 16)
 
-#define FOR_ROWS(ENTRY, DIM, OTHER) ENTRY(DIM, 1, OTHER) ENTRY(DIM, 4, OTHER) ENTRY(DIM, 8, OTHER)
-FOR_ROWS(DECODE_V4, 64, 2)
-FOR_ROWS(DECODE_V4, 128, 1)
-FOR_ROWS(DECODE_V5, 64, 8)
-FOR_ROWS(DECODE_V5, 128, 8)
-FOR_ROWS(DECODE_V5, 64, 16)
-FOR_ROWS(DECODE_V5, 128, 16)
-FOR_ROWS(DECODE_V6, 64, 2)
-FOR_ROWS(DECODE_V6, 128, 1)
-FOR_ROWS(DECODE_V6, 64, 3)
-FOR_ROWS(DECODE_V6, 128, 2)
+#define DECODE_V6(DIM, ROWS, STAGES)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(in_ring::WARPS* WARP, 1) attention_decode_v6_##DIM##_##ROWS##_##STAGES( \
+        const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
+        const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
+        float scale, int share) {                                                                                     \
+        in_ring::decode<DIM, ROWS, STAGES>(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale}, share);   \
+    }
+DECODE_V6(64, 1, 2)
+DECODE_V6(64, 4, 2)
+DECODE_V6(64, 8, 2)
+DECODE_V6(128, 1, 1)
+DECODE_V6(128, 4, 1)
+DECODE_V6(128, 8, 1)
+DECODE_V6(64, 1, 3)
+DECODE_V6(64, 4, 3)
+DECODE_V6(64, 8, 3)
+DECODE_V6(128, 1, 2)
+DECODE_V6(128, 4, 2)
+DECODE_V6(128, 8, 2)
 
 #endif

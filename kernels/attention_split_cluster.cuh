@@ -65,27 +65,6 @@ __device__ __forceinline__ void add_halves(Merged<4>& merged) {
     for (int i = 0; i < 4; ++i) merged.out[i] += __shfl_xor_sync(ALL_LANES, merged.out[i], 16);
 }
 
-// Sends what a block has seen of a share to `to` in the block that merges it, by the first seventeen lanes of a warp.
-__device__ __forceinline__ void send(Packets& to, unsigned all_met, int merger, const Merged<4>& merged) {
-    const int lane = threadIdx.x % WARP;
-    const bool is_header = lane == 16;
-    const float(&x)[4] = merged.out;
-    if (lane <= 16) {
-        const uint4 packet = is_header ? make_uint4(__float_as_uint(merged.max), __float_as_uint(merged.total), 0, 0)
-                                       : make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
-                                                    __float_as_uint(x[3]));
-        uint4* const slot = is_header ? &to.header : &to.out[lane];
-        send_packet(shared_address(slot), all_met, merger, packet);
-    }
-}
-
-// Stores four outputs; `inverse` is that of the sum of weights.
-__device__ __forceinline__ void store_four(scalar_t* to, const Merged<4>& merged, float inverse) {
-    const float(&x)[4] = merged.out;
-    const float low[2] = {x[0] * inverse, x[1] * inverse}, high[2] = {x[2] * inverse, x[3] * inverse};
-    *reinterpret_cast<uint2*>(to) = make_uint2(pack_detail::pack_word(low), pack_detail::pack_word(high));
-}
-
 // What the warps of a block have seen, as the walk puts it down.
 template <int DIM, int ROWS_, int WARPS>
 struct Seen {
@@ -245,14 +224,26 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
             const int merger = i % parts;
             Packets* const met = room.met + (i - merger);
             const unsigned all_met = shared_address(&room.all_met[i]);
-            send(met[part], all_met, merger, merged);
+            const float(&x)[4] = merged.out;
+            const bool is_header = lane == 16;
+            if (lane <= 16) {
+                const uint4 packet =
+                    is_header ? make_uint4(__float_as_uint(merged.max), __float_as_uint(merged.total), 0, 0)
+                              : make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+                                           __float_as_uint(x[3]));
+                uint4* const to = is_header ? &met[part].header : &met[part].out[lane];
+                send_packet(shared_address(to), all_met, merger, packet);
+            }
             if (merger != part) continue;
             hopper::barrier_wait(all_met, 0);
             merged = merge(met, parts);
         }
         if (lane < 16 && element < s.dim) {
             const float inverse = merged.total > 0.0f ? 1.0f / merged.total : 0.0f;
-            store_four(y + (head * s.rows + row) * s.dim + element, merged, inverse);
+            const float(&x)[4] = merged.out;
+            const float low[2] = {x[0] * inverse, x[1] * inverse}, high[2] = {x[2] * inverse, x[3] * inverse};
+            scalar_t* const to = y + (head * s.rows + row) * s.dim + element;
+            *reinterpret_cast<uint2*>(to) = make_uint2(pack_detail::pack_word(low), pack_detail::pack_word(high));
         }
     }
 }

@@ -177,14 +177,26 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
         Merged<4> merged = merge_warps(room, row, Walk::place(row, four));
         if (parts > 1) {
             const unsigned all_met = shared_address(&room.all_met[i]);
-            in_cluster::send(room.met[i][part], all_met, merger_of(i), merged);
+            const float(&x)[4] = merged.out;
+            const bool is_header = lane == 16;
+            if (lane <= 16) {
+                const uint4 packet =
+                    is_header ? make_uint4(__float_as_uint(merged.max), __float_as_uint(merged.total), 0, 0)
+                              : make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+                                           __float_as_uint(x[3]));
+                uint4* const to = is_header ? &room.met[i][part].header : &room.met[i][part].out[lane];
+                send_packet(shared_address(to), all_met, merger_of(i), packet);
+            }
             if (merger_of(i) != part) continue;
             hopper::barrier_wait(all_met, 0);
             merged = merge_parts(room.met[i], parts);
         }
         if (lane < 16 && four * 4 < s.dim) {
             const float inverse = merged.total > 0.0f ? fast_reciprocal(merged.total) : 0.0f;
-            in_cluster::store_four(y + (head * s.rows + row) * s.dim + four * 4, merged, inverse);
+            const float(&x)[4] = merged.out;
+            const float low[2] = {x[0] * inverse, x[1] * inverse}, high[2] = {x[2] * inverse, x[3] * inverse};
+            scalar_t* const to = y + (head * s.rows + row) * s.dim + four * 4;
+            *reinterpret_cast<uint2*>(to) = make_uint2(pack_detail::pack_word(low), pack_detail::pack_word(high));
         }
     }
 }
