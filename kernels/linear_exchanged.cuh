@@ -23,6 +23,9 @@ struct LinearEpilogue::Exchanged {
     // 16 bytes a lane and time, eight of which are a row; or single elements.
     __device__ __forceinline__ void fill(const LinearEpilogue& e, TileOrigin tile, unsigned buffer, bool whole) const {
         if (!whole) {
+            // Zeros stand for what lies outside, as copies leave them.
+            hopper::for_elements<ROWS>(ROWS, 64, TileOrigin{0, 0}, buffer,
+                                       [](long long, scalar_t& filled) { filled = from_float<scalar_t>(0.0f); });
             hopper::for_elements<ROWS>(e.m, e.n, TileOrigin{tile.col, tile.row}, buffer,
                                        [&](long long at, scalar_t& filled) { filled = e.residual[at]; });
             return;
