@@ -16,8 +16,9 @@ rustfmt --check --edition 2024 src/ops/*.rs src/ops/family/*.rs
 
 step "lints: everything, the gate alone, the gate without CUDA"
 cargo clippy --quiet --all-targets -- -D warnings
-cargo clippy --quiet --lib --no-default-features --features cuda-13 -- -D warnings
-cargo clippy --quiet --lib --no-default-features -- -D warnings
+# With a test beside them, dependencies keep the features that the first line built them with.
+cargo clippy --quiet --lib --test layers --no-default-features --features cuda-13 -- -D warnings
+cargo clippy --quiet --lib --test layers --no-default-features -- -D warnings
 
 step "tests"
 export KERNELGATE_REQUIRE=nvrtc
@@ -39,7 +40,8 @@ else
 fi
 
 step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+# As above: there are no examples, but asking for them keeps the dependencies' features.
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --lib --examples
 
 step "a downstream project"
 CARGO_TARGET_DIR="$PWD/target" cargo test --release --quiet --manifest-path fixtures/user/Cargo.toml
