@@ -95,6 +95,11 @@ pub fn elements(operator: &dyn Operator, point: &[usize]) -> usize {
     inputs.chain(outputs).map(|dims| dims.iter().product::<usize>()).sum()
 }
 
+/// Whether there is anything to compute at a point.
+pub fn has_outputs(operator: &dyn Operator, point: &[usize]) -> bool {
+    (0..operator.outputs().len()).any(|i| !operator.output_dims(i, point).contains(&0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

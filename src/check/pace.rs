@@ -1,7 +1,7 @@
 //! How long a case will take, judged by the cases that ran before it: one that would not end in time is left out, and
 //! smaller ones behind it still run.
 
-use super::boundary::elements;
+use super::boundary::{elements, has_outputs};
 use super::{Context, Subject};
 use crate::core::shape::{Point, describe};
 use std::time::{Duration, Instant};
@@ -46,9 +46,7 @@ impl Pace {
         }
         let result = case();
         // A case with nothing to compute says nothing of one with something.
-        let has_outputs =
-            (0..subject.operator.outputs().len()).any(|i| !subject.operator.output_dims(i, point).contains(&0));
-        if has_outputs {
+        if has_outputs(subject.operator, point) {
             self.seconds += start.elapsed().as_secs_f64();
             self.work += work;
         }

@@ -1,15 +1,19 @@
-//! Holds candidates of the catalogue against their references on the CPU device, in unit tests.
+//! Holds candidates of the catalogue against their references, on the CPU device and in the simulator, in unit tests.
 
 use crate::check::boundary::elements;
 use crate::check::case::Case;
 use crate::check::judge::{Rejection, judge_case};
+use crate::check::outcome::Errors;
 use crate::check::{Context, Subject};
 use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
+use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
 use crate::core::operator::{Op, Operator};
 use crate::core::seed::DEFAULT_SEED;
-use crate::core::shape::Shape;
+use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
 use crate::device::cpu::CpuDevice;
+use crate::device::sim::{FOLDER, SimDevice};
 use std::time::Duration;
 
 /// Shapes with more elements take one distribution each, in turn: the values that matter fit in the smaller ones.
@@ -48,4 +52,27 @@ fn first_rejection(operator: &dyn Operator, candidate: &Candidate) -> Option<Rej
         let subject = Subject { operator, candidate, dtype };
         cases.iter().find_map(|case| judge_case(&context, &subject, case).err())
     })
+}
+
+/// The simulator, with the committed PTX.
+pub fn simulator() -> SimDevice {
+    SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()))
+}
+
+/// Hands a check one case at this point, of ordinary values, for the candidate in bf16 in the simulator.
+pub fn in_simulator<T>(
+    operator: &dyn Operator,
+    candidate: &Candidate,
+    point: Point,
+    check: impl FnOnce(&Context<'_>, &Subject<'_>, Case) -> T,
+) -> T {
+    let device = simulator();
+    let context = Context::new(&device, 1, Duration::from_secs(60));
+    let subject = Subject { operator, candidate, dtype: DType::BF16 };
+    check(&context, &subject, Case::new(point, Distribution::Normal, 1))
+}
+
+/// What such a case comes to by its values.
+pub fn judged_in_simulator(operator: &dyn Operator, candidate: &Candidate, point: Point) -> Result<Errors, Rejection> {
+    in_simulator(operator, candidate, point, |context, subject, case| judge_case(context, subject, &case))
 }

@@ -318,8 +318,7 @@ mod tests {
     use crate::core::shape::Shape;
     use crate::device::Device;
     use crate::device::cpu::CpuDevice;
-    use crate::device::sim::{FOLDER, SimDevice};
-    use crate::ops::agreement::rejects;
+    use crate::ops::agreement::{rejects, simulator};
     use rstest::rstest;
     use std::time::Duration;
 
@@ -355,7 +354,7 @@ mod tests {
         #[values(1, 40)] m: usize,
         #[values(144, 255, 513, 1100)] k: usize,
     ) {
-        let sim = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let sim = simulator();
         let cpu = CpuDevice::new();
         let (candidate, device): (Candidate, &dyn Device) = match name {
             "naive" => (Cpu::new::<f32>(naive::<f32>).named(name), &cpu),

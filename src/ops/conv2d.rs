@@ -365,8 +365,7 @@ mod tests {
     use crate::check::{Context, Subject};
     use crate::core::candidate::{Cpu, IntoCandidate};
     use crate::core::shape::Shape;
-    use crate::device::sim::{FOLDER, SimDevice};
-    use crate::ops::agreement::rejects;
+    use crate::ops::agreement::{rejects, simulator};
     use rstest::rstest;
     use std::time::Duration;
 
@@ -410,7 +409,7 @@ mod tests {
     /// 512 equal products a place, whose roundings all go one way.
     #[rstest]
     fn a_long_sum_does_not_lean(#[values(1, 2)] version: usize, #[values(1, 2, 3)] seed: u64) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
+        let device = simulator();
         let (operator, candidate) = (operator(), cuda(version).named("version"));
         let shape = Convolution { channels: 512, height: 3, width: 5, filters: 7, layout: Layout::Nhwc, ..square(1) };
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };

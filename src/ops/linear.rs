@@ -3,6 +3,7 @@
 //!
 //! GELU is the one by tanh: it is what libraries fuse into their products.
 
+mod hopper;
 mod simt;
 #[cfg(feature = "cuda")]
 mod vendor;
@@ -11,7 +12,7 @@ use super::family::rows::double;
 use super::float::{Float, sum};
 use super::gelu_tanh::{gelu_tanh, twice_inner};
 use super::gemm::Product;
-use super::gemm::hopper::{self, Tile};
+use super::gemm::hopper::Tile;
 use super::silu::silu;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -325,7 +326,7 @@ fn cuda(version: usize) -> Cuda<Layer> {
         )
         .tiles([("m", 128), ("n", 256), ("k", 32)])
         .dtypes(HALF),
-        _ => hopper_kernel(move |s| tile_of(version, s))
+        _ => hopper_kernel(move |s| hopper::tile_of(version, s))
             .tiles([("m", 16), ("m", 128), ("n", 64), ("k", 64)])
             .dtypes(HALF),
     }
@@ -346,28 +347,10 @@ fn with_scalars(s: &Layer, launch: Launch) -> Launch {
     extents.into_iter().chain(s.scalars()).fold(launch, Launch::scalar)
 }
 
-/// The product on warp groups: w lies along k.
-const LINEAR: hopper::Operation = hopper::Operation {
-    name: "linear",
-    align: "linear_align",
-    factors: ["x", "w"],
-    output: "y",
-    a_along_k: true,
-    b_along_k: true,
-    batch: None,
-    others: &["bias", "residual"],
-};
-
-/// The tile of version 4, or of one that exchanges the factors too.
-fn tile_of(version: usize, s: &Layer) -> &'static Tile {
-    let product = s.product();
-    if version == 4 { LINEAR.choose(&product) } else { LINEAR.choose_exchanged_too(&product, s.residual) }
-}
-
 /// The kernels for compute capability 9.0a, with the tile that `choose` says.
 fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync + 'static) -> Cuda<Layer> {
     let chosen = choose.clone();
-    let plan = move |s: &Layer| LINEAR.plan(choose(s), &s.product(), &s.scalars());
+    let plan = move |s: &Layer| hopper::LINEAR.plan(choose(s), &s.product(), &s.scalars());
     kernel!(
         "linear_hopper.cu",
         [
@@ -385,26 +368,16 @@ fn hopper_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync 
         "linear_128x256",
         plan
     )
-    .workspace(move |s| LINEAR.workspace_bytes(chosen(s), &s.product()))
+    .workspace(move |s| hopper::LINEAR.workspace_bytes(chosen(s), &s.product()))
     .needs("sm_90a")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::case::Case;
-    use crate::check::correctness::run_case;
-    use crate::check::judge::judge_case;
-    use crate::check::outcome::Verdict;
-    use crate::check::{Context, Subject};
-    use crate::core::candidate::{Cpu, IntoCandidate};
-    use crate::core::distribution::Distribution;
-    use crate::core::shape::Shape;
-    use crate::device::sim::{FOLDER, SimDevice};
+    use crate::core::candidate::Cpu;
     use crate::ops::agreement::rejects;
     use half::bf16;
-    use rstest::rstest;
-    use std::time::Duration;
 
     #[test]
     fn a_sum_rounded_before_the_activation_is_seen() {
@@ -438,74 +411,5 @@ mod tests {
             outputs.slice::<f32>(0).chunks_exact_mut(s.n).for_each(|row| row[s.n - 1] -= last);
         });
         rejects(operator(), wrong);
-    }
-
-    /// The gate's shapes are small: most tiles are chosen for none of them.
-    #[rstest]
-    fn every_tile_is_right_in_the_simulator(
-        #[values([200, 264, 136], [65, 71, 200], [129, 259, 65], [1, 8, 9])] extents: [usize; 3],
-        #[values(Activation::None, Activation::GeluTanh, Activation::Silu)] activation: Activation,
-    ) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
-        let [m, n, k] = extents;
-        let layer = Layer { m, n, k, activation, residual: activation != Activation::GeluTanh };
-        for tile in hopper::tiles() {
-            let candidate = hopper_kernel(move |_| tile).named("tile");
-            let context = Context::new(&device, 1, Duration::from_secs(60));
-            let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
-            let judged = judge_case(&context, &subject, &Case::new(layer.to_point(), Distribution::Normal, 1));
-            assert!(judged.is_ok(), "{} {layer:?}: {judged:#?}", tile.name);
-        }
-    }
-
-    /// Relations are held by the gate at shapes that other kernels serve: features in another order are the same features.
-    #[rstest]
-    fn an_output_does_not_lean_on_its_neighbour(
-        #[values("128x128", "rows128x64")] name: &str,
-        #[values(Activation::GeluTanh, Activation::Silu)] activation: Activation,
-    ) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
-        let tile = hopper::tiles().find(|tile| tile.name == name).unwrap();
-        let candidate = hopper_kernel(move |_| tile).named("tile");
-        let context = Context::new(&device, 1, Duration::from_secs(60));
-        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
-        let layer = Layer { m: 70, n: 136, k: 72, activation, residual: true };
-        let outcome = run_case(&context, &subject, Case::new(layer.to_point(), Distribution::Normal, 1));
-        assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
-    }
-
-    #[rstest]
-    #[case(512, 2048, 5632, true, "rows128x64")]
-    #[case(1536, 1536, 1536, false, "rows144x128")]
-    #[case(4096, 4096, 4096, false, "128x256")]
-    #[case(4096, 4096, 4096, true, "rows128x128")]
-    #[case(16, 4096, 4096, false, "rows16_split2")]
-    #[case(192, 4096, 4096, false, "64x128")]
-    #[case(256, 11008, 4096, false, "128x192")]
-    #[case(384, 4096, 4096, false, "rows112x128")]
-    #[case(3000, 3000, 3000, false, "128x192_cluster2")]
-    fn rows_make_whole_waves(
-        #[case] m: usize,
-        #[case] n: usize,
-        #[case] k: usize,
-        #[case] residual: bool,
-        #[case] name: &str,
-    ) {
-        let layer = Layer { m, n, k, activation: Activation::None, residual };
-        assert_eq!(tile_of(5, &layer).name, name);
-    }
-
-    /// The residuals of a tile go where the outputs of the one before still leave.
-    #[rstest]
-    fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("rows208x128", "rows128x64")] name: &str) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
-        let tile = hopper::tiles().find(|tile| tile.name == name).unwrap();
-        let candidate = hopper_kernel(move |_| tile).named("tile");
-        let context = Context::new(&device, 1, Duration::from_secs(60));
-        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
-        // More tiles than there are multiprocessors.
-        let layer = Layer { m: 12 * 128, n: 12 * 192, k: 8, activation: Activation::None, residual: true };
-        let judged = judge_case(&context, &subject, &Case::new(layer.to_point(), Distribution::Normal, 1));
-        assert!(judged.is_ok(), "{judged:#?}");
     }
 }

@@ -31,18 +31,12 @@ pub fn tile_of(version: usize, s: &Products) -> &'static Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::case::Case;
-    use crate::check::judge::judge_case;
-    use crate::check::{Context, Subject};
     use crate::core::candidate::IntoCandidate;
-    use crate::core::distribution::Distribution;
-    use crate::core::dtype::DType;
     use crate::core::shape::Shape;
-    use crate::device::sim::{FOLDER, SimDevice};
+    use crate::ops::agreement::judged_in_simulator;
     use crate::ops::bmm::{hopper_kernel, operator, shape};
     use crate::ops::gemm::batched;
     use rstest::rstest;
-    use std::time::Duration;
 
     #[rstest]
     #[case((8, 1024, 1024, 1024), "128x256")]
@@ -78,13 +72,9 @@ mod tests {
     /// More tiles than blocks run at once, of which a multiprocessor has several.
     #[rstest]
     fn a_second_tile_leaves_the_stores_of_the_first_alone(#[values("rows128x64_x2", "rows64x64_x3")] name: &str) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
-        let s = shape(((140, 72, 72, 8), "nn"));
         let tile = batched::tiles().find(|tile| tile.name == name).unwrap();
         let candidate = hopper_kernel(move |_| tile).named("tile");
-        let context = Context::new(&device, 1, Duration::from_secs(60));
-        let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
-        let judged = judge_case(&context, &subject, &Case::new(s.to_point(), Distribution::Normal, 1));
+        let judged = judged_in_simulator(&operator(), &candidate, shape(((140, 72, 72, 8), "nn")).to_point());
         assert!(judged.is_ok(), "{judged:#?}");
     }
 
@@ -96,13 +86,10 @@ mod tests {
         extents: (usize, usize, usize, usize),
         #[values("nn", "nt", "tn", "tt")] layout: &str,
     ) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let s = shape((extents, layout));
         for tile in batched::tiles().filter(|tile| operation(&s).has(tile)) {
             let candidate = hopper_kernel(move |_| tile).named("tile");
-            let context = Context::new(&device, 1, Duration::from_secs(60));
-            let subject = Subject { operator: &operator(), candidate: &candidate, dtype: DType::BF16 };
-            let judged = judge_case(&context, &subject, &Case::new(s.to_point(), Distribution::Normal, 1));
+            let judged = judged_in_simulator(&operator(), &candidate, s.to_point());
             assert!(judged.is_ok(), "{} {s:?}: {judged:#?}", tile.name);
         }
     }

@@ -179,16 +179,10 @@ fn plan_with(tile: &Tile, s: &Convolution, packed: &Packed<'_>) -> Plan {
 mod tests {
     use super::super::square;
     use super::*;
-    use crate::check::case::Case;
-    use crate::check::judge::judge_case;
-    use crate::check::{Context, Subject};
     use crate::core::candidate::IntoCandidate;
-    use crate::core::distribution::Distribution;
-    use crate::core::dtype::DType;
     use crate::core::shape::Shape;
-    use crate::device::sim::{FOLDER, SimDevice};
+    use crate::ops::agreement::judged_in_simulator;
     use rstest::rstest;
-    use std::time::Duration;
 
     fn shape(layout: Layout, [batch, channels, side, filters, taps, stride]: [usize; 6]) -> Convolution {
         let padding = taps / 2;
@@ -237,12 +231,8 @@ mod tests {
         if !TILES[which].serves(Packed::for_maps(&shape).images) {
             return;
         }
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let candidate = super::super::hopper(move |s| plan_with(&TILES[which], s, &Packed::for_maps(s))).named("tile");
-        let operator = super::super::operator();
-        let context = Context::new(&device, 1, Duration::from_secs(60));
-        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
-        let judged = judge_case(&context, &subject, &Case::new(shape.to_point(), Distribution::Normal, 1));
+        let judged = judged_in_simulator(&super::super::operator(), &candidate, shape.to_point());
         assert!(judged.is_ok(), "{} {shape:?}: {judged:#?}", TILES[which].entry);
     }
 }

@@ -398,15 +398,9 @@ pub fn tile_of(version: usize, s: &Product) -> &'static Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::case::Case;
-    use crate::check::judge::judge_case;
-    use crate::check::{Context, Subject};
     use crate::core::candidate::IntoCandidate;
-    use crate::core::distribution::Distribution;
-    use crate::core::dtype::DType;
-    use crate::device::sim::{FOLDER, SimDevice};
+    use crate::ops::agreement::judged_in_simulator;
     use rstest::rstest;
-    use std::time::Duration;
 
     #[rstest]
     #[case(4096, 4096, 4096, "128x256")]
@@ -450,13 +444,10 @@ mod tests {
         // Rows for maps in both; copies of a; copies of b, c by elements; copies of both; a box with one whole unit.
         #[values([200, 264, 136], [150, 72, 333], [65, 71, 200], [129, 259, 65], [1, 8, 9])] point: [usize; 3],
     ) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
         let operator = super::super::operator();
         for tile in tiles() {
             let candidate = super::super::hopper(move |_| tile).named("tile");
-            let context = Context::new(&device, 1, Duration::from_secs(60));
-            let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
-            let judged = judge_case(&context, &subject, &Case::new(point.to_vec(), Distribution::Normal, 1));
+            let judged = judged_in_simulator(&operator, &candidate, point.to_vec());
             assert!(judged.is_ok(), "{} {point:?}: {judged:#?}", tile.name);
         }
     }
@@ -467,15 +458,10 @@ mod tests {
     fn a_second_tile_leaves_the_stores_of_the_first_alone(
         #[values("128x192", "128x192_cluster2", "rows208x128")] name: &str,
     ) {
-        let device = SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()));
-        let operator = super::super::operator();
         let tile = tiles().find(|tile| tile.name == name).unwrap();
         let candidate = super::super::hopper(move |_| tile).named("tile");
-        let context = Context::new(&device, 1, Duration::from_secs(60));
-        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
         // Twelve tiles by twelve, more than there are multiprocessors.
-        let case = Case::new(vec![12 * 128, 12 * 192, 8], Distribution::Normal, 1);
-        let judged = judge_case(&context, &subject, &case);
+        let judged = judged_in_simulator(&super::super::operator(), &candidate, vec![12 * 128, 12 * 192, 8]);
         assert!(judged.is_ok(), "{judged:#?}");
     }
 }

@@ -1,0 +1,211 @@
+//! The correctness check: the cases of its plan, then relations, the order of rows, repetition.
+
+use super::boundary::{base, has_outputs};
+use super::case::Case;
+use super::compare::Expected;
+use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
+use super::null::accepted_null;
+use super::outcome::{Failure, Outcome, Verdict};
+use super::pace::{Pace, work};
+use super::plan::Plan;
+use super::relation::{hold, rows_are_independent};
+use super::{Context, Subject};
+use crate::core::distribution::Distribution;
+use crate::core::seed::derive;
+use crate::core::shape::{Point, describe};
+use crate::core::tensor::Tensor;
+use crate::device::Poison;
+use std::time::{Duration, Instant};
+
+/// Launches for the order of rows and repetition, as far as they take time.
+const LAUNCHES_BESIDE: usize = 8;
+
+/// What relations may take beyond the time that is left: they are most of what a kernel that is right on its cases can
+/// still get wrong.
+const OVERTIME: Duration = Duration::from_millis(150);
+
+/// Runs the whole check.
+pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
+    let plan = Plan::whole(context.seed, context.device.capacity(), subject);
+    carry_out(context, subject, plan)
+}
+
+/// Everything that the check asks of one case: its values, then the null oracle, relations and repetition at its shape.
+pub fn run_case(context: &Context<'_>, subject: &Subject<'_>, case: Case) -> Outcome {
+    carry_out(context, subject, Plan::of(case))
+}
+
+fn carry_out(context: &Context<'_>, subject: &Subject<'_>, mut plan: Plan) -> Outcome {
+    let mut outcome = Outcome::new(Verdict::Pass);
+    outcome.notes.append(&mut plan.notes);
+    if let Some(own) = overridden(subject) {
+        outcome.notes.push(format!("tolerance overridden: {}", own.because));
+    }
+    match check_all(context, subject, &plan, &mut outcome) {
+        // Relations alone say too little to be a pass.
+        Ok(()) if outcome.errors.is_none() && !plan.cases.is_empty() => {
+            let reason = outcome.notes.iter().rev().find_map(|note| note.strip_prefix(DECLINED));
+            outcome.reason = reason.unwrap_or("no case with outputs was run").to_owned();
+            outcome.verdict = Verdict::Skip;
+        }
+        Ok(()) => {}
+        Err(Rejection::Unsupported(why)) => return Outcome { cases: 0, ..Outcome::skip(why) },
+        Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => blame(&mut outcome, *failure),
+    }
+    outcome
+}
+
+/// Turns an outcome into a failure for this reason.
+pub(super) fn blame(outcome: &mut Outcome, failure: Failure) {
+    outcome.verdict = Verdict::Fail;
+    outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
+    outcome.failure = Some(failure);
+}
+
+fn check_all(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    plan: &Plan,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let mut pace = Pace::default();
+    let in_half = context.halved();
+    let mut is_tried = vec![false; plan.cases.len()];
+    for &index in &plan.telling {
+        let case = &plan.cases[index];
+        if pace.ends_in_time(&in_half, work(subject, &case.point)) {
+            is_tried[index] = true;
+            check(context, subject, case, &mut pace, outcome)?;
+        }
+    }
+    for (case, _) in plan.cases.iter().zip(is_tried).filter(|(_, is_tried)| !is_tried) {
+        check(context, subject, case, &mut pace, outcome)?;
+    }
+    outcome.notes.extend(pace.note(subject, plan.cases.len()));
+    hold_everywhere(context, subject, plan, &mut pace, outcome)
+}
+
+/// One case, if there is time for it.
+fn check(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    case: &Case,
+    pace: &mut Pace,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let judged = pace.run(context, subject, &case.point, || {
+        let inputs = case.inputs(subject);
+        let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
+        asks_for_work(subject, case, &inputs, &expected)?;
+        Ok(found)
+    });
+    if let Some(judged) = judged
+        && let Some(found) = unless_declined(subject, judged, outcome)?
+    {
+        outcome.cases += 1;
+        // Where nothing is computed nothing is shown.
+        if has_outputs(subject.operator, &case.point) {
+            outcome.errors = Some(outcome.errors.unwrap_or_default().max(found));
+        }
+    }
+    Ok(())
+}
+
+/// Relations, the order of rows and repetition: at the smallest shape, and at the middling one if that does not take far
+/// more time than is left.
+fn hold_everywhere(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    plan: &Plan,
+    pace: &mut Pace,
+    outcome: &mut Outcome,
+) -> Result<(), Rejection> {
+    let base = base(subject.operator);
+    let relations = |point: &Point, outcome: &mut Outcome| {
+        for relation in subject.operator.relations() {
+            outcome.cases += 1;
+            unless_declined(subject, hold(context, subject, relation, point), outcome)?;
+        }
+        Ok(())
+    };
+    let a_relation = 2.0 * work(subject, &base);
+    pace.learn(a_relation * subject.operator.relations().len() as f64, || relations(&base, outcome))?;
+    let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
+    let expected = pace.expected(launches as f64 * work(subject, &plan.middle));
+    let left = context.deadline.saturating_duration_since(Instant::now());
+    let point = if expected > left + OVERTIME { &base } else { &plan.middle };
+    if point == &plan.middle {
+        relations(point, outcome)?;
+    } else {
+        let axes = subject.operator.axes();
+        let (small, middle) = (describe(axes, point), describe(axes, &plan.middle));
+        outcome.notes.push(format!("budget spent: relations, row order, repetition at {small} only, not at {middle}"));
+    }
+    unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
+    unless_declined(subject, repeats(context, subject, point), outcome)?;
+    Ok(())
+}
+
+/// In front of the reason why a library has not all cases.
+const DECLINED: &str = "not every case: ";
+
+/// A library may have some cases of an operator and not others: a note says which it has not. One that has none is skipped.
+/// A kernel must run in all cases.
+fn unless_declined<T>(
+    subject: &Subject<'_>,
+    judged: Result<T, Rejection>,
+    outcome: &mut Outcome,
+) -> Result<Option<T>, Rejection> {
+    match judged {
+        Err(Rejection::Unsupported(why)) if subject.candidate.body.is_library() => {
+            let note = format!("{DECLINED}{why}");
+            if !outcome.notes.contains(&note) {
+                outcome.notes.push(note);
+            }
+            Ok(None)
+        }
+        judged => judged.map(Some),
+    }
+}
+
+/// The null oracle of a case.
+fn asks_for_work(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    expected: &[Expected],
+) -> Result<(), Rejection> {
+    for (i, expected) in expected.iter().enumerate() {
+        let judge = judge_of(subject, &case.point, i);
+        if let Some(null) = accepted_null(expected, inputs, &judge) {
+            let text = format!(
+                "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
+                subject.operator.outputs()[i].name
+            );
+            return Err(failed("null", subject, case, text));
+        }
+    }
+    Ok(())
+}
+
+/// Many launches in a row on one set of buffers.
+fn repeats(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Result<(), Rejection> {
+    if !subject.candidate.traits.deterministic {
+        return Ok(());
+    }
+    let case = Case::new(point.clone(), Distribution::Normal, derive(context.seed, &["repeat"]));
+    let inputs = case.inputs(subject);
+    let mut problem = prepare(context, subject, &case, &inputs)?;
+    let ran = problem.run(Poison::Nan).and_then(|_| problem.repeat(context.device.repeats()));
+    match ran.map_err(|fault| reject(context, subject, &case, fault))? {
+        0 => Ok(()),
+        n => {
+            let times = context.device.repeats();
+            let text = format!("{n} of {times} launches on the same inputs gave other bits than the first");
+            Err(failed("determinism", subject, &case, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! The correctness check on candidates with planted defects, and on what a library leaves out.
+
+use super::*;
+use crate::core::candidate::{Body, Candidate, Cpu, Cuda, CudaHost, Declare, IntoCandidate};
+use crate::core::cost::Cost;
+use crate::core::dtype::{DType, Element};
+use crate::core::launch::Launch;
+use crate::core::operator::{Op, Operator};
+use crate::core::tensor::{Inputs, Outputs};
+use crate::device::cpu::CpuDevice;
+use crate::device::fault::Fault;
+use crate::device::fingerprint::Fingerprint;
+use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use half::bf16;
+use rstest::rstest;
+
+crate::shape! { struct Rows { rows: 1..=1024, cols: 1..=2048 } }
+
+/// Row sums: y[r] = Σ x[r, c].
+fn operator() -> Op<Rows> {
+    Op::<Rows>::new("row_sums")
+        .input("x", |s| [s.rows, s.cols])
+        .output("y", |s| [s.rows])
+        .depth(|s| s.cols)
+        .range(1e30)
+        .separable("rows")
+        .cost(|s, t| Cost { bytes: (s.rows * s.cols + s.rows) * t.size(), flops: s.rows * s.cols })
+        .reference(|s, x, y| {
+            for (y, row) in y[0].iter_mut().zip(x[0].chunks(s.cols)) {
+                *y = row.iter().sum();
+            }
+        })
+        .magnitude(|s, x, m| {
+            for (m, row) in m[0].iter_mut().zip(x[0].chunks(s.cols)) {
+                *m = row.iter().map(|v| v.abs()).sum();
+            }
+        })
+        .exact_relation(
+            "doubling",
+            |_, x, _| x[0].iter_mut().for_each(|x| *x *= 2.0),
+            |_, _, y, _| y[0].iter_mut().for_each(|y| *y *= 2.0),
+        )
+}
+
+fn check(f: impl Fn(&Rows, &[f32], &mut [f32]) + Send + Sync + 'static) -> Outcome {
+    let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
+    outcome_of(&Cpu::new::<f32>(body).named("c"), DType::F32)
+}
+
+fn outcome_of(candidate: &Candidate, dtype: DType) -> Outcome {
+    outcome_within(Duration::from_secs(60), candidate, dtype)
+}
+
+fn outcome_within(budget: Duration, candidate: &Candidate, dtype: DType) -> Outcome {
+    let (device, operator) = (CpuDevice::new(), operator());
+    let context = Context::new(&device, 1, budget);
+    run(&context, &Subject { operator: &operator as &dyn Operator, candidate, dtype })
+}
+
+fn sums(s: &Rows, x: &[f32], y: &mut [f32]) {
+    for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+        *y = row.iter().sum();
+    }
+}
+
+#[test]
+fn a_right_candidate_passes() {
+    let outcome = check(sums);
+    assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
+    assert!(outcome.cases > 40 && outcome.errors.is_some());
+}
+
+#[rstest]
+#[case::tried(false, Verdict::Fail)]
+#[case::spared(true, Verdict::Pass)]
+fn inputs_that_a_candidate_is_spared_are_not_tried_and_named(#[case] spared: bool, #[case] verdict: Verdict) {
+    let candidate = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        sums(s, x.slice(0), y.slice(0));
+        let is_constant = |row: &[f32]| row.len() > 2 && row[0] != 0.0 && row.iter().all(|x| *x == row[0]);
+        if x.slice::<f32>(0).chunks(s.cols).all(is_constant) {
+            y.slice::<f32>(0).fill(-1.5);
+        }
+    });
+    let candidate = if spared { candidate.not_under(Distribution::ConstantRows, "a reason") } else { candidate };
+    let outcome = outcome_of(&candidate.named("c"), DType::F32);
+    assert_eq!(outcome.verdict, verdict, "{outcome:#?}");
+    let is_said = outcome.notes.iter().any(|note| note.starts_with("not tried on") && note.ends_with("a reason"));
+    assert_eq!(is_said, spared, "{outcome:#?}");
+}
+
+#[rstest]
+#[case::quick(0, false)]
+#[case::slow(10, true)]
+fn a_slow_candidate_out_of_time_is_held_to_relations_at_the_smallest_shape(#[case] ms: u64, #[case] cut: bool) {
+    let candidate = Cpu::new::<f32>(move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        std::thread::sleep(Duration::from_millis(ms));
+        sums(s, x.slice(0), y.slice(0));
+    });
+    let outcome = outcome_within(Duration::ZERO, &candidate.named("c"), DType::F32);
+    assert_eq!(outcome.notes.iter().any(|note| note.contains("row order, repetition at")), cut, "{outcome:#?}");
+}
+
+/// A device that runs one candidate, whatever it is given, and nothing where an axis is too long or too short.
+struct Narrow {
+    cpu: CpuDevice,
+    only: Candidate,
+    axis: usize,
+    takes: std::ops::Range<usize>,
+}
+
+impl Device for Narrow {
+    fn kind(&self) -> DeviceKind {
+        self.cpu.kind()
+    }
+    fn fingerprint(&self) -> &Fingerprint {
+        self.cpu.fingerprint()
+    }
+    fn runs(&self, _: &Body) -> bool {
+        true
+    }
+    fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
+        if !self.takes.contains(&job.point[self.axis]) {
+            return Err(Fault::Unsupported("no such columns".into()));
+        }
+        self.cpu.prepare(&Job { candidate: &self.only, ..*job })
+    }
+    fn capacity(&self) -> Capacity {
+        self.cpu.capacity()
+    }
+}
+
+#[rstest]
+#[case::wide(sums, true, 0..1000, Verdict::Pass)]
+#[case::first(sums, true, 2..usize::MAX, Verdict::Pass)]
+#[case::all(sums, true, 0..0, Verdict::Skip)]
+#[case::wrong(biased, true, 0..1000, Verdict::Fail)]
+#[case::kernel(sums, false, 0..1000, Verdict::Skip)]
+fn a_library_is_judged_by_the_cases_that_it_has_and_a_kernel_by_all(
+    #[case] f: fn(&Rows, &[f32], &mut [f32]),
+    #[case] is_library: bool,
+    #[case] takes: std::ops::Range<usize>,
+    #[case] expected: Verdict,
+) {
+    let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| f(s, x.slice(0), y.slice(0));
+    let only = Cpu::new::<f32>(body).named("c");
+    let library = CudaHost::new(|_: &Rows, _| Ok(())).named("c");
+    let candidate = if is_library { library } else { only.clone() };
+    let (device, operator) = (Narrow { cpu: CpuDevice::new(), only, axis: 1, takes }, operator());
+    let context = Context::new(&device, 1, Duration::from_secs(60));
+    let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+    assert_eq!(outcome.verdict, expected, "{outcome:#?}");
+    let is_noted = outcome.notes.contains(&format!("{DECLINED}no such columns"));
+    assert!(is_noted || expected != Verdict::Pass, "{outcome:#?}");
+    assert_eq!(outcome.reason == "no such columns", expected == Verdict::Skip, "{outcome:#?}");
+}
+
+crate::shape! { struct Items { items: 0..=64 } }
+
+#[rstest]
+#[case::empty_ones(0..1, Verdict::Skip)]
+#[case::all(0..usize::MAX, Verdict::Pass)]
+fn a_library_that_has_empty_cases_only_is_skipped(#[case] takes: std::ops::Range<usize>, #[case] expected: Verdict) {
+    let operator = Op::<Items>::new("copy")
+        .input("x", |s| [s.items])
+        .output("y", |s| [s.items])
+        .reference(|_, x, y| y[0].copy_from_slice(x[0]));
+    let copy = |_: &Items, x: &Inputs<'_>, y: &mut Outputs<'_>| y.slice::<f32>(0).copy_from_slice(x.slice(0));
+    let only = Cpu::new::<f32>(copy).named("c");
+    let candidate = CudaHost::new(|_: &Items, _| Ok(())).named("c");
+    let device = Narrow { cpu: CpuDevice::new(), only, axis: 0, takes };
+    let context = Context::new(&device, 1, Duration::from_secs(60));
+    let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+    assert_eq!(outcome.verdict, expected, "{outcome:#?}");
+    assert_eq!(outcome.reason == "no such columns", expected == Verdict::Skip, "{outcome:#?}");
+}
+
+#[test]
+fn a_right_candidate_passes_in_bf16() {
+    let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        for (y, row) in y.slice::<bf16>(0).iter_mut().zip(x.slice::<bf16>(0).chunks(s.cols)) {
+            *y = Element::from_f64(row.iter().map(|v| v.to_f32()).sum::<f32>().into());
+        }
+    };
+    let outcome = outcome_of(&Cpu::new::<bf16>(body).named("c"), DType::BF16);
+    assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
+}
+
+fn tail_not_written(s: &Rows, x: &[f32], y: &mut [f32]) {
+    let n = y.len() & !3;
+    sums(s, x, &mut y[..n]);
+}
+
+fn accumulates(s: &Rows, x: &[f32], y: &mut [f32]) {
+    for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+        *y = if y.is_nan() { 0.0 } else { 1.0 } + row.iter().sum::<f32>();
+    }
+}
+
+fn biased(s: &Rows, x: &[f32], y: &mut [f32]) {
+    sums(s, x, y);
+    y.iter_mut().for_each(|y| *y *= 1.0005);
+}
+
+fn swallows_nan(s: &Rows, x: &[f32], y: &mut [f32]) {
+    for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+        *y = row.iter().filter(|v| !v.is_nan()).sum();
+    }
+}
+
+fn panics_at_one_width(s: &Rows, x: &[f32], y: &mut [f32]) {
+    assert!(s.cols != 129);
+    sums(s, x, y);
+}
+
+fn right_up_to_1024(s: &Rows, x: &[f32], y: &mut [f32]) {
+    for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+        *y = row.iter().take(1024).sum();
+    }
+}
+
+#[rstest]
+#[case("poison", tail_not_written)]
+#[case("determinism", accumulates)]
+#[case("values", biased)]
+#[case("values", swallows_nan)]
+#[case("panic", panics_at_one_width)]
+#[case("values", right_up_to_1024)]
+fn a_faulty_candidate_fails(#[case] expected: &str, #[case] fault: fn(&Rows, &[f32], &mut [f32])) {
+    let outcome = check(fault);
+    let found = outcome.failure.as_ref().map(|failure| failure.check.as_str());
+    assert_eq!((outcome.verdict, found), (Verdict::Fail, Some(expected)), "{outcome:#?}");
+}
+
+/// Time for a few of the small cases; the fault shows in rows that a kernel launches otherwise.
+#[rstest]
+#[case::another_way(1024, Verdict::Fail)]
+#[case::one_way(usize::MAX, Verdict::Pass)]
+fn each_way_that_a_kernel_goes_is_tried_before_the_time_is_spent(
+    #[case] cols_of_one_way: usize,
+    #[case] expected: Verdict,
+) {
+    let only = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        std::thread::sleep(Duration::from_millis(10));
+        right_up_to_1024(s, x.slice(0), y.slice(0));
+    });
+    let threads = move |s: &Rows| Launch::blocks(s.rows, if s.cols > cols_of_one_way { 64 } else { 32 });
+    let candidate = Cuda::source("", "row_sums", threads).named("c");
+    let device = Narrow { cpu: CpuDevice::new(), only: only.named("c"), axis: 1, takes: 0..usize::MAX };
+    let (operator, context) = (operator(), Context::new(&device, 1, Duration::from_millis(500)));
+    let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+    assert_eq!(outcome.verdict, expected, "{outcome:#?}");
+    assert!(expected == Verdict::Fail || outcome.notes.iter().any(|note| note.starts_with("budget spent")));
+}
+
+#[test]
+fn an_accepted_null_is_a_failure() {
+    let loose = crate::core::tolerance::Tolerance::new(1.0, 1e9).because("to show what happens");
+    let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| sums(s, x.slice(0), y.slice(0));
+    let mut candidate = Cpu::new::<f32>(body).named("c");
+    candidate.traits.tolerance = Some(loose);
+    let outcome = outcome_of(&candidate, DType::F32);
+    assert_eq!(outcome.failure.map(|failure| failure.check), Some("null".into()));
+}
+
+#[test]
+fn an_operator_may_have_a_tolerance_of_its_own() {
+    let candidate = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        sums(s, x.slice(0), y.slice(0));
+        y.slice::<f32>(0).iter_mut().for_each(|y| *y *= 1.000_01);
+    });
+    let candidate = candidate.named("c");
+    let (device, derived) = (CpuDevice::new(), operator());
+    let coarse = operator().tolerance(crate::core::tolerance::Tolerance::new(200.0, 4.0).because("for show"));
+    let outcome = |operator: &dyn Operator| {
+        let context = Context::new(&device, 1, Duration::from_secs(60));
+        run(&context, &Subject { operator, candidate: &candidate, dtype: DType::F32 })
+    };
+    assert_eq!(outcome(&derived).verdict, Verdict::Fail);
+    let accepted = outcome(&coarse);
+    assert_eq!(accepted.verdict, Verdict::Pass, "{accepted:#?}");
+    assert!(accepted.notes.contains(&"tolerance overridden: for show".to_owned()), "{:?}", accepted.notes);
+}
+
+#[test]
+fn a_spent_budget_is_said() {
+    let (device, operator) = (CpuDevice::new(), operator());
+    let candidate = Cpu::new::<f32>(|s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| sums(s, x.slice(0), y.slice(0)));
+    let candidate = candidate.named("c");
+    let context = Context::new(&device, 1, Duration::ZERO);
+    let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
+    assert!(outcome.notes.iter().any(|note| note.contains("not run")), "{:?}", outcome.notes);
+    assert_eq!(outcome.verdict, Verdict::Skip, "nothing was judged");
+}
