@@ -47,6 +47,9 @@ mod tests {
     #[case((16, 512, 64, 512), "64x64")]
     #[case((12, 197, 197, 64), "64x128")]
     #[case((8, 1000, 1000, 1000), "128x256")]
+    #[case((96, 197, 197, 64), "128x128")]
+    #[case((5, 904, 1110, 520), "128x128")]
+    #[case((8, 1001, 1001, 1000), "128x256")]
     fn the_tile_follows_the_shape(#[case] extents: (usize, usize, usize, usize), #[case] name: &str) {
         assert_eq!(tile_of(4, &shape((extents, "nt"))).name, name);
     }
@@ -61,6 +64,10 @@ mod tests {
     #[case((1, 1024, 4096, 1024), "tn", "rows128x128")]
     #[case((16, 512, 64, 512), "nn", "64x64")]
     #[case((8, 1024, 1024, 1024), "nn", "128x256")]
+    #[case((96, 197, 197, 64), "nt", "rows64x64_x3")]
+    #[case((4, 1537, 1537, 512), "nn", "rows112x128")]
+    #[case((8, 1001, 1001, 1000), "nt", "128x256_cluster2")]
+    #[case((1, 4096, 4095, 4096), "nt", "128x256")]
     fn rows_make_whole_waves_of_the_batch(
         #[case] extents: (usize, usize, usize, usize),
         #[case] layout: &str,
