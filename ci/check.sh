@@ -15,10 +15,11 @@ cargo fmt --all --check
 rustfmt --check --edition 2024 src/ops/*.rs src/ops/family/*.rs
 
 step "lints: everything, the gate alone, the gate without CUDA"
-cargo clippy --quiet --all-targets -- -D warnings
+# In the profile of the tests, which then find build scripts and derive macros built.
+cargo clippy --release --quiet --all-targets -- -D warnings
 # With a test beside them, dependencies keep the features that the first line built them with.
-cargo clippy --quiet --lib --test layers --no-default-features --features cuda-13 -- -D warnings
-cargo clippy --quiet --lib --test layers --no-default-features -- -D warnings
+cargo clippy --release --quiet --lib --test layers --no-default-features --features cuda-13 -- -D warnings
+cargo clippy --release --quiet --lib --test layers --no-default-features -- -D warnings
 
 step "tests"
 export KERNELGATE_REQUIRE=nvrtc
@@ -41,9 +42,9 @@ fi
 
 step "documentation"
 # As above: there are no examples, but asking for them keeps the dependencies' features.
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --lib --examples
+RUSTDOCFLAGS="-D warnings" cargo doc --release --quiet --no-deps --lib --examples
 
 step "a downstream project"
-CARGO_TARGET_DIR="$PWD/target" cargo test --release --quiet --manifest-path fixtures/user/Cargo.toml
+(export CARGO_TARGET_DIR="$PWD/target" && cd fixtures/user && cargo test --release --quiet)
 
 step "all good"

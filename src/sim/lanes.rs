@@ -275,17 +275,17 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
     D::commit(registers, instr.d, &result, mask);
 }
 
-/// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`; with `run` in
-/// front also one for several instructions in a row.
+/// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`; with `often` in
+/// front for AVX-512 too, with `run` also one for several instructions in a row.
 macro_rules! alu {
-    (@make $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
+    (@make $($often:ident)?, $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
         #[inline(always)]
         fn each(registers: &mut $crate::sim::lanes::Registers, instr: &$crate::sim::program::Instr, mask: u32) {
             $crate::sim::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
         }
         $crate::sim::lanes::Alu {
             handler: $crate::sim::tier::tiers!(
-                rows each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
+                $($often)? each: fn(r: &mut $crate::sim::lanes::Registers, i: &$crate::sim::program::Instr, m: u32)
             ),
             run: None,
             result: <$out as $crate::sim::lanes::Lane>::CLASS,
@@ -301,25 +301,10 @@ macro_rules! alu {
         }
         $crate::sim::lanes::Alu {
             run: Some($crate::sim::tier::tiers!(
-                rows run: fn(r: &mut $crate::sim::lanes::Registers, i: &[$crate::sim::program::Instr], m: u32)
+                often run: fn(r: &mut $crate::sim::lanes::Registers, i: &[$crate::sim::program::Instr], m: u32)
             )),
-            ..$crate::sim::lanes::alu!(@make $map, [$($ty),+], $out, $op)
+            ..$crate::sim::lanes::alu!(@make often, $map, [$($ty),+], $out, $op)
         }
-    }};
-    (|$a:ident: $A:ty| -> $D:ty $body:block) => {{
-        #[inline(always)]
-        fn op($a: $A) -> $D $body
-        $crate::sim::lanes::alu!(@make map1, [$A], $D, op)
-    }};
-    (|$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
-        #[inline(always)]
-        fn op($a: $A, $b: $B) -> $D $body
-        $crate::sim::lanes::alu!(@make map2, [$A, $B], $D, op)
-    }};
-    (|$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
-        #[inline(always)]
-        fn op($a: $A, $b: $B, $c: $C) -> $D $body
-        $crate::sim::lanes::alu!(@make map3, [$A, $B, $C], $D, op)
     }};
     (run |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
         #[inline(always)]
@@ -331,12 +316,30 @@ macro_rules! alu {
         fn op($a: $A, $b: $B, $c: $C) -> $D $body
         $crate::sim::lanes::alu!(@run map3, [$A, $B, $C], $D, op)
     }};
+    ($($often:ident)? |$a:ident: $A:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A) -> $D $body
+        $crate::sim::lanes::alu!(@make $($often)?, map1, [$A], $D, op)
+    }};
+    ($($often:ident)? |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B) -> $D $body
+        $crate::sim::lanes::alu!(@make $($often)?, map2, [$A, $B], $D, op)
+    }};
+    ($($often:ident)? |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
+        #[inline(always)]
+        fn op($a: $A, $b: $B, $c: $C) -> $D $body
+        $crate::sim::lanes::alu!(@make $($often)?, map3, [$A, $B, $C], $D, op)
+    }};
 }
 
 /// One operation over several scalar types: `by_type!(ty; U32 => u32, U64 => u64; |a, b| a.wrapping_add(b))`.
 macro_rules! by_type {
     ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::lanes::alu!(|$a: $T| -> $T { $body })),)+ _ => None }
+    };
+    ($ty:expr; $($pat:pat => $T:ty),+; often |$a:ident, $b:ident| $body:expr) => {
+        match $ty { $($pat => Some($crate::sim::lanes::alu!(often |$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
     };
     ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident, $b:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::lanes::alu!(|$a: $T, $b: $T| -> $T { $body })),)+ _ => None }

@@ -1,5 +1,5 @@
 //! The builds of every handler: for the plain target, for AVX2 + FMA where this machine has them, and for AVX-512 too
-//! where that pays: in operations on whole rows of registers, which are two vectors then.
+//! where that pays: in what kernels do often to whole rows of registers, which are two vectors then.
 //!
 //! All give the same bits. The choice is made at run time, so that a build without `-C target-cpu` still runs at full
 //! speed.
@@ -16,7 +16,7 @@ pub(crate) struct Tiers<F> {
     pub plain: F,
 }
 
-/// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `rows` in front, for AVX-512
+/// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `often` in front, for AVX-512
 /// too.
 macro_rules! tiers {
     ($body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
@@ -26,7 +26,7 @@ macro_rules! tiers {
         );
         $crate::sim::tier::tiers!(@of widest, $body: fn($($arg: $ty),*) $(-> $out)?)
     }};
-    (rows $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
+    (often $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
         $crate::sim::tier::build!(
             widest in targets(
                 "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt",

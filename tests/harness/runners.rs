@@ -29,7 +29,7 @@ impl Project {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let from = root().join("fixtures/user");
-        for file in ["src/lib.rs", "tests/gate.rs", "kernels/fast_gelu.cu"] {
+        for file in ["src/lib.rs", "tests/gate.rs", "kernels/fast_gelu.cu", ".cargo/config.toml"] {
             let to = folder.path().join(file);
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
             std::fs::copy(from.join(file), to).unwrap();

@@ -113,7 +113,8 @@ pub fn build(manifest: &Path, test: &str) -> PathBuf {
     let (target, flag) = target();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "--no-run", "--offline", "--message-format=json", "--test", test]).args(flag);
-    cargo.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target);
+    // From its folder, where its settings of cargo are found.
+    cargo.current_dir(manifest.parent().unwrap()).arg("--target-dir").arg(target);
     let built = Ran::from(cargo.output().unwrap());
     assert_eq!(built.code, Some(0), "{} does not build:\n{}\n{}", manifest.display(), built.stdout, built.stderr);
     let artifacts = built.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

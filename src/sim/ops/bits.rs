@@ -12,9 +12,9 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         "or" if ty == Pred => alu!(|a: bool, b: bool| -> bool { a | b }),
         "xor" if ty == Pred => alu!(|a: bool, b: bool| -> bool { a ^ b }),
         "not" if ty == Pred => alu!(|a: bool| -> bool { !a }),
-        "and" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; |a, b| a & b)?,
-        "or" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; |a, b| a | b)?,
-        "xor" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; |a, b| a ^ b)?,
+        "and" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; often |a, b| a & b)?,
+        "or" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; often |a, b| a | b)?,
+        "xor" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; often |a, b| a ^ b)?,
         "not" => by_type!(ty; B16 => u16, B32 => u32, B64 => u64; |a| !a)?,
         "cnot" => match ty {
             B16 => alu!(|a: u16| -> u16 { u16::from(a == 0) }),
@@ -25,16 +25,16 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         // A shift by the width or more gives 0, or copies of the sign.
         "shl" => match ty {
             B16 => alu!(|a: u16, b: u32| -> u16 { if b < 16 { a << b } else { 0 } }),
-            B32 => alu!(|a: u32, b: u32| -> u32 { if b < 32 { a << b } else { 0 } }),
-            B64 => alu!(|a: u64, b: u32| -> u64 { if b < 64 { a << b } else { 0 } }),
+            B32 => alu!(often |a: u32, b: u32| -> u32 { if b < 32 { a << b } else { 0 } }),
+            B64 => alu!(often |a: u64, b: u32| -> u64 { if b < 64 { a << b } else { 0 } }),
             _ => return None,
         },
         "shr" => match ty {
             B16 | U16 => alu!(|a: u16, b: u32| -> u16 { if b < 16 { a >> b } else { 0 } }),
-            B32 | U32 => alu!(|a: u32, b: u32| -> u32 { if b < 32 { a >> b } else { 0 } }),
+            B32 | U32 => alu!(often |a: u32, b: u32| -> u32 { if b < 32 { a >> b } else { 0 } }),
             B64 | U64 => alu!(|a: u64, b: u32| -> u64 { if b < 64 { a >> b } else { 0 } }),
             S16 => alu!(|a: i16, b: u32| -> i16 { a >> b.min(15) }),
-            S32 => alu!(|a: i32, b: u32| -> i32 { a >> b.min(31) }),
+            S32 => alu!(often |a: i32, b: u32| -> i32 { a >> b.min(31) }),
             S64 => alu!(|a: i64, b: u32| -> i64 { a >> b.min(63) }),
             _ => return None,
         },

@@ -17,7 +17,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         "selp" => {
             let alu = match op.ty()? {
                 B16 | U16 | S16 | F16 | Bf16 | B32 | U32 | S32 | F32 => {
-                    alu!(|a: u32, b: u32, p: bool| -> u32 { select(a, b, p) })
+                    alu!(often |a: u32, b: u32, p: bool| -> u32 { select(a, b, p) })
                 }
                 B64 | U64 | S64 | F64 => alu!(|a: u64, b: u64, p: bool| -> u64 { if p { a } else { b } }),
                 _ => return Err(op.unsupported()),
@@ -49,8 +49,8 @@ fn comparison(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
             match ty {
                 B16 | U16 => alu!(|$a: u16, $b: u16| -> bool { $body }),
                 S16 => alu!(|$a: i16, $b: i16| -> bool { $body }),
-                B32 | U32 => alu!(|$a: u32, $b: u32| -> bool { $body }),
-                S32 => alu!(|$a: i32, $b: i32| -> bool { $body }),
+                B32 | U32 => alu!(often |$a: u32, $b: u32| -> bool { $body }),
+                S32 => alu!(often |$a: i32, $b: i32| -> bool { $body }),
                 B64 | U64 => alu!(|$a: u64, $b: u64| -> bool { $body }),
                 S64 => alu!(|$a: i64, $b: i64| -> bool { $body }),
                 _ => return None,
@@ -60,7 +60,7 @@ fn comparison(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
     macro_rules! floats {
         ($ftz:expr, |$a:ident, $b:ident| $body:expr) => {
             match (ty, $ftz) {
-                (F32, false) => alu!(|$a: f32, $b: f32| -> bool { $body }),
+                (F32, false) => alu!(often |$a: f32, $b: f32| -> bool { $body }),
                 (F32, true) => alu!(|$a: f32, $b: f32| -> bool {
                     let ($a, $b) = (flush($a), flush($b));
                     $body

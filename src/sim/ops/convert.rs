@@ -57,9 +57,9 @@ fn between_integers(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
                 S8 => alu!(|a: i8| -> $To { a as $To }),
                 U16 => alu!(|a: u16| -> $To { a as $To }),
                 S16 => alu!(|a: i16| -> $To { a as $To }),
-                U32 => alu!(|a: u32| -> $To { a as $To }),
-                S32 => alu!(|a: i32| -> $To { a as $To }),
-                U64 => alu!(|a: u64| -> $To { a as $To }),
+                U32 => alu!(often |a: u32| -> $To { a as $To }),
+                S32 => alu!(often |a: i32| -> $To { a as $To }),
+                U64 => alu!(often |a: u64| -> $To { a as $To }),
                 _ => alu!(|a: i64| -> $To { a as $To }),
             }
         };
@@ -235,9 +235,9 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         return if flushes || saturates { None } else { finite_half(to, from, mode?, rectifies) };
     }
     Some(match (to, from, mode.unwrap_or(Mode::Nearest), flushes, saturates, rectifies) {
-        (F32, F16, _, _, false, false) => alu!(|a: u16| -> f32 { f16_to_f32(a) }),
+        (F32, F16, _, _, false, false) => alu!(often |a: u16| -> f32 { f16_to_f32(a) }),
         (F32, F16, _, _, true, false) => alu!(|a: u16| -> f32 { saturate(f16_to_f32(a)) }),
-        (F32, Bf16, _, _, false, false) => alu!(|a: u16| -> f32 { bf16_to_f32(a) }),
+        (F32, Bf16, _, _, false, false) => alu!(often |a: u16| -> f32 { bf16_to_f32(a) }),
         (F64, Bf16, _, _, false, false) => alu!(|a: u16| -> f64 { bf16_to_f64(a) }),
         (F64, F16, _, _, false, false) => alu!(|a: u16| -> f64 { f16_to_f64(a) }),
         (F64, F32, _, false, false, false) => alu!(|a: f32| -> f64 { f64::from(a) }),
@@ -251,12 +251,12 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Down)) })
         }
         (F32, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Up)) }),
-        (F32, F32, _, false, true, false) => alu!(|a: f32| -> f32 { saturate(a) }),
+        (F32, F32, _, false, true, false) => alu!(often |a: f32| -> f32 { saturate(a) }),
         (F32, F32, _, true, true, false) => alu!(|a: f32| -> f32 { saturate(flush(a)) }),
         (F32, F32, _, true, false, false) => alu!(|a: f32| -> f32 { canonical(flush(a)) }),
         (F32, F32, _, false, false, false) => alu!(|a: f32| -> f32 { a }),
         (F64, F64, _, false, true, false) => alu!(|a: f64| -> f64 { saturate64(a) }),
-        (F16, F32, Mode::Nearest, false, false, false) => alu!(|a: f32| -> u16 { f32_to_f16(a) }),
+        (F16, F32, Mode::Nearest, false, false, false) => alu!(often |a: f32| -> u16 { f32_to_f16(a) }),
         (F16, F32, Mode::Nearest, true, false, false) => alu!(|a: f32| -> u16 { f32_to_f16(flush(a)) }),
         (F16, F32, Mode::Nearest, false, true, false) => alu!(|a: f32| -> u16 { f32_to_f16(saturate(a)) }),
         (F16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_f16(rectify(a)) }),
@@ -273,7 +273,7 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (Bf16, F32, Mode::Zero, false, false, true) => {
             alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(rectify(a)), Mode::Zero) })
         }
-        (Bf16, F32, Mode::Nearest, false, false, false) => alu!(|a: f32| -> u16 { f32_to_bf16(a) }),
+        (Bf16, F32, Mode::Nearest, false, false, false) => alu!(often |a: f32| -> u16 { f32_to_bf16(a) }),
         (Bf16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
         (Bf16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) }),
         (Bf16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { f64_to_bf16(a, Mode::Nearest) }),

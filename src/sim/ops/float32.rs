@@ -6,12 +6,11 @@ use crate::sim::metrics::InstructionClass;
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 
-/// The four forms of an operation: with and without `.ftz`, with and without `.sat`. With `run`, the plain form comes in
-/// rows.
+/// The four forms of an operation: with and without `.ftz`, with and without `.sat`. `run` and `often` are for the first.
 macro_rules! forms {
-    ($op:ident; $($run:ident)? |$($a:ident),+| $body:expr) => {
+    ($op:ident; $($often:ident)? |$($a:ident),+| $body:expr) => {
         match ($op.take("ftz"), $op.take("sat")) {
-            (false, false) => alu!($($run)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
+            (false, false) => alu!($($often)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
             (true, false) => alu!(|$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
             (false, true) => alu!(|$($a: f32),+| -> f32 { saturate($body) }),
             (true, true) => alu!(|$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
@@ -80,7 +79,7 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
         return Some(match op.name {
             "add" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
             "sub" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
-            _ => forms!(op; |a, b, c| fma_down(a, b, c)),
+            _ => forms!(op; often |a, b, c| fma_down(a, b, c)),
         });
     }
     Some(match op.name {
@@ -227,9 +226,9 @@ fn extremum(op: &mut Opcode<'_>) -> Option<Alu> {
         });
     }
     Some(match (least, keep_nan) {
-        (true, false) => forms!(op; |a, b| lesser(a, b)),
+        (true, false) => forms!(op; often |a, b| lesser(a, b)),
         (true, true) => forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { lesser(a, b) }),
-        (false, false) => forms!(op; |a, b| greater(a, b)),
+        (false, false) => forms!(op; often |a, b| greater(a, b)),
         (false, true) => forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { greater(a, b) }),
     })
 }

@@ -17,8 +17,8 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
             S32 => alu!(|a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
             _ => return None,
         },
-        "add" => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; |a, b| a.wrapping_add(b))?,
-        "sub" => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; |a, b| a.wrapping_sub(b))?,
+        "add" => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; often |a, b| a.wrapping_add(b))?,
+        "sub" => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; often |a, b| a.wrapping_sub(b))?,
         "mul" | "mul24" | "mad" | "mad24" => return product(op, ty).map(|alu| (alu, InstructionClass::Integer)),
         "div" => {
             by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.checked_div(b).unwrap_or(quotient_without(a, b)))?
@@ -90,7 +90,9 @@ fn product(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
         });
     }
     match (name, part) {
-        ("mul", "lo") => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; |a, b| a.wrapping_mul(b)),
+        ("mul", "lo") => {
+            by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; often |a, b| a.wrapping_mul(b))
+        }
         ("mad", "lo") => {
             by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; |a, b, c| a.wrapping_mul(b).wrapping_add(c))
         }
@@ -121,8 +123,8 @@ fn product(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
         ("mul", "wide") => Some(match ty {
             U16 => alu!(|a: u16, b: u16| -> u32 { u32::from(a) * u32::from(b) }),
             S16 => alu!(|a: i16, b: i16| -> i32 { i32::from(a) * i32::from(b) }),
-            U32 => alu!(|a: u32, b: u32| -> u64 { u64::from(a) * u64::from(b) }),
-            S32 => alu!(|a: i32, b: i32| -> i64 { i64::from(a) * i64::from(b) }),
+            U32 => alu!(often |a: u32, b: u32| -> u64 { u64::from(a) * u64::from(b) }),
+            S32 => alu!(often |a: i32, b: i32| -> i64 { i64::from(a) * i64::from(b) }),
             _ => return None,
         }),
         ("mad", "wide") => Some(match ty {

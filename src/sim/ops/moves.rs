@@ -29,8 +29,8 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 
 fn copy(class: Class) -> Alu {
     match class {
-        Class::Word => alu!(|a: u32| -> u32 { a }),
-        Class::Wide => alu!(|a: u64| -> u64 { a }),
+        Class::Word => alu!(often |a: u32| -> u32 { a }),
+        Class::Wide => alu!(often |a: u64| -> u64 { a }),
         Class::Pred => alu!(|a: bool| -> bool { a }),
     }
 }
