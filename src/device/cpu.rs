@@ -63,10 +63,6 @@ fn model_name(cpuinfo: &str) -> Option<String> {
 }
 
 impl Device for CpuDevice {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Cpu
-    }
-
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }

@@ -54,11 +54,13 @@ impl std::fmt::Display for DeviceKind {
 
 /// A place to run candidates.
 pub trait Device: Send + Sync {
-    /// What kind it is.
-    fn kind(&self) -> DeviceKind;
-
     /// What it is, for reports and for the key of its baselines.
     fn fingerprint(&self) -> &Fingerprint;
+
+    /// What kind it is.
+    fn kind(&self) -> DeviceKind {
+        self.fingerprint().kind
+    }
 
     /// Whether candidates with such a body run here at all.
     fn runs(&self, body: &Body) -> bool;

@@ -144,10 +144,6 @@ impl SimulatedDevice {
 }
 
 impl Device for SimulatedDevice {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Cuda
-    }
-
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }

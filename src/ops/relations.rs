@@ -14,7 +14,7 @@ use crate::core::tensor::Tensor;
 use crate::device::cpu::CpuDevice;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Capacity, Device, DeviceKind, Job, Poison, Problem, Sample, TimingPlan};
+use crate::device::{Capacity, Device, Job, Poison, Problem, Sample, TimingPlan};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -26,9 +26,6 @@ struct Unsteady {
 }
 
 impl Device for Unsteady {
-    fn kind(&self) -> DeviceKind {
-        self.device.kind()
-    }
     fn fingerprint(&self) -> &Fingerprint {
         self.device.fingerprint()
     }

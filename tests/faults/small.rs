@@ -3,7 +3,7 @@
 use kernelgate::core::candidate::Body;
 use kernelgate::device::fault::Fault;
 use kernelgate::device::fingerprint::Fingerprint;
-use kernelgate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use kernelgate::device::{Capacity, Device, Job, Problem};
 
 /// Elements of what a kernel meets past 16 bits: 65,537 rows of a few columns.
 pub const PAST_16_BITS: usize = 6 * 65_537;
@@ -16,10 +16,6 @@ pub struct Small {
 }
 
 impl Device for Small {
-    fn kind(&self) -> DeviceKind {
-        self.device.kind()
-    }
-
     fn fingerprint(&self) -> &Fingerprint {
         self.device.fingerprint()
     }

@@ -10,7 +10,7 @@ use crate::core::tensor::{Inputs, Outputs};
 use crate::device::cpu::CpuDevice;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use crate::device::{Capacity, Device, Job, Problem};
 use half::bf16;
 use rstest::rstest;
 
@@ -109,9 +109,6 @@ struct Narrow {
 }
 
 impl Device for Narrow {
-    fn kind(&self) -> DeviceKind {
-        self.cpu.kind()
-    }
     fn fingerprint(&self) -> &Fingerprint {
         self.cpu.fingerprint()
     }

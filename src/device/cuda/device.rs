@@ -101,10 +101,6 @@ pub fn support() -> Program {
 }
 
 impl Device for CudaDevice {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Cuda
-    }
-
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }

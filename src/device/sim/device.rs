@@ -40,10 +40,6 @@ impl SimDevice {
 }
 
 impl Device for SimDevice {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Sim
-    }
-
     fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
