@@ -10,6 +10,13 @@
 
 #if !defined(KERNELGATE_F32)
 
+// A word of ones: products with them add weights up.
+#if defined(KERNELGATE_F16)
+constexpr unsigned ONES = 0x3c003c00;
+#else
+constexpr unsigned ONES = 0x3f803f80;
+#endif
+
 // How a step's keys and values lie: rows of `dim` elements behind each other, `count` of them; the others are zeros.
 struct PackedRows {
     static constexpr unsigned LOW = 0x5410, HIGH = 0x7632;  // halves of two words

@@ -13,11 +13,6 @@ struct TurnedWalk {
     static constexpr int KEYS = 16;            // of a step
     static constexpr int PARTS = DIM / 32;     // of a key: four lanes hold 32 elements
     static constexpr int HALVES = DIM / 64;    // of a value: eight lanes hold 64 elements
-#if defined(KERNELGATE_F16)
-    static constexpr unsigned ONES = 0x3c003c00;
-#else
-    static constexpr unsigned ONES = 0x3f803f80;
-#endif
 
     const FewQueries& s;
     const SwizzledRows rows;

@@ -37,6 +37,27 @@ __device__ __forceinline__ void send_packet(unsigned to, unsigned barrier, unsig
         : "memory");
 }
 
+// The same address in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ unsigned rank_address(unsigned own, unsigned rank) {
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own), "r"(rank));
+    return there;
+}
+
+// Sends numbers to such an address, announced at a barrier object of the same block.
+__device__ __forceinline__ void send_one(unsigned to, unsigned barrier, float a) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %2, [%1];" ::"r"(to),
+                 "r"(barrier), "r"(__float_as_uint(a))
+                 : "memory");
+}
+__device__ __forceinline__ void send_four(unsigned to, unsigned barrier, float a, float b, float c, float d) {
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(to),
+        "r"(barrier), "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(c)),
+        "r"(__float_as_uint(d))
+        : "memory");
+}
+
 // Adds one, or goes from `most` to zero, and returns what was there. What this thread has written or seen before is seen
 // by whoever counts after it.
 __device__ __forceinline__ unsigned count_around(unsigned* counter, unsigned most) {

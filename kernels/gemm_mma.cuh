@@ -5,18 +5,25 @@
 
 constexpr int CHUNK = 8;  // elements of 16 bytes: what one cp.async moves and one row of an ldmatrix holds
 
-__device__ __forceinline__ void load_matrices(unsigned (&part)[4], const void* row) {
+// Four 8x8 matrices of half-width elements, a row a lane's address.
+__device__ __forceinline__ void load_matrices(unsigned (&part)[4], unsigned row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
-                 : "r"(shared_address(row))
+                 : "r"(row)
                  : "memory");
 }
+__device__ __forceinline__ void load_matrices(unsigned (&part)[4], const void* row) {
+    load_matrices(part, shared_address(row));
+}
 
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&part)[4], const void* row) {
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&part)[4], unsigned row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
-                 : "r"(shared_address(row))
+                 : "r"(row)
                  : "memory");
+}
+__device__ __forceinline__ void load_matrices_transposed(unsigned (&part)[4], const void* row) {
+    load_matrices_transposed(part, shared_address(row));
 }
 
 #if defined(KERNELGATE_F16)

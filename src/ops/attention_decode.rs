@@ -1,6 +1,7 @@
 //! Attention of few queries over many keys, as a model needs it that writes a word at a time: the definition of
 //! attention, and candidates that share the keys out among blocks.
 
+mod ahead;
 mod cluster;
 mod hopper;
 mod ring;
@@ -24,7 +25,8 @@ pub fn suite() -> Suite {
         )
         .candidate("cuda_v4", by_maps("attention_decode_v4", hopper::plan))
         .candidate("cuda_v5", by_maps("attention_decode_v5", cluster::plan))
-        .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan));
+        .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan))
+        .candidate("cuda_v7", by_maps("attention_decode_v7", ahead::plan));
     with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }
 
@@ -43,7 +45,8 @@ const TIMED: [Heads; 4] = [
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
 /// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run
-/// at the same time, heads whose parts fill the device.
+/// at the same time, heads whose parts fill the device, rounds of version 7 with walkers that have one less or none and more
+/// than a chapter of them.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -53,11 +56,12 @@ fn cases() -> impl Iterator<Item = Heads> {
     let long = [(1, 2, 4, 1, 1000, 128), (2, 1, 1, 1, 1025, 64), (1, 1, 5, 1, 4099, 120), (3, 1, 2, 1, 513, 56)];
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
     let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
-    rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters).flat_map(
-        |(batch, heads, group, queries, keys, dim)| {
-            [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
-        },
-    )
+    let ahead = [(1, 8, 3, 1, 1801, 8), (2, 8, 2, 2, 897, 8), (4, 8, 1, 1, 449, 8)];
+    let chapters = [(1, 8, 3, 1, 4127, 96), (2, 8, 2, 2, 2100, 128), (4, 8, 1, 1, 5157, 40)];
+    let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
+    fixed.chain(ahead).chain(chapters).flat_map(|(batch, heads, group, queries, keys, dim)| {
+        [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
+    })
 }
 
 /// Rows that an entry serves at most, and elements of their dims.
@@ -89,9 +93,12 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
         [
             "attention.cuh",
             "attention_split.cuh",
+            "attention_split_ahead.cuh",
             "attention_split_cluster.cuh",
+            "attention_split_matrices.cuh",
             "attention_split_mma.cuh",
             "attention_split_ring.cuh",
+            "attention_split_shares.cuh",
             "attention_split_turned.cuh",
             "blocks.cuh",
             "common.cuh",

@@ -48,8 +48,13 @@ pub(super) fn launch(
 ) -> Launch {
     let (dim, entry_rows) = entry(s);
     let entry = format!("attention_decode_{version}_{dim}_{entry_rows}_{of}");
-    let launch = Launch::grid([share.parts, key_heads(s), 1], [warps * 32, 1, 1]).entry(entry).shared(shared_bytes);
-    let launch = by_maps(s, launch.cluster(share.parts).without_pointers().pointer("q").pointer("y"), KEYS);
+    let launch = Launch::grid([share.parts, key_heads(s), 1], [warps * 32, 1, 1]).cluster(share.parts);
+    with_arguments(s, share, launch.entry(entry).shared(shared_bytes), KEYS)
+}
+
+/// What an entry takes whose blocks share the keys of a head, and copy `keys` of them at a time.
+pub(super) fn with_arguments(s: &Heads, share: &Share, launch: Launch, keys: usize) -> Launch {
+    let launch = by_maps(s, launch.without_pointers().pointer("q").pointer("y"), keys);
     let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
     launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(share.keys as i32)
 }

@@ -1,0 +1,106 @@
+//! The launch rule of the kernel that walks keys ahead of their values: version 7.
+
+use super::cluster::{LARGEST_CLUSTER, with_arguments};
+use super::hopper::CHUNK;
+use super::{Share, entry, is_served, key_heads, ring, rows};
+use crate::core::launch::{Launch, Plan};
+use crate::ops::attention::Heads;
+use crate::ops::family::aligned::ELEMENT_BYTES;
+
+/// Parts of a head, most first.
+const CLUSTERS: [usize; 3] = [8, 4, 2];
+/// Warps of a block that walk, and that merge.
+const WALKERS: usize = 8;
+const MERGERS: usize = 4;
+/// Elements of keys or values that are copied together; a walker has two such rounds under way.
+const UNIT: usize = 4096;
+const STAGES: usize = 2;
+/// Rounds whose scores are kept.
+const CHAPTER: usize = 4;
+/// Blocks of a launch: they read as fast as one on every multiprocessor, and eight clusters put the same load on each group
+/// of these. With fewer blocks, or more, version 6 was faster.
+const BLOCKS: usize = 64;
+/// Rows of a head of keys that the entries take.
+const MOST_ROWS: usize = 4;
+/// Keys of a part from which on the way in and out pays, of short rows and of long ones.
+const FEWEST_KEYS: [usize; 2] = [256, 512];
+
+/// How many blocks share a head. None where version 6 serves: for what the entries do not take, for other numbers of heads,
+/// and for few keys.
+fn share_of(s: &Heads) -> Option<Share> {
+    let parts = CLUSTERS.into_iter().find(|&parts| key_heads(s) * parts == BLOCKS)?;
+    let share = Share::of(s, BLOCKS, parts);
+    let fewest = FEWEST_KEYS[usize::from(entry(s).0 > CHUNK)];
+    let serves = is_served(s) && rows(s) <= MOST_ROWS && share.parts == parts && share.keys >= fewest;
+    serves.then_some(share)
+}
+
+/// Room for the rounds under way, for scores and queries, for what the walkers of all parts have seen, and barrier objects.
+fn shared_bytes(s: &Heads) -> usize {
+    let (dim, rows) = entry(s);
+    let of_scores = CHAPTER * UNIT / dim * 8 * size_of::<f32>();
+    let of_walker = (STAGES * UNIT + rows * dim) * ELEMENT_BYTES + of_scores + (STAGES + 1) * size_of::<u64>();
+    let seen = (rows * dim / CHUNK).max(LARGEST_CLUSTER) * WALKERS;
+    let inbox = seen * (CHUNK + 2) * size_of::<f32>() + 3 * size_of::<u64>();
+    (WALKERS * of_walker + inbox).next_multiple_of(1024)
+}
+
+fn launch(s: &Heads, share: &Share) -> Launch {
+    let (dim, rows) = entry(s);
+    let launch = Launch::blocks(BLOCKS, (WALKERS + MERGERS) * 32).cluster(LARGEST_CLUSTER).shared(shared_bytes(s));
+    let launch = launch.entry(format!("attention_decode_v7_{dim}_{rows}"));
+    with_arguments(s, share, launch, UNIT / dim).scalar(share.parts.ilog2() as i32)
+}
+
+/// The launch of version 7, or that of version 6.
+pub fn plan(s: &Heads) -> Plan {
+    share_of(s).map_or_else(|| ring::plan(s), |share| launch(s, &share).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::attention_decode::{TIMED, suite};
+    use rstest::rstest;
+
+    fn of(batch: usize, heads: usize, keys: usize) -> Heads {
+        Heads { batch, heads, keys, ..TIMED[0].clone() }
+    }
+
+    #[rstest]
+    #[case::pairs(&TIMED[1], 2)]
+    #[case::fours(&of(2, 8, 4096), 4)]
+    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
+    #[case::short_rows(&Heads { dim: 64, ..of(4, 8, 4096) }, 2)]
+    #[case::a_last_part_of_fewer_keys(&of(4, 8, 2000), 2)]
+    fn a_head_has_as_many_parts_as_make_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
+        assert_eq!(share_of(s).unwrap().parts, parts);
+        assert!(shared_bytes(s) <= 227 << 10);
+    }
+
+    #[rstest]
+    #[case::many_heads(&TIMED[0])]
+    #[case::few_heads(&of(1, 4, 32768))]
+    #[case::heads_that_do_not_fill_clusters(&of(3, 8, 4096))]
+    #[case::few_keys(&of(4, 8, 896))]
+    #[case::few_keys_of_short_rows(&Heads { dim: 64, ..of(4, 8, 384) })]
+    #[case::many_rows(&Heads { group: 8, ..TIMED[1].clone() })]
+    #[case::wide_rows(&Heads { dim: 136, ..TIMED[1].clone() })]
+    #[case::nothing(&of(0, 8, 2048))]
+    fn the_rest_is_for_version_6(#[case] s: &Heads) {
+        assert!(share_of(s).is_none());
+    }
+
+    /// The gate gives the simulator fewer elements than clusters of long rows take: walkers with a round more than others, masks,
+    /// several chapters.
+    #[rstest]
+    #[case::four_parts_of_two_queries(&[2, 8, 2, 2, 2100, 128, 1])]
+    #[case::several_chapters(&[4, 8, 1, 1, 2600, 72, 0])]
+    fn long_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
+        let suite = suite();
+        let candidate = suite.candidates.iter().find(|candidate| candidate.name == "cuda_v7").unwrap();
+        let judged = judged_in_simulator(&*suite.operator, candidate, point.to_vec());
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
+}
