@@ -44,9 +44,8 @@ const TIMED: [Heads; 4] = [
 ];
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
-/// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run
-/// at the same time, heads whose parts fill the device, rounds of version 7 with walkers that have one less or none and more
-/// than a chapter of them.
+/// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run at the same time, heads
+/// whose parts fill the device, and such numbers of heads as version 7 takes.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -56,10 +55,9 @@ fn cases() -> impl Iterator<Item = Heads> {
     let long = [(1, 2, 4, 1, 1000, 128), (2, 1, 1, 1, 1025, 64), (1, 1, 5, 1, 4099, 120), (3, 1, 2, 1, 513, 56)];
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
     let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
-    let ahead = [(1, 8, 3, 1, 1801, 8), (2, 8, 2, 2, 897, 8), (4, 8, 1, 1, 449, 8)];
-    let chapters = [(1, 8, 3, 1, 4127, 96), (2, 8, 2, 2, 2100, 128), (4, 8, 1, 1, 5157, 40)];
+    let ahead = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
     let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).chain(chapters).flat_map(|(batch, heads, group, queries, keys, dim)| {
+    fixed.chain(ahead).flat_map(|(batch, heads, group, queries, keys, dim)| {
         [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
 }

@@ -96,7 +96,8 @@ mod tests {
     /// several chapters.
     #[rstest]
     #[case::four_parts_of_two_queries(&[2, 8, 2, 2, 2100, 128, 1])]
-    #[case::several_chapters(&[4, 8, 1, 1, 2600, 72, 0])]
+    #[case::chapters(&[4, 8, 1, 1, 2600, 72, 0])]
+    #[case::chapters_of_short_rows(&[4, 8, 1, 1, 5157, 40, 0])]
     fn long_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
         let suite = suite();
         let candidate = suite.candidates.iter().find(|candidate| candidate.name == "cuda_v7").unwrap();
