@@ -31,8 +31,8 @@
 //   shared as in src/ops/attention_decode/ring.rs
 // v7: keys ahead of their values, and one merge; in attention_split_ahead.cuh. All keys of four rounds come before their
 // values, warps that walk send what they have seen straight to warps that merge it, and a step has half the instructions.
-// Beside v6 in one process, as above: 10.2 us for 10.8 (four sequences), 10.4 for 10.7 (one) at 32 MiB, 17.4 for 17.8 at
-// 64 (four sequences of four heads), 10.1 for 11.1 with dim 64.
+// In the gate beside v6 in one process, as above: 10.2 us for 10.8 (four sequences) and 10.2 for 10.6 (one) at 32 MiB, 17.7
+// for 18.0 at 64 (four sequences of four heads), 10.0 for 11.0 with dim 64, 10.0 for 10.7 with one head of q to one of k.
 //
 // Launch (dims as above, rows <= 4), v7_<dim>_<rows>:
 //   grid parts * heads of keys, parts a power of two from 2 to 8, its logarithm the last argument  block 384

@@ -34,7 +34,8 @@ struct Inbox {
     }
     // By one thread, before anything is sent.
     __device__ __forceinline__ void open(int seen) {
-        const unsigned objects[3] = {shared_address(&largest_known), shared_address(&totals_known), shared_address(&sums_known)};
+        const unsigned objects[3] = {shared_address(&largest_known), shared_address(&totals_known),
+                                     shared_address(&sums_known)};
         const int bytes = seen * int(sizeof(float));
 #pragma unroll
         for (int i = 0; i < 3; ++i) hopper::barrier_init(objects[i], 1);
@@ -118,7 +119,8 @@ struct Outgoing {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const float(&a)[4] = of[2 * i], (&b)[4] = of[2 * i + 1];
-                send_four(sums[j][half] + i * 16, there[j][half] + inbox.offset(inbox.sums_known), a[j], a[j + 2], b[j], b[j + 2]);
+                const unsigned known = there[j][half] + inbox.offset(inbox.sums_known);
+                send_four(sums[j][half] + i * 16, known, a[j], a[j + 2], b[j], b[j + 2]);
             }
         }
     }

@@ -92,8 +92,8 @@ mod tests {
         assert!(share_of(s).is_none());
     }
 
-    /// The gate gives the simulator fewer elements than clusters of long rows take: walkers with a round more than others, masks,
-    /// several chapters.
+    /// The gate gives the simulator fewer elements than clusters of long rows take: walkers with a round more than others,
+    /// masks, several chapters.
     #[rstest]
     #[case::four_parts_of_two_queries(&[2, 8, 2, 2, 2100, 128, 1])]
     #[case::chapters(&[4, 8, 1, 1, 2600, 72, 0])]
