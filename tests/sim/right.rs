@@ -37,21 +37,6 @@ fn the_catalogue_is_right_and_silent_under_20_seeds() {
     groups.iter().for_each(|group| silent(group, 0..20));
 }
 
-/// Clusters of 64 blocks, which take more keys than the shapes above have: walkers with a round more than others and without
-/// any, several chapters, masks.
-#[rstest]
-#[case::eight_parts(&[1, 8, 3, 1, 4127, 96, 0])]
-#[case::four_parts_of_two_queries(&[2, 8, 2, 2, 2100, 128, 1])]
-#[case::two_parts_of_two_chapters(&[4, 8, 1, 1, 5157, 40, 0])]
-fn keys_ahead_of_their_values_are_right_and_silent(#[case] point: &[usize]) {
-    let subject = catalogue::candidate("attention_decode", "cuda_v7", point).expect("the kernel");
-    assert!(subject.launch.entry.contains("_v7_"), "{}", subject.launch.entry);
-    let module = Module::parse(&subject.ptx).unwrap();
-    let outcome = subject.run(&module, &Options::default()).unwrap();
-    assert_eq!(outcome.findings, []);
-    assert_eq!(subject.wrong(&outcome, &Options::default()), 0);
-}
-
 /// Two slips around barrier objects, which hardware may forgive.
 #[test]
 fn objects_made_without_a_fence_or_twice_are_found() {
