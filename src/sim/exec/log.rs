@@ -8,18 +8,31 @@ use crate::sim::program::Program;
 use crate::sim::report::{Check, Finding, Place};
 use std::collections::BTreeMap;
 
-/// A finding with the block that had it first.
+/// A finding as the lowest of its blocks had it, and how often each block did.
 #[derive(Debug, Clone)]
-struct First {
+struct Found {
     block: u64,
     finding: Finding,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Found {
+    /// Adds the same defect: workers go through their blocks in no order.
+    fn merge(&mut self, other: Found) {
+        if other.block < self.block {
+            (self.block, self.finding) = (other.block, other.finding);
+        }
+        for (block, count) in other.counts {
+            *self.counts.entry(block).or_default() += count;
+        }
+    }
 }
 
 /// Merged over workers, the result is the same for any number of them.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     kernel: String,
-    findings: BTreeMap<(u32, Check), First>,
+    findings: BTreeMap<(u32, Check), Found>,
     printed: BTreeMap<u64, String>,
     pub counters: Counters,
     pub wavefronts: WavefrontMemo,
@@ -57,12 +70,23 @@ impl Log {
         message: String,
         other: Option<Place>,
     ) {
-        if let Some(first) = self.findings.get_mut(&(pc, check)) {
-            first.finding.count += 1;
+        if let Some(found) = self.findings.get_mut(&(pc, check))
+            && found.block <= block
+        {
+            *found.counts.entry(block).or_default() += 1;
             return;
         }
-        let finding = Finding { check, kernel: self.kernel.clone(), place, address, other, message, count: 1 };
-        self.findings.insert((pc, check), First { block, finding });
+        let finding = Finding { check, kernel: self.kernel.clone(), place, address, other, message, count: 0 };
+        self.add((pc, check), Found { block, finding, counts: BTreeMap::from([(block, 1)]) });
+    }
+
+    fn add(&mut self, key: (u32, Check), found: Found) {
+        match self.findings.get_mut(&key) {
+            Some(known) => known.merge(found),
+            None => {
+                self.findings.insert(key, found);
+            }
+        }
     }
 
     pub fn print(&mut self, block: u64, text: &str) {
@@ -76,20 +100,7 @@ impl Log {
     }
 
     pub fn merge(mut self, other: Log) -> Log {
-        for (key, theirs) in other.findings {
-            match self.findings.get_mut(&key) {
-                None => {
-                    self.findings.insert(key, theirs);
-                }
-                Some(mine) => {
-                    let count = mine.finding.count + theirs.finding.count;
-                    if theirs.block < mine.block {
-                        *mine = theirs;
-                    }
-                    mine.finding.count = count;
-                }
-            }
-        }
+        other.findings.into_iter().for_each(|(key, found)| self.add(key, found));
         for (block, text) in other.printed {
             self.printed.entry(block).or_default().push_str(&text);
         }
@@ -104,10 +115,38 @@ impl Log {
     /// Findings and text in the order of blocks, without what comes after the block that stopped the launch.
     pub fn finish(self) -> (Vec<Finding>, String) {
         let last = self.aborted.unwrap_or(u64::MAX);
-        let mut found: Vec<_> = self.findings.into_iter().filter(|(_, first)| first.block <= last).collect();
-        found.sort_by_key(|((pc, check), first)| (first.block, *pc, *check));
-        let findings = found.into_iter().map(|(_, first)| first.finding).collect();
+        let mut all: Vec<_> = self.findings.into_iter().filter(|(_, found)| found.block <= last).collect();
+        all.sort_by_key(|((pc, check), found)| (found.block, *pc, *check));
+        let counted =
+            |found: Found| Finding { count: found.counts.range(..=last).map(|(_, n)| n).sum(), ..found.finding };
+        let findings = all.into_iter().map(|(_, found)| counted(found)).collect();
         let printed = self.printed.into_iter().filter(|(block, _)| *block <= last).map(|(_, text)| text).collect();
         (findings, printed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn found_in(blocks: &[u64], aborted: Option<u64>) -> Log {
+        let mut log = Log { aborted, ..Log::default() };
+        for block in blocks {
+            let place = Place { block: [*block as u32, 0, 0], thread: [0; 3], ptx_line: 1, source: None };
+            log.find(*block, 7, Check::Deadlock, place, None, format!("block {block}"), None);
+        }
+        log
+    }
+
+    /// A worker that takes over another's rest comes to lower blocks later.
+    #[rstest]
+    #[case::one_worker(found_in(&[8, 4, 4], Some(4)))]
+    #[case::two_workers(found_in(&[8, 9], Some(8)).merge(found_in(&[4, 4], Some(4))))]
+    #[case::and_the_other_way_round(found_in(&[6, 4, 4], Some(4)).merge(found_in(&[8, 9], Some(8))))]
+    fn a_defect_of_the_block_that_stopped_the_launch_stays(#[case] log: Log) {
+        let (findings, _) = log.finish();
+        let said: Vec<_> = findings.iter().map(|finding| (finding.message.as_str(), finding.count)).collect();
+        assert_eq!(said, [("block 4", 2)]);
     }
 }
