@@ -11,16 +11,20 @@ use std::collections::BTreeMap;
 /// A finding as the lowest of its blocks had it, and how often each block did.
 #[derive(Debug, Clone)]
 struct Found {
-    block: u64,
     finding: Finding,
     counts: BTreeMap<u64, u64>,
 }
 
 impl Found {
+    /// The lowest block.
+    fn block(&self) -> u64 {
+        self.counts.keys().next().copied().unwrap_or(u64::MAX)
+    }
+
     /// Adds the same defect: workers go through their blocks in no order.
     fn merge(&mut self, other: Found) {
-        if other.block < self.block {
-            (self.block, self.finding) = (other.block, other.finding);
+        if other.block() < self.block() {
+            self.finding = other.finding;
         }
         for (block, count) in other.counts {
             *self.counts.entry(block).or_default() += count;
@@ -71,13 +75,13 @@ impl Log {
         other: Option<Place>,
     ) {
         if let Some(found) = self.findings.get_mut(&(pc, check))
-            && found.block <= block
+            && found.block() <= block
         {
             *found.counts.entry(block).or_default() += 1;
             return;
         }
         let finding = Finding { check, kernel: self.kernel.clone(), place, address, other, message, count: 0 };
-        self.add((pc, check), Found { block, finding, counts: BTreeMap::from([(block, 1)]) });
+        self.add((pc, check), Found { finding, counts: BTreeMap::from([(block, 1)]) });
     }
 
     fn add(&mut self, key: (u32, Check), found: Found) {
@@ -115,8 +119,8 @@ impl Log {
     /// Findings and text in the order of blocks, without what comes after the block that stopped the launch.
     pub fn finish(self) -> (Vec<Finding>, String) {
         let last = self.aborted.unwrap_or(u64::MAX);
-        let mut all: Vec<_> = self.findings.into_iter().filter(|(_, found)| found.block <= last).collect();
-        all.sort_by_key(|((pc, check), found)| (found.block, *pc, *check));
+        let mut all: Vec<_> = self.findings.into_iter().filter(|(_, found)| found.block() <= last).collect();
+        all.sort_by_key(|((pc, check), found)| (found.block(), *pc, *check));
         let counted =
             |found: Found| Finding { count: found.counts.range(..=last).map(|(_, n)| n).sum(), ..found.finding };
         let findings = all.into_iter().map(|(_, found)| counted(found)).collect();
