@@ -11,7 +11,7 @@ use kernelgate::core::tolerance::Tolerance;
 use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::{Dim, Launch};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Shapes of an operator with tails, without, and on other paths of its kernels.
 fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
@@ -208,7 +208,12 @@ fn committed(kernel: &Kernel, dtype: DType) -> Option<Arc<str>> {
 }
 
 /// The CUDA candidates of the catalogue, by the entry that they launch first.
-pub fn kernels() -> Vec<Group> {
+pub fn kernels() -> &'static [Group] {
+    static ALL: LazyLock<Vec<Group>> = LazyLock::new(draw_all);
+    &ALL
+}
+
+fn draw_all() -> Vec<Group> {
     let mut all: Vec<Group> = Vec::new();
     for suite in kernelgate::ops::catalogue() {
         for candidate in &suite.candidates {

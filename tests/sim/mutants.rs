@@ -7,6 +7,7 @@ use super::subject::{self, Group, Subject};
 use super::{catalogue, equivalence};
 use kernelgate::core::seed::{below, derive, rng};
 use kernelgate::sim::{Checks, Error, Module, Options};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -177,9 +178,9 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
 
 fn judge(group: &Group, text: &str) -> Fate {
     let Ok(module) = Module::parse(text) else { return Fate::Refused };
-    let plain = &subject::modes(0)[..1];
-    let thorough = group.subjects.iter().map(|subject| judge_one(subject, &module, &subject::modes(7)));
-    let quick = group.further.iter().map(|subject| judge_one(subject, &module, plain));
+    let modes: Vec<_> = subject::fixed_modes().into_iter().chain(subject::seeded_modes(7)).collect();
+    let thorough = group.subjects.iter().map(|subject| judge_one(subject, &module, &modes));
+    let quick = group.further.iter().map(|subject| judge_one(subject, &module, &modes[..1]));
     thorough.chain(quick).find(|fate| *fate != Fate::Survived).unwrap_or(Fate::Survived)
 }
 
@@ -221,6 +222,14 @@ fn executed(group: &Group) -> BTreeSet<usize> {
     lines
 }
 
+/// The entries that some shape of the kernel launches.
+fn entries(group: &Group) -> BTreeSet<&str> {
+    let subjects = group.subjects.iter().chain(&group.further);
+    let launches =
+        subjects.flat_map(|subject| [&subject.launch].into_iter().chain(subject.then.iter().map(|(l, _)| l)));
+    launches.map(|launch| launch.entry.as_str()).collect()
+}
+
 /// A seeded choice in which every kind of slip has its share.
 fn choose(group: &Group) -> Vec<Mutation> {
     let Some(subject) = group.subjects.first() else { return Vec::new() };
@@ -249,8 +258,7 @@ fn choose(group: &Group) -> Vec<Mutation> {
 
 #[test]
 fn small_slips_are_noticed() {
-    let mut groups = subject::fixtures();
-    groups.extend(catalogue::kernels());
+    let fixtures = subject::fixtures();
     let mut table =
         String::from("| kernel | mutants | found | by checks | by values | survived |\n|---|---|---|---|---|---|\n");
     let mut survivors = String::new();
@@ -258,13 +266,15 @@ fn small_slips_are_noticed() {
     let mut of_async = [0usize; 3];
     let mut by_finder: BTreeMap<String, usize> = BTreeMap::new();
     let (mut refused, mut argued) = (0, 0);
-    for group in &groups {
+    for group in fixtures.iter().chain(catalogue::kernels()) {
         let Some(subject) = group.subjects.first() else { continue };
         let mut row = [0usize; 5];
         let argued_before = argued;
-        for mutation in choose(group) {
-            let fate = judge(group, &mutation.apply(&subject.ptx));
-            match &fate {
+        let chosen = choose(group);
+        let alone = mutation::alone(&subject.ptx, &entries(group));
+        let fates: Vec<Fate> = chosen.par_iter().map(|slip| judge(group, &slip.apply(&alone))).collect();
+        for (mutation, fate) in chosen.iter().zip(&fates) {
+            match fate {
                 Fate::Refused => {
                     refused += 1;
                     continue;
@@ -280,7 +290,7 @@ fn small_slips_are_noticed() {
                     let known = EQUIVALENT
                         .iter()
                         .find(|known| subject.name.starts_with(known.0) && slip == known.1 && before.contains(known.2));
-                    let reason = known.map(|known| known.3).or_else(|| equivalence::argument(&subject.ptx, &mutation));
+                    let reason = known.map(|known| known.3).or_else(|| equivalence::argument(&subject.ptx, mutation));
                     argued += usize::from(reason.is_some());
                     let reason = reason.unwrap_or("Not explained.");
                     let line = mutation.line + 1;

@@ -201,15 +201,21 @@ impl View {
     }
 }
 
-/// The modes of a search, each by its name.
-pub fn modes(seed: u64) -> [(&'static str, Options); 4] {
-    let base = Options { seed, ..Options::default() };
+/// The modes of a search that draw nothing, each by its name.
+pub fn fixed_modes() -> [(&'static str, Options); 2] {
     [
         ("in order", Options::default()),
         (
             "descending, late copies",
             Options { warp_order: WarpOrder::Descending, completion: Completion::Late, ..Options::default() },
         ),
+    ]
+}
+
+/// Those that do.
+pub fn seeded_modes(seed: u64) -> [(&'static str, Options); 2] {
+    let base = Options { seed, ..Options::default() };
+    [
         ("seeded, late copies", Options { warp_order: WarpOrder::Seeded, completion: Completion::Late, ..base }),
         (
             "seeded, shuffled sums, adversarial",

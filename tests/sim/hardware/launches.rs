@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub struct Launched {
     pub name: String,
@@ -83,13 +83,18 @@ fn is_output(subject: &Subject, at: usize) -> bool {
 }
 
 /// Everything that is compared.
-pub fn all() -> Vec<Launched> {
+pub fn all() -> &'static [Launched] {
+    static ALL: LazyLock<Vec<Launched>> = LazyLock::new(draw_all);
+    &ALL
+}
+
+fn draw_all() -> Vec<Launched> {
     let mut all = single_operations();
     all.extend(families::all().into_iter().map(family));
     all.extend([Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128].map(swizzled));
     all.extend(wavefronts::all().into_iter().map(access));
     let mut modules: BTreeMap<Arc<str>, Arc<Module>> = BTreeMap::new();
-    for group in subject::fixtures().into_iter().chain(catalogue::kernels()) {
+    for group in subject::fixtures().into_iter().chain(catalogue::kernels().iter().cloned()) {
         // The machine with the GPU runs single launches.
         let single = group.subjects.into_iter().enumerate().filter(|(_, subject)| subject.then.is_empty());
         for (at, subject) in single {

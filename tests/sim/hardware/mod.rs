@@ -24,7 +24,7 @@ fn folder(variable: &str) -> PathBuf {
 #[test]
 #[ignore = "writes the folder KERNELGATE_HARDWARE for a machine with a GPU"]
 fn export() {
-    launches::export(&launches::all(), &folder("KERNELGATE_HARDWARE"));
+    launches::export(launches::all(), &folder("KERNELGATE_HARDWARE"));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn import() {
         if launched.is_exact && distance != Distance::default() {
             different.push(format!("{}: {distance:?} {}", launched.name, launched.describe_first(&there, &here)));
         }
-        record.add(&launched, &there, distance);
+        record.add(launched, &there, distance);
     }
     record.write();
     println!("{} launches differ:\n{}", different.len(), different.join("\n"));
@@ -53,7 +53,7 @@ fn import() {
 #[ignore = "reads what Nsight Compute left in KERNELGATE_HARDWARE and writes the fixture"]
 fn import_counts() {
     let csv = std::fs::read_to_string(folder("KERNELGATE_HARDWARE").join("counters.csv")).expect("counters.csv");
-    counters::write(&launches::all(), &csv);
+    counters::write(launches::all(), &csv);
 }
 
 /// Every exact launch has the hardware's bits, every other one comes as close as it came when the record was made.
@@ -69,7 +69,7 @@ fn the_simulator_agrees_with_the_record_of_a_gpu() {
             continue;
         };
         compared += 1;
-        if let Some(why) = disagreement(&launched, line, &record) {
+        if let Some(why) = disagreement(launched, line, &record) {
             wrong.push(format!("{}: {why}", launched.name));
         }
     }
