@@ -65,8 +65,11 @@ impl Fixture {
             ("rows", "softmax") => self
                 .kernel(source, |s: &Matrix| Launch::blocks(s.rows, 256).scalar(s.rows as i32).scalar(s.cols as i32))
                 .named(name),
-            ("rows", _) => self.kernel(source, |s| norm(s, [s.rows, 1, 1])).named(name),
-            ("rows_y", _) => self.kernel(source, |s| norm(s, [1, s.rows, 1])).named(name),
+            ("warp_rows", _) => self
+                .kernel(source, |s: &Matrix| Launch::blocks(s.rows, 32).scalar(s.rows as i32).scalar(s.cols as i32))
+                .named(name),
+            ("rows", _) => self.kernel(source, |s| norm(s, [s.rows, 1, 1], 256)).named(name),
+            ("warp_rows_y", _) => self.kernel(source, |s| norm(s, [1, s.rows, 1], 32)).named(name),
             ("gemm", _) => self
                 .kernel(source, |s: &Product| {
                     Launch::grid([s.n.div_ceil(16), s.m.div_ceil(16), 1], [16, 16, 1])
@@ -96,8 +99,8 @@ impl Fixture {
     }
 }
 
-fn norm(s: &Normalised, grid: [usize; 3]) -> Launch {
-    Launch::grid(grid, [256, 1, 1]).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
+fn norm(s: &Normalised, grid: [usize; 3], block: usize) -> Launch {
+    Launch::grid(grid, [block, 1, 1]).scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
 }
 
 /// `fixtures/faulty`, in the checkout or in a bundle.
