@@ -26,6 +26,8 @@ pub enum Check {
     RaceShared,
     /// Two lanes of one warp exchange data through memory without a synchronisation between.
     MissingSyncwarp,
+    /// A product of a warp group without a `wgmma.fence` before it, where its registers were used since the last one.
+    MissingFence,
     /// The lanes of a warp, or the warps of a block, wait at different barriers.
     BarrierDivergence,
     /// Every warp waits for something that cannot happen.
@@ -57,6 +59,7 @@ impl Check {
             Check::RaceGlobal => "race-global",
             Check::RaceShared => "race-shared",
             Check::MissingSyncwarp => "missing-syncwarp",
+            Check::MissingFence => "missing-fence",
             Check::BarrierDivergence => "barrier-divergence",
             Check::Deadlock => "deadlock",
             Check::EndlessLoop => "endless-loop",

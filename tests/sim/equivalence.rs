@@ -1,7 +1,8 @@
 //! Why a changed kernel is as right as the kernel: arguments that hold for one mutant each, since each is held against the
 //! text around the change.
 
-use super::mutation::Mutation;
+use super::mutation::{Mutation, deeper};
+use std::collections::BTreeSet;
 
 const SPANS: &str = "The offsets of the butterfly still span the warp: every lane is counted once.";
 const SAME_STORE: &str = "All lanes hold the reduced value: whichever of them store it, the same bits lie there.";
@@ -19,13 +20,15 @@ const SQUARED: &str = "The difference is squared wherever it is used.";
 const HALF: &str =
     "Takes the upper half of a word as a number in bf16: the bit that comes with it is worth 2^-16 of its last place.";
 
-const ASKS_LESS: &str = "Never asks for the row of a later block ahead of time: no value depends on that.";
+const ASKS_OTHERWISE: &str = "Decides only whether, and how much of it, the row of a later block is asked for ahead of time: no value depends on that.";
+const NOTHING_BEFORE: &str = "Nothing before it in the entry touches shared memory: it orders nothing.";
+const LONG_DIVISION: &str = "Always the long division, which is right for numbers that fit the short one too.";
 const BELOW_A_SHIFT: &str = "The bit that the mask keeps in addition is 0 behind a shift to the left.";
 
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
 /// Lines between a comparison and its branch.
-const FAR: usize = 300;
+const FAR: usize = 1500;
 
 /// The argument for a mutant, where the text has one.
 pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
@@ -49,11 +52,15 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
     let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
     let half = mutation.slip == "constant off by one" && takes_the_upper_half(&lines, at);
-    let asks_less = mutation.slip == "guard dropped" && skips_a_prefetch(&lines, at);
+    let asks_otherwise = decides_only_a_prefetch(&lines, at);
+    let nothing_before = mutation.slip == "barrier dropped" && nothing_shared_before(&lines, at);
+    let long_division = mutation.slip == "branch dropped" && skips_a_long_division(&lines, at);
     let below_a_shift = mutation.slip == "constant off by one" && masks_what_was_shifted(&lines, at);
     let arguments = [
         (half, HALF),
-        (asks_less, ASKS_LESS),
+        (asks_otherwise, ASKS_OTHERWISE),
+        (nothing_before, NOTHING_BEFORE),
+        (long_division, LONG_DIVISION),
         (below_a_shift, BELOW_A_SHIFT),
         (spans, SPANS),
         (stores, SAME_STORE),
@@ -75,18 +82,99 @@ fn takes_the_upper_half(lines: &[&str], at: usize) -> bool {
         && used.is_some_and(|line| line.starts_with("mov.b32") && operands(line)[0].starts_with("%f"))
 }
 
-/// A branch around nothing but a prefetch and what its address takes.
-fn skips_a_prefetch(lines: &[&str], at: usize) -> bool {
+/// Whether all that a line leads to are prefetches: as a branch around nothing but one and what its address takes, or as
+/// an operation on registers whose results, and what comes of these, go to prefetches and such branches only.
+fn decides_only_a_prefetch(lines: &[&str], at: usize) -> bool {
+    let entry = entry_around(lines, at);
+    let mut reached: BTreeSet<&str> = BTreeSet::new();
+    match skipped_prefetch(lines, at) {
+        Some(inside) => reached.extend(inside.iter().filter_map(|line| result(line))),
+        None if is_plain(lines[at]) => reached.extend(result(lines[at])),
+        None => return false,
+    }
+    loop {
+        let known = reached.len();
+        for (line, here) in entry.iter().zip(0..) {
+            if sources(line).iter().any(|source| reached.contains(source)) && !is_prefetch(line) {
+                let leads_on = is_plain(line) || skipped_prefetch(entry, here).is_some();
+                if !leads_on {
+                    return false;
+                }
+                reached.extend(result(line));
+            }
+        }
+        if reached.len() == known {
+            return entry.iter().any(|line| is_prefetch(line));
+        }
+    }
+}
+
+/// What a branch leads around, where that is nothing but a prefetch and what its address takes.
+fn skipped_prefetch<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
+    let (_, label) = lines[at].split_once(" bra ")?;
+    let end = format!("{}:", label.trim().trim_end_matches(';'));
+    let length = lines[at + 1..].iter().take(NEAR).position(|line| *line == end)?;
+    let inside = &lines[at + 1..at + 1 + length];
+    let stays = |line: &str| line.split_once(" bra ").is_some_and(|(_, inner)| inner == label);
+    let is_harmless = |line: &&str| {
+        is_prefetch(line) || is_plain(line) || stays(line) || line.starts_with(".loc") || line.starts_with("//")
+    };
+    (inside.iter().any(|line| is_prefetch(line)) && inside.iter().all(is_harmless)).then_some(inside)
+}
+
+fn is_prefetch(line: &str) -> bool {
+    line.starts_with("cp.async.bulk.prefetch") || line.starts_with("prefetch")
+}
+
+/// Operations of a thread on registers, of integers and predicates.
+fn is_plain(line: &str) -> bool {
+    let opcode = line.split([' ', '\t']).next().unwrap_or_default();
+    let names =
+        ["mov", "shl", "shr", "add", "sub", "mul", "mad", "div", "cvt", "cvta", "and", "or", "setp", "min", "max"];
+    names.contains(&opcode.split('.').next().unwrap_or_default()) || opcode.starts_with("ld.param")
+}
+
+/// The register that an instruction sets.
+fn result(line: &str) -> Option<&str> {
+    operands(line).first().copied().filter(|_| is_plain(line))
+}
+
+/// What an instruction reads, its guard included.
+fn sources(line: &str) -> Vec<&str> {
+    let guard = line.strip_prefix('@').and_then(|rest| rest.split([' ', '\t']).next());
+    let skipped = usize::from(is_plain(line));
+    let words =
+        operands(line).into_iter().skip(skipped).flat_map(|one| one.split(['[', ']', '{', '}', '+', ' ', '\t', ',']));
+    words.chain(guard.map(|guard| guard.trim_start_matches('!'))).filter(|word| word.starts_with('%')).collect()
+}
+
+/// Whether an entry has left shared memory alone up to a line, and nothing behind leads back before it.
+fn nothing_shared_before(lines: &[&str], at: usize) -> bool {
+    let begin = lines[..at].iter().rposition(|line| line.contains(".entry ")).unwrap_or(0);
+    let before = &lines[begin..at];
+    let touches = |line: &&str| {
+        let is_declared = line.starts_with(".shared");
+        !is_declared && ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"].iter().any(|part| line.contains(part))
+    };
+    let leads_back = |line: &&str| {
+        line.split_once("bra ").is_some_and(|(_, label)| {
+            let label = format!("{}:", label.trim().trim_end_matches(';'));
+            before.contains(&label.as_str())
+        })
+    };
+    let behind = &entry_around(lines, at)[at - begin..];
+    !before.iter().any(touches) && !behind.iter().any(leads_back)
+}
+
+/// A branch around a division in 64 bits, to one in 32.
+fn skips_a_long_division(lines: &[&str], at: usize) -> bool {
     let Some((_, label)) = lines[at].split_once(" bra ") else { return false };
     let end = format!("{}:", label.trim().trim_end_matches(';'));
-    let Some(length) = lines[at + 1..].iter().take(NEAR).position(|line| *line == end) else { return false };
-    let is_prefetch = |line: &str| line.starts_with("cp.async.bulk.prefetch") || line.starts_with("prefetch");
-    let is_harmless = |line: &str| {
-        let plain = ["mov.", "shl.", "shr.", "add.", "mul.", "mad.", "cvt", "and.", "ld.param", ".loc", "//"];
-        plain.iter().any(|one| line.starts_with(one))
-    };
-    let inside = &lines[at + 1..at + 1 + length];
-    inside.iter().any(|line| is_prefetch(line)) && inside.iter().all(|line| is_prefetch(line) || is_harmless(line))
+    let opcodes = |from: usize| lines[from..].iter().filter(|line| !line.starts_with(".loc")).take(4);
+    let is_long = opcodes(at + 1).take(1).any(|line| line.starts_with("div.s64") || line.starts_with("rem.s64"));
+    let short = lines[at..].iter().take(NEAR).position(|line| *line == end);
+    let is_short = |from: usize| opcodes(from).any(|line| line.starts_with("div.u32") || line.starts_with("rem.u32"));
+    is_long && short.is_some_and(|short| is_short(at + short))
 }
 
 /// A mask for all but the lowest bits, of a number that was shifted to the left by at least one.
@@ -157,7 +245,12 @@ fn chooses_how_many_parts(lines: &[&str], at: usize) -> bool {
 
 /// Whether the rest of an entry leaves shared memory alone and never goes back.
 fn nothing_shared_behind(lines: &[&str]) -> bool {
-    let end = lines.iter().position(|line| *line == "}").unwrap_or(lines.len());
+    let mut depth = 0;
+    let is_last = |line: &&str| {
+        depth += deeper(line);
+        depth < 0
+    };
+    let end = lines.iter().position(is_last).unwrap_or(lines.len());
     let rest = &lines[..end];
     let touches =
         |line: &str| ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"].iter().any(|part| line.contains(part));
@@ -200,7 +293,7 @@ fn guards_a_store_of_what_all_lanes_hold(lines: &[&str], at: usize) -> bool {
     let inside: Vec<&&str> =
         lines[branch + 1..branch + 1 + length].iter().filter(|line| !line.starts_with(".loc")).collect();
     let is_harmless = |line: &&&str| {
-        let opcode = line.split([' ', '\t']).next().unwrap_or_default();
+        let opcode = line.trim_start_matches(['{', ' ']).split([' ', '\t']).next().unwrap_or_default();
         let plain = ["mov", "shl", "shr", "add", "mul", "mad", "cvt", "cvta", "div", "fma", "sub", "and"];
         plain.contains(&opcode.split('.').next().unwrap_or_default())
             || opcode.starts_with("st.shared")
@@ -289,15 +382,39 @@ mod tests {
     }
 
     #[test]
-    fn only_a_prefetch_may_be_left_out() {
-        let text = "@%p1 bra $L;\nand.b64 %rd1, %rd2, -16;\ncp.async.bulk.prefetch.L2.global [%rd1], %r1;\n$L:";
-        assert_eq!(why(text, 0, "guard dropped"), Some(ASKS_LESS));
-        assert_eq!(why(text, 0, "guard negated"), None);
+    fn what_decides_only_a_prefetch_is_told_from_other_decisions() {
+        let text = ".entry a()\nshl.b32 %r0, %r9, 2;\nsetp.lt.s32 %p1, %r0, 1;\n@%p1 bra $L;\nand.b64 %rd1, %rd2, -16;\ncp.async.bulk.prefetch.L2.global [%rd1], %r0;\n$L:\nst.global.u32 [%rd3], %r9;";
+        for line in [1, 2, 3, 4] {
+            assert_eq!(why(text, line, "guard dropped"), Some(ASKS_OTHERWISE), "line {line}");
+        }
+        assert_eq!(why(text, 7, "store dropped"), None);
+        // A value comes of it.
+        assert_eq!(why(&text.replace("%r9;", "%r0;"), 1, "constant off by one"), None);
+        assert_eq!(why(&text.replace("[%rd3]", "[%rd1]"), 3, "guard dropped"), None);
         assert_eq!(
-            why(&text.replace("and.b64 %rd1, %rd2, -16", "ld.global.u64 %rd1, [%rd2]"), 0, "guard dropped"),
+            why(&format!("{text}\n@%p1 bra $M;\nst.global.u32 [%rd4], %r9;\n$M:"), 2, "constant off by one"),
             None
         );
-        assert_eq!(why(&text.replace(".prefetch.L2", ""), 0, "guard dropped"), None);
+        // It loads, or is no prefetch.
+        let loads = text.replace("and.b64 %rd1, %rd2, -16", "ld.global.u64 %rd1, [%rd2]");
+        assert_eq!(why(&loads, 3, "guard dropped"), None);
+        assert_eq!(why(&text.replace(".prefetch.L2", ""), 3, "guard dropped"), None);
+    }
+
+    #[test]
+    fn a_first_barrier_orders_nothing() {
+        let text = ".entry a()\n.shared .b8 s[4];\n$K:\nadd.s32 %r1, %r1, 1;\n@%p1 bra $K;\nbar.sync 0;\nst.shared.u32 [%r1], 0;";
+        assert_eq!(why(text, 5, "barrier dropped"), Some(NOTHING_BEFORE));
+        assert_eq!(why(&format!("{text}\n@%p1 bra $K;"), 5, "barrier dropped"), None);
+        assert_eq!(why(&text.replace("add.s32 %r1, %r1, 1", "st.shared.u32 [%r1], 0"), 5, "barrier dropped"), None);
+    }
+
+    #[test]
+    fn the_long_way_to_divide_is_right_for_all() {
+        let text = "@%p1 bra $S;\ndiv.s64 %rd1, %rd2, %rd3;\nbra.uni $E;\n$S:\ncvt.u32.u64 %r1, %rd2;\ndiv.u32 %r3, %r1, %r2;\n$E:";
+        assert_eq!(why(text, 0, "branch dropped"), Some(LONG_DIVISION));
+        assert_eq!(why(text, 0, "guard dropped"), None);
+        assert_eq!(why(&text.replace("div.s64", "add.s64"), 0, "branch dropped"), None);
     }
 
     #[test]

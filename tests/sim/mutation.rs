@@ -104,14 +104,18 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The lines of an entry's body; where it has blocks of inline assembly, those before the first.
+/// The lines of an entry's body.
 pub fn body(ptx: &str, entry: &str) -> std::ops::Range<usize> {
     let lines: Vec<&str> = ptx.lines().collect();
     let Some(header) = lines.iter().position(|line| begun(line) == Some(entry)) else { return 0..0 };
     let Some(start) = lines[header..].iter().position(|line| line.starts_with('{')) else { return 0..0 };
     let start = header + start + 1;
-    let end = lines[start..].iter().position(|line| line.starts_with('}')).map_or(lines.len(), |end| start + end);
-    start..end
+    let mut depth = 1;
+    let is_last = |line: &&str| {
+        depth += deeper(line);
+        depth == 0
+    };
+    start..lines[start..].iter().position(is_last).map_or(lines.len(), |end| start + end)
 }
 
 /// The entry that a line begins.
@@ -120,7 +124,7 @@ fn begun(line: &str) -> Option<&str> {
 }
 
 /// By how much a line goes deeper into braces.
-fn deeper(line: &str) -> i32 {
+pub fn deeper(line: &str) -> i32 {
     let code = line.split("//").next().unwrap_or_default();
     code.chars().map(|c| i32::from(c == '{') - i32::from(c == '}')).sum()
 }
@@ -412,5 +416,8 @@ mod tests {
         assert_eq!(slips("a"), ["other operation", "constant off by one"]);
         assert_eq!(slips("b"), ["barrier dropped"]);
         assert!(all(ptx, "a")[1].apply(ptx).contains("%r1, %r2, 2;"));
+        let with_a_block = ptx.replacen("{\n", "{\n{\n\tbar.sync \t0;\n}\n", 1);
+        let slips = all(&with_a_block, "a").iter().map(|m| m.slip).collect::<Vec<_>>();
+        assert_eq!(slips, ["barrier dropped", "other operation", "constant off by one"]);
     }
 }

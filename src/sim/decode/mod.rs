@@ -4,6 +4,7 @@ mod bundles;
 mod constants;
 mod functions;
 mod gather;
+mod group_fences;
 mod inline;
 mod layout;
 mod operands;
@@ -240,6 +241,10 @@ impl Decoder<'_> {
 
     fn finish(self, starts: &[u32]) -> Result<Program> {
         let mut code = self.code;
+        let mut group_products = self.group_products;
+        for (product, is_exposed) in group_products.iter_mut().zip(group_fences::exposed(self.body)) {
+            product.is_exposed = is_exposed;
+        }
         let target = |label: u32| self.body.labels.get(label as usize).map(|at| starts[*at]);
         for (instr, origin) in code.iter_mut().zip(&self.origins) {
             if matches!(instr.exec, Exec::Branch) {
@@ -272,7 +277,7 @@ impl Decoder<'_> {
             products: self.products,
             integer_products: self.integer_products,
             double_products: self.double_products,
-            group_products: self.group_products,
+            group_products,
             tiles: self.tiles,
             matrices: self.matrices,
             objects: self.objects,

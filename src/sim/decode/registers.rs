@@ -70,10 +70,10 @@ fn fresh(out: &mut Assignment, class: Class) -> Slot {
 }
 
 /// Instructions that run one after the other, and where they may lead.
-struct BasicBlock {
-    start: usize,
-    end: usize,
-    next: Vec<usize>,
+pub(super) struct BasicBlock {
+    pub start: usize,
+    pub end: usize,
+    pub next: Vec<usize>,
 }
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ struct Live {
     exit: Vec<u64>,
 }
 
-fn blocks(body: &Body) -> Vec<BasicBlock> {
+pub(super) fn blocks(body: &Body) -> Vec<BasicBlock> {
     let count = body.instructions.len();
     let mut leads = vec![false; count + 1];
     leads[0] = true;

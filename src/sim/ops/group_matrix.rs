@@ -19,6 +19,7 @@ use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 use crate::sim::race::Range;
+use crate::sim::report::Check;
 use crate::sim::tier::tiers;
 
 const MAX_N: usize = 256;
@@ -58,6 +59,8 @@ pub(crate) struct GroupProduct {
     accumulates: u32,
     negate_a: bool,
     negate_b: bool,
+    /// Whether something may use its registers between the product before and it.
+    pub is_exposed: bool,
 }
 
 /// A product whose group nobody has waited for.
@@ -79,17 +82,28 @@ struct Start {
     accumulates: bool,
 }
 
+/// When a warp has passed its last `wgmma.fence`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    #[default]
+    Never,
+    BeforeTheLastProduct,
+    SinceTheLastProduct,
+}
+
 /// The products of a warp in flight.
 #[derive(Debug, Default)]
 pub(crate) struct ProductQueue {
     pending: Vec<Pending>,
     closed: u32,
+    fence: Fence,
 }
 
 impl ProductQueue {
     pub fn clear(&mut self) {
         self.pending.clear();
         self.closed = 0;
+        self.fence = Fence::Never;
     }
 }
 
@@ -101,7 +115,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         return Err(op.unsupported());
     }
     if op.take("fence") {
-        decoder.push_plain(|_, _, _| Outcome::Next, Tensor, [0; 5]);
+        decoder.push_plain(fence, Tensor, [0; 5]);
     } else if op.take("commit_group") {
         decoder.push_plain(close_group, Tensor, [0; 5]);
     } else if op.take("wait_group") {
@@ -202,6 +216,7 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         accumulates,
         negate_a: flag(4)? == -1,
         negate_b: flag(5)? == -1,
+        is_exposed: false,
     };
     decoder.group_products.push(product);
     let x = decoder.group_products.len() as u32 - 1;
@@ -239,6 +254,7 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
         rows,
         accumulates: registers.preds[product.accumulates as usize] & 1 != 0,
     };
+    ask_for_a_fence(ctx, product);
     let Some(factors) = load(ctx, product, &start) else { return Outcome::Abort };
     for range in &factors.ranges {
         ctx.begin_reading(*range, 0);
@@ -306,6 +322,27 @@ fn add_integers(registers: &mut Registers, product: &GroupProduct, accumulates: 
             }
             registers.set_word(slot, &words, u32::MAX);
         }
+    }
+}
+
+fn fence(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
+    if let Some(outcome) = whole_warp(ctx, mask) {
+        return outcome;
+    }
+    ctx.warp.products.fence = Fence::SinceTheLastProduct;
+    Outcome::Next
+}
+
+/// Without a fence the product may meet registers before what was done to them.
+fn ask_for_a_fence(ctx: &mut Context<'_>, product: &GroupProduct) {
+    let since = match std::mem::replace(&mut ctx.warp.products.fence, Fence::BeforeTheLastProduct) {
+        Fence::SinceTheLastProduct => return,
+        Fence::BeforeTheLastProduct if !product.is_exposed => return,
+        Fence::BeforeTheLastProduct => "registers of this product were used since the product before",
+        Fence::Never => "this warp has issued none",
+    };
+    if ctx.grid.options.checks.races {
+        ctx.report(Check::MissingFence, 0, None, format!("a product without `wgmma.fence`: {since}"));
     }
 }
 

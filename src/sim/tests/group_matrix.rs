@@ -83,6 +83,45 @@ fn defects_of_pipelines_are_found(
     assert!(checks.contains(&check) || (check == Check::Trap && wrong > 0), "{checks:?}");
 }
 
+const FENCE: &str = "wgmma.fence.sync.aligned;";
+
+/// The fixture with something else in the place of each fence behind the first of an entry; `SUM` stands for a sum of the
+/// products that follow.
+fn behind_the_first_fence(place: &str) -> String {
+    let mut entries = PTX.split(".entry ").map(|entry| {
+        let mut parts = entry.split(FENCE);
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (at, part) in parts.enumerate() {
+            let sum = part.split_once("mma_async").and_then(|(_, rest)| rest.split(['{', ',']).nth(1));
+            text += if at == 0 { FENCE.into() } else { place.replace("SUM", sum.unwrap_or_default()) }.as_str();
+            text += part;
+        }
+        text
+    });
+    let head = entries.next().unwrap_or_default();
+    entries.fold(head, |text, entry| text + ".entry " + &entry)
+}
+
+#[rstest]
+#[case::fenced("mul.f32 SUM, SUM, 0f3F800000; wgmma.fence.sync.aligned;", false)]
+#[case::sums_left_alone("", false)]
+#[case::sums_used("mul.f32 SUM, SUM, 0f3F800000;", true)]
+fn a_fence_is_asked_for_where_sums_were_used(#[case] place: &str, #[case] is_found: bool) {
+    let text = behind_the_first_fence(place);
+    assert_ne!(text, PTX);
+    let found = if is_found { vec![Check::MissingFence] } else { vec![] };
+    let (wrong, mut checks) = multiply(&text, "gemm_n_major", &Options::default());
+    checks.dedup();
+    assert_eq!((wrong, checks), (0, found));
+}
+
+#[rstest]
+fn a_first_product_without_a_fence_is_found(#[values(Completion::Early, Completion::Late)] completion: Completion) {
+    let options = Options { completion, ..Options::default() };
+    let (wrong, checks) = multiply(&PTX.replace(FENCE, ""), "gemm_k_major", &options);
+    assert!(wrong == 0 && checks.contains(&Check::MissingFence), "{checks:?}");
+}
+
 #[test]
 fn a_wait_whose_answer_nobody_looks_at_is_found_in_late_mode() {
     // In early mode every answer is yes: the kernel is right by luck.
