@@ -89,7 +89,7 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let bytes = store.width * store.values.len() as u32;
     let targets = addresses(&ctx.warp.registers, &store.target);
     let objects = addresses(&ctx.warp.registers, &store.object);
-    let clock = ctx.warp.race.publish();
+    let clock = ctx.passed_on_by(mask);
     for lane in lanes(mask) {
         let place = locate(ctx, targets[lane]).filter(|(block, offset)| {
             offset.is_multiple_of(bytes) && offset.saturating_add(bytes) <= ctx.blocks[*block].shared.bytes()

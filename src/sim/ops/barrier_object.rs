@@ -305,7 +305,7 @@ pub(super) fn notify(ctx: &mut Context<'_>, block: usize) {
 }
 
 fn arrive(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
-    let clock = ctx.warp.race.publish();
+    let clock = ctx.passed_on_by(mask);
     let mut tokens = [0u64; LANES];
     let good = each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
         let arrivals = word(ctx, access.value, lane, 1);
@@ -353,7 +353,7 @@ fn expect(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
 }
 
 fn complete(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
-    let clock = ctx.warp.race.publish();
+    let clock = ctx.passed_on_by(mask);
     outcome(each_object(ctx, instr, mask, |ctx, access, lane, block, offset| {
         let bytes = word(ctx, access.value, lane, 0);
         ctx.blocks[block].objects.complete_bytes(offset, bytes, &clock);

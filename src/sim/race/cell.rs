@@ -82,7 +82,7 @@ impl Entry {
             return true;
         }
         if self.warp() != now.warp() {
-            return !clock.knows(self.warp(), self.clock());
+            return !clock.knows(self.warp(), self.clock(), self.lane());
         }
         match (self.lane(), now.lane()) {
             (Some(a), Some(b)) => a != b && self.clock() >= now.clock(),

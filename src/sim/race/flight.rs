@@ -55,7 +55,7 @@ impl Reader {
     /// The entry, if a write to these bytes conflicts with it.
     fn in_the_way(&self, offset: u64, bytes: u32, now: Entry, clock: &WarpClock) -> bool {
         let own = self.entry.warp() == now.warp() && !self.is_flying();
-        let unknown = self.is_flying() || !clock.knows(self.entry.warp(), self.entry.clock());
+        let unknown = self.is_flying() || !clock.knows(self.entry.warp(), self.entry.clock(), self.entry.lane());
         !own && unknown && self.range.overlaps(offset, bytes)
     }
 }

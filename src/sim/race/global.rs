@@ -334,11 +334,11 @@ impl Context<'_> {
             };
         }
         let me = &self.blocks[self.me];
-        let clock = other.clock() + me.races.base();
+        let (clock, lane) = (other.clock() + me.races.base(), (other.lane() != SEVERAL).then_some(other.lane() as u32));
         // Blocks of one cluster know each other's warps; others only what was passed on.
         match self.blocks.iter().position(|block| block.linear & 0xFF_FFFF == other.block()) {
-            Some(rank) => !self.warp.race.knows(rank as u32 * 32 + other.warp(), clock),
-            None => !me.races.learnt.get(&other.block()).is_some_and(|known| known.covers(other.warp(), other.clock())),
+            Some(rank) => !self.warp.race.knows(rank as u32 * 32 + other.warp(), clock, lane),
+            None => !me.races.learnt.get(&other.block()).is_some_and(|it| it.covers(other.warp(), other.clock(), lane)),
         }
     }
 

@@ -23,6 +23,16 @@ pub(crate) struct Clock {
     pub floor: u32,
     /// By warp of the cluster; missing entries are 0.
     known: Vec<u32>,
+    /// What lanes passed on for themselves alone.
+    lanes: Vec<Lanes>,
+}
+
+/// Lanes of a warp and their accesses up to a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lanes {
+    warp: u32,
+    mask: u32,
+    until: u32,
 }
 
 impl Clock {
@@ -34,17 +44,26 @@ impl Clock {
         for (mine, theirs) in self.known.iter_mut().zip(&other.known) {
             *mine = (*mine).max(*theirs);
         }
+        other.lanes.iter().for_each(|lanes| self.learn_of(*lanes));
     }
 
-    /// Whether an access of a warp is known.
-    fn covers(&self, warp: u32, clock: u32) -> bool {
-        clock <= self.floor || self.known.get(warp as usize).is_some_and(|known| clock <= *known)
+    /// Whether an access of a lane is known, or of `None` one of several.
+    fn covers(&self, warp: u32, clock: u32, lane: Option<u32>) -> bool {
+        let of_lane = |lane: u32| {
+            self.lanes.iter().any(|one| one.warp == warp && clock <= one.until && one.mask >> lane & 1 != 0)
+        };
+        clock <= self.floor
+            || self.known.get(warp as usize).is_some_and(|known| clock <= *known)
+            || lane.is_some_and(of_lane)
     }
 
     /// The same, counted from `base`, with the warps of one block, the first of which is `first`.
     fn since(&self, base: u32, first: u32) -> Clock {
         let known = self.known.iter().skip(first as usize).take(32).map(|clock| clock.saturating_sub(base)).collect();
-        Clock { floor: self.floor.saturating_sub(base), known }
+        let own = self.lanes.iter().filter(|lanes| (first..first + 32).contains(&lanes.warp));
+        let lanes =
+            own.map(|lanes| Lanes { warp: lanes.warp - first, until: lanes.until.saturating_sub(base), ..*lanes });
+        Clock { floor: self.floor.saturating_sub(base), known, lanes: lanes.collect() }
     }
 
     fn learn(&mut self, warp: u32, clock: u32) {
@@ -55,9 +74,19 @@ impl Clock {
         self.known[at] = self.known[at].max(clock);
     }
 
+    fn learn_of(&mut self, lanes: Lanes) {
+        if self.covers(lanes.warp, lanes.until, None) {
+            return;
+        }
+        match self.lanes.iter_mut().find(|one| (one.warp, one.mask) == (lanes.warp, lanes.mask)) {
+            Some(one) => one.until = one.until.max(lanes.until),
+            None => self.lanes.push(lanes),
+        }
+    }
+
     /// All accesses up to `floor`, whoever made them.
     pub fn everything_until(floor: u32) -> Clock {
-        Clock { floor, known: Vec::new() }
+        Clock { floor, ..Clock::default() }
     }
 }
 
@@ -82,14 +111,25 @@ impl WarpClock {
     }
 
     /// Whether an access of another warp is ordered before what this one does now.
-    pub fn knows(&self, warp: u32, clock: u32) -> bool {
-        self.seen.covers(warp, clock)
+    pub fn knows(&self, warp: u32, clock: u32, lane: Option<u32>) -> bool {
+        self.seen.covers(warp, clock, lane)
     }
 
     /// Everything that this warp did and knows up to now.
     pub fn publish(&self) -> Clock {
         let mut clock = self.seen.clone();
         clock.learn(self.id, self.own);
+        clock
+    }
+
+    /// What some lanes did, the others as far as the warp has met since, and what it knows.
+    fn publish_of(&self, mask: u32) -> Clock {
+        if mask == u32::MAX {
+            return self.publish();
+        }
+        let mut clock = self.seen.clone();
+        clock.learn(self.id, self.own - 1);
+        clock.learn_of(Lanes { warp: self.id, mask, until: self.own });
         clock
     }
 
@@ -111,6 +151,11 @@ impl Context<'_> {
     pub fn meet(&mut self) {
         self.warp.race.advance();
         self.note_clock();
+    }
+
+    /// What lanes pass on that arrive at a barrier object: what the others did counts only if the lanes have met since.
+    pub fn passed_on_by(&self, mask: u32) -> Clock {
+        self.warp.race.publish_of(mask | !self.warp.alive())
     }
 
     pub fn note_clock(&mut self) {
@@ -196,10 +241,10 @@ mod tests {
         let published = a.publish();
         a.advance();
         let after = a.own;
-        assert!(!b.knows(0, before));
+        assert!(!b.knows(0, before, None));
         b.join(&published);
-        assert!(b.knows(0, before));
-        assert!(!b.knows(0, after));
+        assert!(b.knows(0, before, None));
+        assert!(!b.knows(0, after, None));
     }
 
     #[test]
@@ -207,6 +252,19 @@ mod tests {
         let (a, mut b, mut c) = (warp(0), warp(1), warp(2));
         b.join(&a.publish());
         c.join(&b.publish());
-        assert!(c.knows(0, a.own));
+        assert!(c.knows(0, a.own, None));
+    }
+
+    #[test]
+    fn lanes_pass_on_what_they_did_themselves_and_what_their_warp_did_before_it_met() {
+        let (mut a, mut b) = (warp(0), warp(1));
+        let before = a.own;
+        a.advance();
+        b.join(&a.publish_of(1 << 3));
+        assert!(b.knows(0, before, None) && b.knows(0, before, Some(9)));
+        assert!(b.knows(0, a.own, Some(3)));
+        assert!(!b.knows(0, a.own, Some(9)) && !b.knows(0, a.own, None));
+        b.join(&a.publish_of(u32::MAX));
+        assert!(b.knows(0, a.own, Some(9)));
     }
 }

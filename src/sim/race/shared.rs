@@ -117,7 +117,7 @@ impl BlockRaces {
         write.clock() > self.base
             && !write.is_flying()
             && !is_object(write)
-            && !self.shown_to_async.covers(write.warp(), write.clock())
+            && !self.shown_to_async.covers(write.warp(), write.clock(), write.lane())
     }
 
     /// The clock at the start of the block.

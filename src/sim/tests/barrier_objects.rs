@@ -53,3 +53,23 @@ fn defects(#[case] arrive: &str, #[case] wait: &str, #[case] check: Check) {
     let (report, _) = meet(arrive, wait);
     assert!(report.findings.iter().any(|finding| finding.check == check), "{:?}", report.findings);
 }
+
+/// What the first warp reads, the second one overwrites once `arrive` has completed the phase of an object for `count`.
+#[rstest]
+#[case::all_have_met("bar.warp.sync -1; @%p1 mbarrier.arrive.shared.b64 _, [0];", 1, vec![])]
+#[case::each_for_itself("mbarrier.arrive.shared.b64 _, [0];", 32, vec![])]
+#[case::one_for_all("@%p1 mbarrier.arrive.shared.b64 _, [0];", 1, vec![Check::RaceShared])]
+#[case::one_that_met_too_late("@%p1 mbarrier.arrive.shared.b64 _, [0]; bar.warp.sync -1;", 1, vec![Check::RaceShared])]
+fn a_lane_arrives_for_those_it_has_met(#[case] arrive: &str, #[case] count: u32, #[case] expected: Vec<Check>) {
+    let body = format!(
+        "mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 31; shl.b32 %r2, %r1, 2; setp.eq.u32 %p1, %r1, 0; setp.gt.u32 %p2, %r0, 31; setp.eq.u32 %p0, %r0, 0;\n\
+         @%p0 mbarrier.init.shared.b64 [0], {count}; @%p2 st.shared.u32 [%r2+8], %r0; bar.sync 0; @%p2 bra SECOND;\n\
+         ld.shared.u32 %r3, [%r2+8]; {arrive} bra END;\n\
+         SECOND: mbarrier.try_wait.parity.shared::cta.b64 %p3, [0], 0; @!%p3 bra SECOND; st.shared.u32 [%r2+8], 5;\nEND:"
+    );
+    let launch = Launch::new("k", 1, 64).dynamic_shared(512);
+    let report = run(&kernel(0, &body), &launch, &mut Memory::new());
+    let mut found: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
+    found.dedup();
+    assert_eq!(found, expected, "{:?}", report.findings.first().map(ToString::to_string));
+}
