@@ -37,12 +37,12 @@ fn headers() -> Result<Vec<(String, String)>, Failed> {
 /// As the catalogue has it; what is in none stands beside all headers.
 fn program(file: &Path) -> Result<Program, Failed> {
     let name = format!("kernels/{}", file.file_name().unwrap_or_default().to_string_lossy());
-    let candidates = catalogue().into_iter().flat_map(|suite| suite.candidates);
-    let programs = candidates.filter_map(|candidate| match candidate.body {
-        Body::Cuda(kernel) => Some(kernel.program.clone()),
+    let mut candidates = catalogue().into_iter().flat_map(|suite| suite.candidates);
+    let known = candidates.find_map(|candidate| match candidate.body {
+        Body::Cuda(kernel) => Some(kernel.program.clone()).filter(|program| program.file == name),
         _ => None,
     });
-    if let Some(known) = programs.into_iter().find(|program| program.file == name) {
+    if let Some(known) = known {
         return Ok(known);
     }
     Ok(Program {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 /// The first line; the number is the version of the format.
-const TITLE: &str = "// kernelgate ptx 1";
+const TITLE: &str = "// kernelgate ptx 2";
 
 /// Compiled PTX with its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,8 @@ impl Ptx {
         kept
     }
 
-    /// Reads what [`Ptx`] is displayed as; `None` for anything else, and for a text that was changed since.
+    /// Reads what [`Ptx`] is displayed as; `None` for anything else, and where the text, or what is told of its entries, was
+    /// changed since.
     pub fn parse(file: &str) -> Option<Ptx> {
         let mut ptx = Ptx::default();
         let mut digest = "";
@@ -69,7 +70,7 @@ impl Ptx {
             let (name, value) = line["// ".len()..].split_once(' ')?;
             match name {
                 "source" => ptx.source = value.into(),
-                "text" => digest = value,
+                "digest" => digest = value,
                 "compiler" => ptx.compiler = value.into(),
                 "arch" => ptx.arch = value.into(),
                 "entry" => ptx.resources.push(Resources::from_line(value)?),
@@ -78,17 +79,27 @@ impl Ptx {
             rest = below;
         }
         ptx.text = rest.into();
-        (digest == hash(&[rest.as_bytes()])).then_some(ptx)
+        (digest == ptx.digest()).then_some(ptx)
+    }
+
+    /// The lines of the header that tell of the entries.
+    fn entries(&self) -> String {
+        self.resources.iter().map(|entry| format!("// entry {entry}\n")).collect()
+    }
+
+    fn digest(&self) -> String {
+        hash(&[self.entries().as_bytes(), self.text.as_bytes()])
     }
 }
 
 impl fmt::Display for Ptx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ptx { source, compiler, arch, resources, text } = self;
-        let digest = hash(&[text.as_bytes()]);
-        write!(f, "{TITLE}\n// source {source}\n// text {digest}\n// compiler {compiler}\n// arch {arch}\n")?;
-        resources.iter().try_for_each(|entry| writeln!(f, "// entry {entry}"))?;
-        f.write_str(text)
+        let Ptx { source, compiler, arch, resources: _, text } = self;
+        let (digest, entries) = (self.digest(), self.entries());
+        write!(
+            f,
+            "{TITLE}\n// source {source}\n// digest {digest}\n// compiler {compiler}\n// arch {arch}\n{entries}{text}"
+        )
     }
 }
 
@@ -137,6 +148,7 @@ mod tests {
         let file = ptx.to_string();
         assert_eq!(Ptx::parse(&file), Some(ptx));
         assert_eq!(Ptx::parse(&file.replace("add.s32", "sub.s32")), None);
+        assert_eq!(Ptx::parse(&file.replace("registers=4", "registers=5")), None);
         assert_eq!(Ptx::parse(KEPT), None);
     }
 }

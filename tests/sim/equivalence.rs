@@ -1,7 +1,7 @@
 //! Why a changed kernel is as right as the kernel: arguments that hold for one mutant each, since each is held against the
 //! text around the change.
 
-use super::mutation::{Mutation, deeper};
+use super::mutation::{Mutation, inside};
 use std::collections::BTreeSet;
 
 const SPANS: &str = "The offsets of the butterfly still span the warp: every lane is counted once.";
@@ -94,7 +94,7 @@ fn decides_only_a_prefetch(lines: &[&str], at: usize) -> bool {
     }
     loop {
         let known = reached.len();
-        for (line, here) in entry.iter().zip(0..) {
+        for (here, line) in entry.iter().enumerate() {
             if sources(line).iter().any(|source| reached.contains(source)) && !is_prefetch(line) {
                 let leads_on = is_plain(line) || skipped_prefetch(entry, here).is_some();
                 if !leads_on {
@@ -111,11 +111,8 @@ fn decides_only_a_prefetch(lines: &[&str], at: usize) -> bool {
 
 /// What a branch leads around, where that is nothing but a prefetch and what its address takes.
 fn skipped_prefetch<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
-    let (_, label) = lines[at].split_once(" bra ")?;
-    let end = format!("{}:", label.trim().trim_end_matches(';'));
-    let length = lines[at + 1..].iter().take(NEAR).position(|line| *line == end)?;
-    let inside = &lines[at + 1..at + 1 + length];
-    let stays = |line: &str| line.split_once(" bra ").is_some_and(|(_, inner)| inner == label);
+    let inside = skipped(lines, at)?;
+    let stays = |line: &str| label(line).is_some() && label(line) == label(lines[at]);
     let is_harmless = |line: &&str| {
         is_prefetch(line) || is_plain(line) || stays(line) || line.starts_with(".loc") || line.starts_with("//")
     };
@@ -126,12 +123,14 @@ fn is_prefetch(line: &str) -> bool {
     line.starts_with("cp.async.bulk.prefetch") || line.starts_with("prefetch")
 }
 
-/// Operations of a thread on registers, of integers and predicates.
+/// Operations of a thread on registers that set one.
 fn is_plain(line: &str) -> bool {
     let opcode = line.split([' ', '\t']).next().unwrap_or_default();
+    let sets_one = operands(line).first().is_some_and(|first| first.starts_with('%') && !first.contains('|'));
     let names =
         ["mov", "shl", "shr", "add", "sub", "mul", "mad", "div", "cvt", "cvta", "and", "or", "setp", "min", "max"];
-    names.contains(&opcode.split('.').next().unwrap_or_default()) || opcode.starts_with("ld.param")
+    let is_known = names.contains(&opcode.split('.').next().unwrap_or_default()) || opcode.starts_with("ld.param");
+    is_known && sets_one
 }
 
 /// The register that an instruction sets.
@@ -152,29 +151,19 @@ fn sources(line: &str) -> Vec<&str> {
 fn nothing_shared_before(lines: &[&str], at: usize) -> bool {
     let begin = lines[..at].iter().rposition(|line| line.contains(".entry ")).unwrap_or(0);
     let before = &lines[begin..at];
-    let touches = |line: &&str| {
-        let is_declared = line.starts_with(".shared");
-        !is_declared && ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"].iter().any(|part| line.contains(part))
-    };
-    let leads_back = |line: &&str| {
-        line.split_once("bra ").is_some_and(|(_, label)| {
-            let label = format!("{}:", label.trim().trim_end_matches(';'));
-            before.contains(&label.as_str())
-        })
-    };
     let behind = &entry_around(lines, at)[at - begin..];
-    !before.iter().any(touches) && !behind.iter().any(leads_back)
+    let leads_back = |line: &&str| label(line).is_some_and(|label| before.contains(&label.as_str()));
+    !before.iter().any(|line| touches_shared(line)) && !behind.iter().any(leads_back)
 }
 
 /// A branch around a division in 64 bits, to one in 32.
 fn skips_a_long_division(lines: &[&str], at: usize) -> bool {
-    let Some((_, label)) = lines[at].split_once(" bra ") else { return false };
-    let end = format!("{}:", label.trim().trim_end_matches(';'));
-    let opcodes = |from: usize| lines[from..].iter().filter(|line| !line.starts_with(".loc")).take(4);
-    let is_long = opcodes(at + 1).take(1).any(|line| line.starts_with("div.s64") || line.starts_with("rem.s64"));
-    let short = lines[at..].iter().take(NEAR).position(|line| *line == end);
-    let is_short = |from: usize| opcodes(from).any(|line| line.starts_with("div.u32") || line.starts_with("rem.u32"));
-    is_long && short.is_some_and(|short| is_short(at + short))
+    let Some(long) = skipped(lines, at) else { return false };
+    let divides = |lines: &[&str], ty: &str| {
+        let mut near = lines.iter().filter(|line| !line.starts_with(".loc")).take(4);
+        near.any(|line| ["div", "rem"].iter().any(|name| line.starts_with(&format!("{name}.{ty}"))))
+    };
+    divides(long, "s64") && divides(&lines[at + 1 + long.len()..], "u32")
 }
 
 /// A mask for all but the lowest bits, of a number that was shifted to the left by at least one.
@@ -245,22 +234,27 @@ fn chooses_how_many_parts(lines: &[&str], at: usize) -> bool {
 
 /// Whether the rest of an entry leaves shared memory alone and never goes back.
 fn nothing_shared_behind(lines: &[&str]) -> bool {
-    let mut depth = 0;
-    let is_last = |line: &&str| {
-        depth += deeper(line);
-        depth < 0
-    };
-    let end = lines.iter().position(is_last).unwrap_or(lines.len());
-    let rest = &lines[..end];
-    let touches =
-        |line: &str| ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"].iter().any(|part| line.contains(part));
-    let goes_back = |line: &str| {
-        line.split_once("bra ").is_some_and(|(_, label)| {
-            let label = format!("{}:", label.trim().trim_end_matches(';'));
-            !rest.contains(&label.as_str())
-        })
-    };
-    !rest.iter().any(|line| touches(line) || goes_back(line))
+    let rest = &lines[..inside(lines)];
+    !rest.iter().any(|line| touches_shared(line) || label(line).is_some_and(|label| !rest.contains(&label.as_str())))
+}
+
+/// Whether a line uses shared memory; to declare it is no use.
+fn touches_shared(line: &str) -> bool {
+    let parts = ["shared", "ldmatrix", "stmatrix", "wgmma", "mbarrier"];
+    !line.starts_with(".shared") && parts.iter().any(|part| line.contains(part))
+}
+
+/// The label that a branch leads to, as it stands before a line.
+fn label(line: &str) -> Option<String> {
+    let (_, label) = line.split_once("bra ").or_else(|| line.split_once("bra.uni "))?;
+    Some(format!("{}:", label.trim().trim_end_matches(';')))
+}
+
+/// What a branch leads around, if that is short.
+fn skipped<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
+    let end = label(lines[at])?;
+    let length = lines[at + 1..].iter().take(NEAR).position(|line| *line == end)?;
+    Some(&lines[at + 1..at + 1 + length])
 }
 
 /// The operands of an instruction.
@@ -284,18 +278,15 @@ fn is_butterfly_offset(lines: &[&str], at: usize) -> bool {
 /// every lane has there.
 fn guards_a_store_of_what_all_lanes_hold(lines: &[&str], at: usize) -> bool {
     let Some((branch, test)) = branch_and_test(lines, at) else { return false };
-    let Some((_, label)) = lines[branch].split_once(" bra ") else { return false };
+    let Some(inside) = skipped(lines, branch) else { return false };
     if !lines[test].starts_with("setp.ne.s32") || operands(lines[test]).last() != Some(&"0") {
         return false;
     }
-    let end = format!("{}:", label.trim().trim_end_matches(';'));
-    let Some(length) = lines[branch + 1..].iter().take(NEAR).position(|line| *line == end) else { return false };
-    let inside: Vec<&&str> =
-        lines[branch + 1..branch + 1 + length].iter().filter(|line| !line.starts_with(".loc")).collect();
-    let is_harmless = |line: &&&str| {
+    let is_harmless = |line: &&str| {
         let opcode = line.trim_start_matches(['{', ' ']).split([' ', '\t']).next().unwrap_or_default();
         let plain = ["mov", "shl", "shr", "add", "mul", "mad", "cvt", "cvta", "div", "fma", "sub", "and"];
         plain.contains(&opcode.split('.').next().unwrap_or_default())
+            || opcode == ".loc"
             || opcode.starts_with("st.shared")
             || opcode.starts_with("st.global")
             || opcode.starts_with("ld.shared")

@@ -110,12 +110,17 @@ pub fn body(ptx: &str, entry: &str) -> std::ops::Range<usize> {
     let Some(header) = lines.iter().position(|line| begun(line) == Some(entry)) else { return 0..0 };
     let Some(start) = lines[header..].iter().position(|line| line.starts_with('{')) else { return 0..0 };
     let start = header + start + 1;
-    let mut depth = 1;
+    start..start + inside(&lines[start..])
+}
+
+/// How many lines come before the brace that closes what they stand in.
+pub fn inside(lines: &[&str]) -> usize {
+    let mut depth = 0;
     let is_last = |line: &&str| {
         depth += deeper(line);
-        depth == 0
+        depth < 0
     };
-    start..lines[start..].iter().position(is_last).map_or(lines.len(), |end| start + end)
+    lines.iter().position(is_last).unwrap_or(lines.len())
 }
 
 /// The entry that a line begins.
@@ -124,7 +129,7 @@ fn begun(line: &str) -> Option<&str> {
 }
 
 /// By how much a line goes deeper into braces.
-pub fn deeper(line: &str) -> i32 {
+fn deeper(line: &str) -> i32 {
     let code = line.split("//").next().unwrap_or_default();
     code.chars().map(|c| i32::from(c == '{') - i32::from(c == '}')).sum()
 }

@@ -21,15 +21,8 @@ pub(super) fn exposed(body: &Body) -> Vec<bool> {
 }
 
 fn is_exposed(body: &Body, blocks: &[BasicBlock], before: &[Vec<usize>], product: usize) -> bool {
-    let mut own = HashSet::new();
     let instruction = &body.instructions[product];
-    for_each_register(instruction, |register, _| _ = own.insert(register));
-    // Descriptors and the flag are read when the product is issued.
-    for operand in instruction.operands.iter().skip(1).filter(|operand| matches!(operand, Operand::Register(_))) {
-        if let Operand::Register(register) = operand {
-            own.remove(&(*register as usize));
-        }
-    }
+    let own = fragments(instruction);
     let home = blocks.partition_point(|block| block.start <= product) - 1;
     let mut seen = vec![false; blocks.len()];
     let mut ways = vec![(home, product)];
@@ -48,6 +41,19 @@ fn is_exposed(body: &Body, blocks: &[BasicBlock], before: &[Vec<usize>], product
         }
     }
     false
+}
+
+/// Registers of the sums, and of a factor that is in registers; descriptors and the flag are read when a product is issued.
+fn fragments(product: &Instruction) -> HashSet<usize> {
+    let lists = product.operands.iter().filter_map(|operand| match operand {
+        Operand::Vector(items) => Some(items),
+        _ => None,
+    });
+    let register = |item: &Operand| match item {
+        Operand::Register(register) => Some(*register as usize),
+        _ => None,
+    };
+    lists.flatten().filter_map(register).collect()
 }
 
 /// What a way backwards from a product meets.
@@ -91,6 +97,7 @@ mod tests {
     #[case::used_between("D add.f32 %f4, %f0, %f1; D", &[false, true])]
     #[case::fenced("D add.f32 %f4, %f0, %f1; F D", &[false, false])]
     #[case::descriptors_are_no_sums("D add.u64 %rd0, %rd0, 1; D", &[false, false])]
+    #[case::guards_are_no_sums("D setp.eq.u64 %p1, %rd0, 0; @%p1 D", &[false, false])]
     #[case::copied("D mov.f32 %f4, %f0; D", &[false, false])]
     #[case::in_a_loop("L: F D add.f32 %f4, %f0, %f1; @%p0 bra L;", &[false])]
     #[case::in_a_loop_without("F L: D add.f32 %f4, %f0, %f1; @%p0 bra L;", &[true])]

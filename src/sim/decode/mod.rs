@@ -66,6 +66,7 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         integer_products: Vec::new(),
         double_products: Vec::new(),
         group_products: Vec::new(),
+        exposed_products: group_fences::exposed(body),
         tiles: Vec::new(),
         matrices: Vec::new(),
         objects: Vec::new(),
@@ -119,6 +120,8 @@ pub(crate) struct Decoder<'a> {
     pub integer_products: Vec<IntegerProduct>,
     pub double_products: Vec<DoubleProduct>,
     pub group_products: Vec<GroupProduct>,
+    /// In the order of the products: whether something may use its registers between the product before and it.
+    pub exposed_products: Vec<bool>,
     pub tiles: Vec<TileAccess>,
     pub matrices: Vec<MatrixAccess>,
     pub objects: Vec<ObjectAccess>,
@@ -241,10 +244,6 @@ impl Decoder<'_> {
 
     fn finish(self, starts: &[u32]) -> Result<Program> {
         let mut code = self.code;
-        let mut group_products = self.group_products;
-        for (product, is_exposed) in group_products.iter_mut().zip(group_fences::exposed(self.body)) {
-            product.is_exposed = is_exposed;
-        }
         let target = |label: u32| self.body.labels.get(label as usize).map(|at| starts[*at]);
         for (instr, origin) in code.iter_mut().zip(&self.origins) {
             if matches!(instr.exec, Exec::Branch) {
@@ -277,7 +276,7 @@ impl Decoder<'_> {
             products: self.products,
             integer_products: self.integer_products,
             double_products: self.double_products,
-            group_products,
+            group_products: self.group_products,
             tiles: self.tiles,
             matrices: self.matrices,
             objects: self.objects,

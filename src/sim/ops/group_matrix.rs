@@ -60,7 +60,7 @@ pub(crate) struct GroupProduct {
     negate_a: bool,
     negate_b: bool,
     /// Whether something may use its registers between the product before and it.
-    pub is_exposed: bool,
+    is_exposed: bool,
 }
 
 /// A product whose group nobody has waited for.
@@ -216,7 +216,7 @@ fn product(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand])
         accumulates,
         negate_a: flag(4)? == -1,
         negate_b: flag(5)? == -1,
-        is_exposed: false,
+        is_exposed: decoder.exposed_products.get(decoder.group_products.len()).is_some_and(|exposed| *exposed),
     };
     decoder.group_products.push(product);
     let x = decoder.group_products.len() as u32 - 1;
