@@ -47,14 +47,16 @@ struct Cursor {
     int at;
     int chapter;
     int end;
+    int length;  // of a chapter
     bool keys = true;
 
-    __device__ __forceinline__ Cursor(int first, int end) : at(first), chapter(first), end(end) {}
+    __device__ __forceinline__ Cursor(int first, int end, int rounds)
+        : at(first), chapter(first), end(end), length(rounds * STRIDE) {}
     __device__ __forceinline__ bool goes_on() const { return at < end; }
     __device__ __forceinline__ void next() {
         at += STRIDE;
-        if (at < min(chapter + CHAPTER * STRIDE, end)) return;
-        if (!keys) chapter += CHAPTER * STRIDE;
+        if (at < min(chapter + length, end)) return;
+        if (!keys) chapter += length;
         keys = !keys;
         at = chapter;
     }
@@ -100,7 +102,7 @@ __device__ __forceinline__ void walk_keys(Room<DIM, ROWS>& room, const scalar_t*
     cluster_arrive_relaxed();  // a release would wait for the copies
 
     Walk walk(s);
-    Cursor<STRIDE> cursor(first, end);
+    Cursor<STRIDE> cursor(first, end, CHAPTER);
     cursor.next();
     cursor.next();
     hopper::Place<STAGES> place;

@@ -29,10 +29,12 @@ struct Room {
     unsigned long long all_met[SHARES];
 };
 
-// As `hopper::load_box`, of what nobody reads again: L2 gives it up before all else, and keeps code and maps.
+// The policy of what nobody reads again: L2 gives it up before all else, and keeps code and maps.
+constexpr unsigned long long EVICT_FIRST = 0x12f0000000000000ull;  // what createpolicy gives for all of the accesses
+
+// As `hopper::load_box`, of such.
 __device__ __forceinline__ void load_box_once(unsigned to, const hopper::TensorMap& map, int x, int y, int z,
                                               unsigned barrier) {
-    constexpr unsigned long long EVICT_FIRST = 0x12f0000000000000ull;  // what createpolicy gives for all of the accesses
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
         " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),

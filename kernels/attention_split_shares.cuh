@@ -45,8 +45,8 @@ struct Inbox {
     }
 };
 
-// The parts of a head, and what each merges.
-template <int SHARES>
+// The parts of a head, and what each merges of what their walkers have seen: warps, or groups of them.
+template <int SHARES, int WALKERS = shares::WALKERS>
 struct Parts {
     int bits;  // of their number
     int own;   // part

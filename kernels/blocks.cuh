@@ -50,6 +50,11 @@ __device__ __forceinline__ void send_one(unsigned to, unsigned barrier, float a)
                  "r"(barrier), "r"(__float_as_uint(a))
                  : "memory");
 }
+__device__ __forceinline__ void send_two(unsigned to, unsigned barrier, float a, float b) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%2, %3}, [%1];" ::"r"(to),
+                 "r"(barrier), "r"(__float_as_uint(a)), "r"(__float_as_uint(b))
+                 : "memory");
+}
 __device__ __forceinline__ void send_four(unsigned to, unsigned barrier, float a, float b, float c, float d) {
     asm volatile(
         "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, [%1];" ::"r"(to),

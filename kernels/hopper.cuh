@@ -196,6 +196,12 @@ __device__ __forceinline__ void store_matrices(unsigned row, unsigned a, unsigne
                  : "memory");
 }
 
+// Two 8x8 matrices, turned; of the first sixteen lanes' addresses.
+__device__ __forceinline__ void store_matrices_transposed(unsigned row, unsigned a, unsigned b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b)
+                 : "memory");
+}
+
 // --- warp-group products ---
 
 // Where a tile lies for a product: 128-byte swizzle, 1024 bytes from eight rows to the next. `chunk_bytes` leads from
@@ -257,6 +263,7 @@ struct Product;
         }                                                                                                           \
     }
 
+HOPPER_PRODUCT(8, "%0, %1, %2, %3", "%4", "%5", "%6", "%7", "%8", HOPPER_SUMS_4(0));
 HOPPER_PRODUCT(16, "%0, %1, %2, %3, %4, %5, %6, %7", "%8", "%9", "%10", "%11", "%12", HOPPER_SUMS_4(0),
                HOPPER_SUMS_4(4));
 HOPPER_PRODUCT(32, HOPPER_FIRST_10 "%10, %11, %12, %13, %14, %15", "%16", "%17", "%18", "%19", "%20",

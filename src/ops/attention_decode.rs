@@ -3,6 +3,7 @@
 
 mod ahead;
 mod cluster;
+mod groups;
 mod hopper;
 mod ring;
 
@@ -26,7 +27,8 @@ pub fn suite() -> Suite {
         .candidate("cuda_v4", by_maps("attention_decode_v4", hopper::plan))
         .candidate("cuda_v5", by_maps("attention_decode_v5", cluster::plan))
         .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan))
-        .candidate("cuda_v7", by_maps("attention_decode_v7", ahead::plan));
+        .candidate("cuda_v7", by_maps("attention_decode_v7", ahead::plan))
+        .candidate("cuda_v8", by_maps("attention_decode_v8", groups::plan).needs("sm_90a"));
     with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }
 
@@ -45,7 +47,7 @@ const TIMED: [Heads; 4] = [
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
 /// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run at the same time, heads
-/// whose parts fill the device, and such numbers of heads as version 7 takes.
+/// whose parts fill the device, and such numbers of heads as versions 7 and 8 take.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -56,8 +58,9 @@ fn cases() -> impl Iterator<Item = Heads> {
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
     let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
     let ahead = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
+    let groups = [(2, 8, 2, 4, 1801, 128), (1, 8, 3, 1, 3601, 128)];
     let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).flat_map(|(batch, heads, group, queries, keys, dim)| {
+    fixed.chain(ahead).chain(groups).flat_map(|(batch, heads, group, queries, keys, dim)| {
         [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
 }
@@ -93,6 +96,8 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_split.cuh",
             "attention_split_ahead.cuh",
             "attention_split_cluster.cuh",
+            "attention_split_groups.cuh",
+            "attention_split_groups_merge.cuh",
             "attention_split_matrices.cuh",
             "attention_split_mma.cuh",
             "attention_split_ring.cuh",
@@ -221,7 +226,20 @@ fn in_cluster(s: &Heads) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::agreement::judged_in_simulator;
     use rstest::rstest;
+
+    /// One query for each of four heads of q to one of k, of 128 elements.
+    pub fn of(batch: usize, heads: usize, keys: usize) -> Heads {
+        Heads { batch, heads, keys, ..TIMED[0].clone() }
+    }
+
+    pub fn is_right_in_the_simulator(candidate: &str, point: &[usize]) {
+        let suite = suite();
+        let candidate = suite.candidates.iter().find(|of| of.name == candidate).unwrap();
+        let judged = judged_in_simulator(&*suite.operator, candidate, point.to_vec());
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
 
     #[rstest]
     #[case(&TIMED[0], 6, 704)]

@@ -23,15 +23,21 @@ const BLOCKS: usize = 64;
 /// Rows of a head of keys that the entries take.
 const MOST_ROWS: usize = 4;
 /// Keys of a part from which on the way in and out pays, of short rows and of long ones.
-const FEWEST_KEYS: [usize; 2] = [256, 512];
+pub(super) const FEWEST_KEYS: [usize; 2] = [256, 512];
+
+/// The share of one of `blocks`, if the parts of all heads are so many and as long as each other, but for the last.
+pub(super) fn share_among(s: &Heads, blocks: usize) -> Option<Share> {
+    let parts = CLUSTERS.into_iter().find(|&parts| key_heads(s) * parts == blocks)?;
+    let share = Share::of(s, blocks, parts);
+    (share.parts == parts).then_some(share)
+}
 
 /// How many blocks share a head. None where version 6 serves: for what the entries do not take, for other numbers of heads,
 /// and for few keys.
 fn share_of(s: &Heads) -> Option<Share> {
-    let parts = CLUSTERS.into_iter().find(|&parts| key_heads(s) * parts == BLOCKS)?;
-    let share = Share::of(s, BLOCKS, parts);
+    let share = share_among(s, BLOCKS)?;
     let fewest = FEWEST_KEYS[usize::from(entry(s).0 > CHUNK)];
-    let serves = is_served(s) && rows(s) <= MOST_ROWS && share.parts == parts && share.keys >= fewest;
+    let serves = is_served(s) && rows(s) <= MOST_ROWS && share.keys >= fewest;
     serves.then_some(share)
 }
 
@@ -60,13 +66,9 @@ pub fn plan(s: &Heads) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::agreement::judged_in_simulator;
-    use crate::ops::attention_decode::{TIMED, suite};
+    use crate::ops::attention_decode::TIMED;
+    use crate::ops::attention_decode::tests::{is_right_in_the_simulator, of};
     use rstest::rstest;
-
-    fn of(batch: usize, heads: usize, keys: usize) -> Heads {
-        Heads { batch, heads, keys, ..TIMED[0].clone() }
-    }
 
     #[rstest]
     #[case::pairs(&TIMED[1], 2)]
@@ -99,9 +101,6 @@ mod tests {
     #[case::chapters(&[4, 8, 1, 1, 2600, 72, 0])]
     #[case::chapters_of_short_rows(&[4, 8, 1, 1, 5157, 40, 0])]
     fn long_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
-        let suite = suite();
-        let candidate = suite.candidates.iter().find(|candidate| candidate.name == "cuda_v7").unwrap();
-        let judged = judged_in_simulator(&*suite.operator, candidate, point.to_vec());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_the_simulator("cuda_v7", point);
     }
 }

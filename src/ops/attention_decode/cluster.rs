@@ -54,7 +54,11 @@ pub(super) fn launch(
 
 /// What an entry takes whose blocks share the keys of a head, and copy `keys` of them at a time.
 pub(super) fn with_arguments(s: &Heads, share: &Share, launch: Launch, keys: usize) -> Launch {
-    let launch = by_maps(s, launch.without_pointers().pointer("q").pointer("y"), keys);
+    scalars(s, share, by_maps(s, launch.without_pointers().pointer("q").pointer("y"), keys))
+}
+
+/// What follows the tensors.
+pub(super) fn scalars(s: &Heads, share: &Share, launch: Launch) -> Launch {
     let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
     launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(share.keys as i32)
 }
@@ -99,11 +103,8 @@ pub fn plan(s: &Heads) -> Plan {
 mod tests {
     use super::*;
     use crate::ops::attention_decode::TIMED;
+    use crate::ops::attention_decode::tests::of;
     use rstest::rstest;
-
-    fn of(batch: usize, heads: usize, keys: usize) -> Heads {
-        Heads { batch, heads, keys, ..TIMED[0].clone() }
-    }
 
     #[rstest]
     #[case::pairs(&TIMED[0], 2, 8)]

@@ -51,11 +51,8 @@ pub fn plan(s: &Heads) -> Plan {
 mod tests {
     use super::*;
     use crate::ops::attention_decode::TIMED;
+    use crate::ops::attention_decode::tests::of;
     use rstest::rstest;
-
-    fn of(batch: usize, heads: usize, keys: usize) -> Heads {
-        Heads { batch, heads, keys, ..TIMED[0].clone() }
-    }
 
     #[rstest]
     #[case::pairs(&TIMED[0], 2, 1)]
