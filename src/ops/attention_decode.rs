@@ -234,6 +234,21 @@ mod tests {
         Heads { batch, heads, keys, ..TIMED[0].clone() }
     }
 
+    /// Of a launch rule: how many parts it makes of a head, in shared memory that a block may have.
+    pub fn has_parts(s: &Heads, share: fn(&Heads) -> Option<Share>, shared_bytes: fn(&Heads) -> usize, parts: usize) {
+        assert_eq!(share(s).unwrap().parts, parts);
+        assert!(shared_bytes(s) <= 227 << 10);
+    }
+
+    #[rstest]
+    #[case::pairs(&TIMED[1], 2)]
+    #[case::fours(&of(2, 8, 4096), 4)]
+    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
+    fn versions_7_and_8_share_a_head_among_as_many_of_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
+        has_parts(s, ahead::share_of, ahead::shared_bytes, parts);
+        has_parts(s, groups::share_of, groups::shared_bytes, parts);
+    }
+
     pub fn is_right_in_the_simulator(candidate: &str, point: &[usize]) {
         let suite = suite();
         let candidate = suite.candidates.iter().find(|of| of.name == candidate).unwrap();

@@ -34,7 +34,7 @@ pub(super) fn share_among(s: &Heads, blocks: usize) -> Option<Share> {
 
 /// How many blocks share a head. None where version 6 serves: for what the entries do not take, for other numbers of heads,
 /// and for few keys.
-fn share_of(s: &Heads) -> Option<Share> {
+pub(super) fn share_of(s: &Heads) -> Option<Share> {
     let share = share_among(s, BLOCKS)?;
     let fewest = FEWEST_KEYS[usize::from(entry(s).0 > CHUNK)];
     let serves = is_served(s) && rows(s) <= MOST_ROWS && share.keys >= fewest;
@@ -42,7 +42,7 @@ fn share_of(s: &Heads) -> Option<Share> {
 }
 
 /// Room for the rounds under way, for scores and queries, for what the walkers of all parts have seen, and barrier objects.
-fn shared_bytes(s: &Heads) -> usize {
+pub(super) fn shared_bytes(s: &Heads) -> usize {
     let (dim, rows) = entry(s);
     let of_scores = CHAPTER * UNIT / dim * 8 * size_of::<f32>();
     let of_walker = (STAGES * UNIT + rows * dim) * ELEMENT_BYTES + of_scores + (STAGES + 1) * size_of::<u64>();
@@ -67,18 +67,14 @@ pub fn plan(s: &Heads) -> Plan {
 mod tests {
     use super::*;
     use crate::ops::attention_decode::TIMED;
-    use crate::ops::attention_decode::tests::{is_right_in_the_simulator, of};
+    use crate::ops::attention_decode::tests::{has_parts, is_right_in_the_simulator, of};
     use rstest::rstest;
 
     #[rstest]
-    #[case::pairs(&TIMED[1], 2)]
-    #[case::fours(&of(2, 8, 4096), 4)]
-    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
     #[case::short_rows(&Heads { dim: 64, ..of(4, 8, 4096) }, 2)]
     #[case::a_last_part_of_fewer_keys(&of(4, 8, 2000), 2)]
-    fn a_head_has_as_many_parts_as_make_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
-        assert_eq!(share_of(s).unwrap().parts, parts);
-        assert!(shared_bytes(s) <= 227 << 10);
+    fn parts_make_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
+        has_parts(s, share_of, shared_bytes, parts);
     }
 
     #[rstest]

@@ -20,11 +20,13 @@ const KEYS: usize = 64;
 /// Rounds that a group has under way, and rounds of a chapter, at most.
 const MOST_STAGES: usize = 5;
 const MOST_ROUNDS: usize = 8;
-/// Bytes of 64 elements of all rows, or of their weights of 64 keys.
-const COLUMN_BYTES: usize = 1024;
+/// Warps of a group.
+const WARPS: usize = 4;
+/// Rows of the products' right factors: queries, and weights of a round's keys.
+const COLUMNS: usize = 8;
 
 /// How many blocks share a head. None where version 7 serves: for other dims and numbers of heads, and for few keys.
-fn share_of(s: &Heads) -> Option<Share> {
+pub(super) fn share_of(s: &Heads) -> Option<Share> {
     if !is_served(s) || s.dim != MOST_DIM {
         return None;
     }
@@ -52,12 +54,12 @@ impl Pace {
 }
 
 /// Room for the rounds under way, queries and weights, for what the groups of all parts have seen, and barrier objects.
-fn shared_bytes(s: &Heads) -> usize {
+pub(super) fn shared_bytes(s: &Heads) -> usize {
     let (dim, rows) = entry(s);
     let halves = dim / CHUNK;
-    let of_warps = 4 * 2 * 8 * size_of::<f32>();
+    let of_warps = WARPS * COLUMNS * 2 * size_of::<f32>();
     let of_stages = MOST_STAGES * (KEYS * dim * ELEMENT_BYTES + 2 * size_of::<u64>());
-    let of_group = of_stages + (halves + MOST_ROUNDS) * COLUMN_BYTES + of_warps;
+    let of_group = of_stages + (halves * CHUNK + MOST_ROUNDS * KEYS) * COLUMNS * ELEMENT_BYTES + of_warps;
     let seen = (rows * halves).max(LARGEST_CLUSTER) * GROUPS;
     let inbox = seen * (CHUNK + 2) * size_of::<f32>() + 2 * size_of::<u64>();
     (GROUPS * of_group + inbox).next_multiple_of(1024)
@@ -70,7 +72,7 @@ fn launch(s: &Heads, share: &Share) -> Launch {
         map.tile([1, s.dim / CHUNK, KEYS, CHUNK]).swizzle(Swizzle::Bytes128)
     };
     let pace = Pace::of(share);
-    let launch = Launch::blocks(key_heads(s) * share.parts, GROUPS * 128 + MERGERS * 32).cluster(LARGEST_CLUSTER);
+    let launch = Launch::blocks(key_heads(s) * share.parts, (GROUPS * WARPS + MERGERS) * 32).cluster(LARGEST_CLUSTER);
     let launch =
         launch.shared(shared_bytes(s)).entry(format!("attention_decode_v8_128_{}", entry(s).1)).without_pointers();
     let launch = launch.pointer("q").pointer("y").map(map("k")).map(map("v"));
@@ -87,18 +89,14 @@ pub fn plan(s: &Heads) -> Plan {
 mod tests {
     use super::*;
     use crate::ops::attention_decode::TIMED;
-    use crate::ops::attention_decode::tests::{is_right_in_the_simulator, of};
+    use crate::ops::attention_decode::tests::{has_parts, is_right_in_the_simulator, of};
     use rstest::rstest;
 
     #[rstest]
-    #[case::pairs(&TIMED[1], 2)]
-    #[case::fours(&of(2, 8, 4096), 4)]
-    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
     #[case::as_many_rows_as_an_entry_takes(&Heads { group: 8, ..of(2, 4, 8192) }, 8)]
     #[case::two_clusters_a_group_of_multiprocessors(&of(7, 8, 2048), 2)]
     fn clusters_stand_evenly(#[case] s: &Heads, #[case] parts: usize) {
-        assert_eq!(share_of(s).unwrap().parts, parts);
-        assert!(shared_bytes(s) <= 227 << 10);
+        has_parts(s, share_of, shared_bytes, parts);
     }
 
     #[rstest]
