@@ -326,17 +326,20 @@ DECODE_V7(128, 1)
 DECODE_V7(128, 4)
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define DECODE_V8(ROWS)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(groups::THREADS, 1) attention_decode_v8_128_##ROWS(                  \
+#define DECODE_V8(NAME, ROWS, LENDS)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(groups::THREADS, 1) attention_decode_v8_##NAME##_128_##ROWS(         \
         const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
         const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
-        float scale, int share, int part_bits, int stages, int rounds) {                                              \
-        groups::decode<ROWS>(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale}, share, part_bits,       \
-                             groups::Pace{stages, rounds});                                                           \
+        float scale, int rounds, int heads, int team_bits, int part_bits, int stages) {                               \
+        groups::decode<groups::Shape<ROWS, LENDS>>(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale},   \
+                                                   groups::Split{rounds, heads, team_bits, part_bits, stages});       \
     }
-DECODE_V8(1)
-DECODE_V8(4)
-DECODE_V8(8)
+DECODE_V8(whole, 1, false)
+DECODE_V8(whole, 4, false)
+DECODE_V8(whole, 8, false)
+DECODE_V8(lent, 1, true)
+DECODE_V8(lent, 4, true)
+DECODE_V8(lent, 8, true)
 #endif
 
 #endif

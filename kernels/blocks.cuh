@@ -73,3 +73,36 @@ __device__ __forceinline__ unsigned count_around(unsigned* counter, unsigned mos
                  : "memory");
     return before;
 }
+
+// Adds to a counter, and returns what was there, with the same order.
+__device__ __forceinline__ unsigned count(unsigned* counter, unsigned more) {
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(counter)), "r"(more)
+                 : "memory");
+    return before;
+}
+
+// Adds to it, in no order.
+__device__ __forceinline__ void count_relaxed(unsigned* counter, unsigned more) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)), "r"(more)
+                 : "memory");
+}
+
+// A number for another block that says itself that it is there: both halves of a word become visible at once.
+__device__ __forceinline__ void put_number(unsigned long long* to, float number) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
+                 "l"(1ull << 32 | __float_as_uint(number))
+                 : "memory");
+}
+__device__ __forceinline__ void put_no_number(unsigned long long* to) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "l"(0ull) : "memory");
+}
+// Whether there is one.
+__device__ __forceinline__ bool number_at(const unsigned long long* from, float& number) {
+    unsigned long long word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(__cvta_generic_to_global(from)) : "memory");
+    number = __uint_as_float(unsigned(word));
+    return word >> 32;
+}

@@ -55,6 +55,17 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) 
         : "memory");
 }
 
+// Whether that phase is over.
+__device__ __forceinline__ bool barrier_is_over(unsigned barrier, unsigned parity) {
+    unsigned over;
+    asm volatile(
+        "{\n.reg .pred over;\nmbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return over;
+}
+
 // Where a role stands in a ring of STAGES stages: the stage, and the parity of its phase.
 template <int STAGES>
 struct Place {

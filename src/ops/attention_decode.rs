@@ -58,9 +58,10 @@ fn cases() -> impl Iterator<Item = Heads> {
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
     let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
     let ahead = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
-    let groups = [(2, 8, 2, 4, 1801, 128), (1, 8, 3, 1, 3601, 128)];
+    let groups = [(2, 8, 2, 4, 1801, 128), (1, 8, 3, 1, 3601, 128), (5, 8, 2, 1, 1031, 128)];
+    let lent = [(3, 4, 2, 1, 4111, 128), (4, 6, 1, 2, 2081, 128)];
     let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).chain(groups).flat_map(|(batch, heads, group, queries, keys, dim)| {
+    fixed.chain(ahead).chain(groups).chain(lent).flat_map(|(batch, heads, group, queries, keys, dim)| {
         [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
 }
@@ -98,6 +99,7 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_split_cluster.cuh",
             "attention_split_groups.cuh",
             "attention_split_groups_merge.cuh",
+            "attention_split_groups_teams.cuh",
             "attention_split_matrices.cuh",
             "attention_split_mma.cuh",
             "attention_split_ring.cuh",
@@ -232,21 +234,6 @@ mod tests {
     /// One query for each of four heads of q to one of k, of 128 elements.
     pub fn of(batch: usize, heads: usize, keys: usize) -> Heads {
         Heads { batch, heads, keys, ..TIMED[0].clone() }
-    }
-
-    /// Of a launch rule: how many parts it makes of a head, in shared memory that a block may have.
-    pub fn has_parts(s: &Heads, share: fn(&Heads) -> Option<Share>, shared_bytes: fn(&Heads) -> usize, parts: usize) {
-        assert_eq!(share(s).unwrap().parts, parts);
-        assert!(shared_bytes(s) <= 227 << 10);
-    }
-
-    #[rstest]
-    #[case::pairs(&TIMED[1], 2)]
-    #[case::fours(&of(2, 8, 4096), 4)]
-    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
-    fn versions_7_and_8_share_a_head_among_as_many_of_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
-        has_parts(s, ahead::share_of, ahead::shared_bytes, parts);
-        has_parts(s, groups::share_of, groups::shared_bytes, parts);
     }
 
     pub fn is_right_in_the_simulator(candidate: &str, point: &[usize]) {

@@ -23,26 +23,20 @@ const BLOCKS: usize = 64;
 /// Rows of a head of keys that the entries take.
 const MOST_ROWS: usize = 4;
 /// Keys of a part from which on the way in and out pays, of short rows and of long ones.
-pub(super) const FEWEST_KEYS: [usize; 2] = [256, 512];
+const FEWEST_KEYS: [usize; 2] = [256, 512];
 
-/// The share of one of `blocks`, if the parts of all heads are so many and as long as each other, but for the last.
-pub(super) fn share_among(s: &Heads, blocks: usize) -> Option<Share> {
-    let parts = CLUSTERS.into_iter().find(|&parts| key_heads(s) * parts == blocks)?;
-    let share = Share::of(s, blocks, parts);
-    (share.parts == parts).then_some(share)
-}
-
-/// How many blocks share a head. None where version 6 serves: for what the entries do not take, for other numbers of heads,
-/// and for few keys.
-pub(super) fn share_of(s: &Heads) -> Option<Share> {
-    let share = share_among(s, BLOCKS)?;
+/// How many blocks share a head, as many keys each but for the last. None where version 6 serves: for what the entries do not
+/// take, for other numbers of heads, and for few keys.
+fn share_of(s: &Heads) -> Option<Share> {
+    let parts = CLUSTERS.into_iter().find(|&parts| key_heads(s) * parts == BLOCKS)?;
+    let share = Share::of(s, BLOCKS, parts);
     let fewest = FEWEST_KEYS[usize::from(entry(s).0 > CHUNK)];
-    let serves = is_served(s) && rows(s) <= MOST_ROWS && share.keys >= fewest;
+    let serves = share.parts == parts && is_served(s) && rows(s) <= MOST_ROWS && share.keys >= fewest;
     serves.then_some(share)
 }
 
 /// Room for the rounds under way, for scores and queries, for what the walkers of all parts have seen, and barrier objects.
-pub(super) fn shared_bytes(s: &Heads) -> usize {
+fn shared_bytes(s: &Heads) -> usize {
     let (dim, rows) = entry(s);
     let of_scores = CHAPTER * UNIT / dim * 8 * size_of::<f32>();
     let of_walker = (STAGES * UNIT + rows * dim) * ELEMENT_BYTES + of_scores + (STAGES + 1) * size_of::<u64>();
@@ -67,14 +61,18 @@ pub fn plan(s: &Heads) -> Plan {
 mod tests {
     use super::*;
     use crate::ops::attention_decode::TIMED;
-    use crate::ops::attention_decode::tests::{has_parts, is_right_in_the_simulator, of};
+    use crate::ops::attention_decode::tests::{is_right_in_the_simulator, of};
     use rstest::rstest;
 
     #[rstest]
+    #[case::pairs(&TIMED[1], 2)]
+    #[case::fours(&of(2, 8, 4096), 4)]
+    #[case::as_many_as_a_cluster_takes(&TIMED[2], 8)]
     #[case::short_rows(&Heads { dim: 64, ..of(4, 8, 4096) }, 2)]
     #[case::a_last_part_of_fewer_keys(&of(4, 8, 2000), 2)]
     fn parts_make_64_blocks(#[case] s: &Heads, #[case] parts: usize) {
-        has_parts(s, share_of, shared_bytes, parts);
+        assert_eq!(share_of(s).unwrap().parts, parts);
+        assert!(shared_bytes(s) <= 227 << 10);
     }
 
     #[rstest]

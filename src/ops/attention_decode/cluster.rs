@@ -54,13 +54,13 @@ pub(super) fn launch(
 
 /// What an entry takes whose blocks share the keys of a head, and copy `keys` of them at a time.
 pub(super) fn with_arguments(s: &Heads, share: &Share, launch: Launch, keys: usize) -> Launch {
-    scalars(s, share, by_maps(s, launch.without_pointers().pointer("q").pointer("y"), keys))
+    scalars(s, by_maps(s, launch.without_pointers().pointer("q").pointer("y"), keys)).scalar(share.keys as i32)
 }
 
 /// What follows the tensors.
-pub(super) fn scalars(s: &Heads, share: &Share, launch: Launch) -> Launch {
+pub(super) fn scalars(s: &Heads, launch: Launch) -> Launch {
     let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
-    launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32).scalar(share.keys as i32)
+    launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32)
 }
 
 /// Bytes of what a block has seen of `CHUNK` elements of a row.
