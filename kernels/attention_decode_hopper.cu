@@ -39,13 +39,14 @@
 //   cluster a multiple of parts, so that the blocks of a head are of one
 //   shared as in src/ops/attention_decode/ahead.rs
 // v8: warp groups that walk, for dim 128; in attention_split_groups.cuh. A group multiplies 64 keys at a time where they lie in
-// shared memory, warps beside it copy five rounds ahead, and there is a quarter to send and to merge. In the gate beside v7
-// in one process, as above: 9.7 us for 10.1 at 32 MiB (one, two and four sequences), 17.1 for 17.4 at 64; with eight heads of
-// q to one of k 9.9 for v6's 11.0; 15.1 for v6's 15.9 at 56 MiB (seven sequences).
+// shared memory, warps beside it copy five rounds ahead, and there is a quarter to send and to merge. Where heads do not share
+// the device evenly, teams of blocks lend each other what they have seen, by counters as above. In the gate beside v6 in one
+// process, as above: 9.7 us for 10.7 (four sequences), 9.6 for 10.5 (one) at 32 MiB, 17.0 for 18.3 at 64, 12.1 for 13.6 with ten heads
+// of keys at 40 MiB, 13.8 for 15.5 with twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40.
 //
-// Launch (rows <= 8), v8_128_<rows>:
-//   grid parts * heads of keys, parts as for v7; then stages, and rounds of a chapter   block 384
-//   cluster 8  shared as in src/ops/attention_decode/groups.rs
+// Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for so many heads:
+//   grid parts * teams, parts a power of two up to 8   block 384   cluster a multiple of parts, at most 8
+//   rounds: 64 keys each, of a head; heads, team_bits: 1, 0 for v8_whole; shared as in src/ops/attention_decode/groups.rs
 #include "attention_split.cuh"
 
 #if !defined(KERNELGATE_F32) && __CUDA_ARCH__ >= 900
