@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 /// How many heads of keys are shared out among blocks. A team of blocks walks a head; where teams are fewer than heads, one
 /// or two, of which the last is lent from the next team.
 ///
-/// Of sixteen multiprocessors each, seven groups and a half read evenly; with most numbers of clusters one group has more to
-/// read than others. Groups take eight clusters of eight, or of four, as evenly as fourteen of eight; pairs go anywhere.
+/// An H100 or H200 has seven groups of sixteen multiprocessors or more that clusters may span, and one of fewer: with most
+/// numbers of clusters, one of them has more to read than the others.
 #[derive(Debug, Clone, PartialEq)]
 struct Way {
     heads: RangeInclusive<usize>,
@@ -60,9 +60,6 @@ const WAYS: [Way; 18] = [
     way(112..=112, 1, Teams::OfHeads, 8, 4),
 ];
 
-/// Keys of a block from which on it pays, where teams lend, where a block has a head alone, and elsewhere.
-const FEWEST_KEYS: [usize; 3] = [768, 896, 512];
-
 /// Warp groups of a block that walk, and warps that copy and merge.
 const GROUPS: usize = 2;
 const MERGERS: usize = 4;
@@ -85,8 +82,16 @@ impl Way {
             return None;
         }
         let way = WAYS.into_iter().find(|way| way.heads.contains(&key_heads(s)))?;
-        let fewest = FEWEST_KEYS[if way.lends() { 0 } else if way.parts == 1 { 1 } else { 2 }];
-        (key_heads(s) * s.keys >= way.blocks(s) * fewest).then_some(way)
+        (key_heads(s) * s.keys >= way.blocks(s) * way.fewest_keys()).then_some(way)
+    }
+
+    /// Keys of a block from which on it pays.
+    fn fewest_keys(&self) -> usize {
+        match (&self.teams, self.parts) {
+            (Teams::Number(_), _) => 768,
+            (Teams::OfHeads, 1) => 896,
+            _ => 512,
+        }
     }
 
     fn lends(&self) -> bool {
@@ -131,7 +136,8 @@ impl Way {
         };
         let launch = Launch::blocks(self.blocks(s), (GROUPS * WARPS + MERGERS) * 32).cluster(self.cluster);
         let kind = if self.lends() { "lent" } else { "whole" };
-        let launch = launch.shared(self.shared_bytes(s)).entry(format!("attention_decode_v8_{kind}_128_{}", entry(s).1));
+        let launch =
+            launch.shared(self.shared_bytes(s)).entry(format!("attention_decode_v8_{kind}_128_{}", entry(s).1));
         let launch = launch.without_pointers().pointer("q").pointer("y").map(map("k")).map(map("v"));
         let launch = scalars(s, launch).scalar(s.keys.div_ceil(KEYS) as i32);
         let (heads, teams) = if self.lends() { (key_heads(s), self.teams(s)) } else { (1, 1) };
