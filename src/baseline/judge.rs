@@ -3,7 +3,7 @@
 use super::BaselineSettings;
 use super::row::{Row, Table};
 use super::standing::{Standing, stand};
-use super::store::{Metadata, read, remove_pending, write_pending};
+use super::store::{Metadata, read};
 use crate::check::Subject;
 use crate::check::outcome::{Outcome, Timing, Verdict};
 use crate::check::perf::worst;
@@ -11,7 +11,6 @@ use crate::core::shape::describe;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::Change;
 use crate::measure::threshold::{Distance, NoiseTable};
-use std::path::Path;
 
 /// Judges the timings of a perf outcome. The verdict is made first; then, if the table would change, the proposed one
 /// is written as a pending snapshot.
@@ -47,7 +46,8 @@ pub fn judge(
     }
     outcome.notes.append(&mut reasons.notes);
     if settings.write_pending {
-        propose(&path, &accepted, &proposed, &metadata(subject, fingerprint), &mut outcome.notes);
+        let metadata = metadata(subject, fingerprint);
+        outcome.notes.extend(settings.propose(&path, Some(&accepted), &proposed, &metadata));
     }
     outcome
 }
@@ -166,16 +166,5 @@ fn metadata(subject: &Subject<'_>, fingerprint: &Fingerprint) -> Metadata {
             fingerprint.name
         ),
         info: info.collect(),
-    }
-}
-
-fn propose(path: &Path, accepted: &Table, proposed: &Table, metadata: &Metadata, notes: &mut Vec<String>) {
-    if proposed == accepted {
-        remove_pending(path);
-        return;
-    }
-    match write_pending(path, metadata, proposed) {
-        Ok(pending) => notes.push(format!("pending snapshot: {}", pending.display())),
-        Err(error) => notes.push(format!("the pending snapshot of {} could not be written: {error}", path.display())),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::BaselineSettings;
 use super::metrics_table::MetricsTable;
-use super::store::{Metadata, read, remove_pending, write_pending};
+use super::store::{Metadata, read};
 use crate::check::counts::{self, Counted, RESIDENT};
 use crate::check::outcome::{Metric, Outcome, Verdict};
 use crate::check::{Context, Subject};
@@ -71,7 +71,7 @@ fn judge(counted: Counted, subject: &Subject<'_>, arch: &str, settings: &Baselin
     }
     if settings.write_pending {
         let proposed = proposal(subject, comparable, &outcome.metrics, &shapes, made_by);
-        let note = propose(&path, accepted.as_ref(), &proposed, subject);
+        let note = settings.propose(&path, accepted.as_ref(), &proposed, &metadata(subject));
         outcome.notes.extend(note);
     }
     outcome
@@ -138,22 +138,10 @@ fn proposal(
     table
 }
 
-fn propose(
-    path: &std::path::Path,
-    accepted: Option<&MetricsTable>,
-    proposed: &MetricsTable,
-    subject: &Subject<'_>,
-) -> Option<String> {
-    if accepted == Some(proposed) {
-        remove_pending(path);
-        return None;
-    }
+fn metadata(subject: &Subject<'_>) -> Metadata {
     let (operator, candidate) = (subject.operator.name(), &subject.candidate.name);
     let description = format!("{operator} {candidate} {}, counted by the simulator", subject.dtype);
-    Some(match write_pending(path, &Metadata { description, info: Vec::new() }, proposed) {
-        Ok(pending) => format!("pending snapshot: {}", pending.display()),
-        Err(error) => format!("the pending snapshot of {} could not be written: {error}", path.display()),
-    })
+    Metadata { description, info: Vec::new() }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub use store::{Document, Metadata, pending_path, read, write_pending};
 
 use crate::check::Subject;
 use crate::device::fingerprint::Fingerprint;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where baselines are and how strictly they are applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,26 @@ impl BaselineSettings {
     /// The folder of the noise tables, a file a device.
     pub fn noise_folder(&self) -> PathBuf {
         self.root.join("snapshots/noise")
+    }
+
+    /// Leaves what is proposed for review, unless it is accepted already, and returns what a record says of that. It names the
+    /// file from the root: records are read on other machines.
+    fn propose<D: Document + PartialEq>(
+        &self,
+        snapshot: &Path,
+        accepted: Option<&D>,
+        proposed: &D,
+        metadata: &Metadata,
+    ) -> Option<String> {
+        if accepted == Some(proposed) {
+            store::remove_pending(snapshot);
+            return None;
+        }
+        let below = |path: &Path| path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
+        Some(match write_pending(snapshot, metadata, proposed) {
+            Ok(pending) => format!("pending snapshot: {}", below(&pending)),
+            Err(error) => format!("the pending snapshot of {} could not be written: {error}", below(snapshot)),
+        })
     }
 }
 

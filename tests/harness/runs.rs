@@ -279,7 +279,8 @@ fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_say
         fixture.summary()["records"][0].clone()
     };
     let is_brief = |record: &serde_json::Value| record["notes"].to_string().contains("timed in brief");
-    let is_pending = |record: &serde_json::Value| record["notes"].to_string().contains("pending snapshot");
+    let is_pending =
+        |record: &serde_json::Value| record["notes"].to_string().contains("pending snapshot: snapshots/perf/");
     let samples = |record: &serde_json::Value| record["timings"][0]["samples"].as_u64().unwrap();
 
     let brief = run("0.001");

@@ -10,8 +10,8 @@ use crate::ops::attention::Heads;
 use crate::ops::family::aligned::ELEMENT_BYTES;
 use std::ops::RangeInclusive;
 
-/// How many heads of keys are shared out among blocks. A team of blocks walks a head; where teams are fewer than heads, one
-/// or two, of which the last is lent from the next team.
+/// How so many heads of keys are shared out among blocks. A team of blocks walks a head; where teams are fewer than heads, up to
+/// two, and what it has seen of another one's beginning it lends to the next team.
 ///
 /// An H100 or H200 has seven groups of sixteen multiprocessors or more that clusters may span, and one of fewer: with most
 /// numbers of clusters, one of them has more to read than the others.
