@@ -40,13 +40,17 @@
 //   shared as in src/ops/attention_decode/ahead.rs
 // v8: warp groups that walk, for dim 128; in attention_split_groups.cuh. A group multiplies 64 keys at a time where they lie in
 // shared memory, warps beside it copy five rounds ahead, and there is a quarter to send and to merge. Where heads do not share
-// the device evenly, teams of blocks lend each other what they have seen, by counters as above. In the gate beside v6 in one
-// process, as above: 9.7 us for 10.7 (four sequences), 9.6 for 10.5 (one) at 32 MiB, 17.0 for 18.3 at 64, 12.1 for 13.6 with ten heads
-// of keys at 40 MiB, 13.8 for 15.5 with twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40.
+// the device evenly, teams of blocks lend each other what they have seen, by counters as above; of one, two or four heads,
+// several teams have one, and the last merges. In the gate beside v6 in one process, as above: 9.7 us for 10.7 (four sequences)
+// and 9.6 for 10.5 (one) at 32 MiB, 17.0 for 18.3 at 64, 12.1 for 13.6 with ten heads of keys at 40 MiB, 13.8 for 15.5 with
+// twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40; beside v7, 11.4 for 17.2 with one head at 32 MiB and 18.9 for
+// 29.6 at 64.
 //
-// Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for so many heads:
+// Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for so many heads,
+// v8_gathered_128_<rows> with 2^team_bits for each:
 //   grid parts * teams, parts a power of two up to 8   block 384   cluster a multiple of parts, at most 8
-//   rounds: 64 keys each, of a head; heads, team_bits: 1, 0 for v8_whole; shared as in src/ops/attention_decode/groups.rs
+//   rounds: 64 keys each, of a head; heads: 1 but for v8_lent; team_bits: 0 for v8_whole
+//   shared as in src/ops/attention_decode/groups.rs
 #include "attention_split.cuh"
 
 #if !defined(KERNELGATE_F32) && __CUDA_ARCH__ >= 900
@@ -327,20 +331,24 @@ DECODE_V7(128, 1)
 DECODE_V7(128, 4)
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define DECODE_V8(NAME, ROWS, LENDS)                                                                                  \
+#define DECODE_V8(NAME, ROWS, SHARING)                                                                                \
     extern "C" __global__ void __launch_bounds__(groups::THREADS, 1) attention_decode_v8_##NAME##_128_##ROWS(         \
         const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
         const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
         float scale, int rounds, int heads, int team_bits, int part_bits, int stages) {                               \
-        groups::decode<groups::Shape<ROWS, LENDS>>(q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale},   \
-                                                   groups::Split{rounds, heads, team_bits, part_bits, stages});       \
+        groups::decode<groups::Shape<ROWS, groups::SHARING>>(                                                         \
+            q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale},                                          \
+            groups::Split{rounds, heads, team_bits, part_bits, stages});                                              \
     }
-DECODE_V8(whole, 1, false)
-DECODE_V8(whole, 4, false)
-DECODE_V8(whole, 8, false)
-DECODE_V8(lent, 1, true)
-DECODE_V8(lent, 4, true)
-DECODE_V8(lent, 8, true)
+DECODE_V8(whole, 1, NOTHING)
+DECODE_V8(whole, 4, NOTHING)
+DECODE_V8(whole, 8, NOTHING)
+DECODE_V8(lent, 1, LENDING)
+DECODE_V8(lent, 4, LENDING)
+DECODE_V8(lent, 8, LENDING)
+DECODE_V8(gathered, 1, GATHERING)
+DECODE_V8(gathered, 4, GATHERING)
+DECODE_V8(gathered, 8, GATHERING)
 #endif
 
 #endif

@@ -12,8 +12,8 @@
 
 namespace ahead {
 
-using in_cluster::elected;
-using in_ring::load_box_once;
+using hopper::elected;
+using hopper::load_box_once;
 using shares::MERGERS;
 using shares::WALKERS;
 

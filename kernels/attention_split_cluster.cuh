@@ -13,6 +13,8 @@
 
 namespace in_cluster {
 
+using hopper::elected;
+
 constexpr int MOST_PARTS = 8;
 constexpr int KEYS = 16;      // of a step
 constexpr int ELEMENTS = 64;  // of a row, that a warp merges: four a lane, in both halves of the warp
@@ -99,13 +101,6 @@ struct Seen {
         return merged;
     }
 };
-
-// One lane of a warp that has not diverged; the compiler knows then that addresses are the same in all.
-__device__ __forceinline__ bool elected() {
-    unsigned is;
-    asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\nselp.u32 %0, 1, 0, one;\n}" : "=r"(is));
-    return is != 0;
-}
 
 // The same of the parts of a head. Lanes hold the header of a part each.
 __device__ __forceinline__ Merged<4> merge(const Packets* met, int parts) {

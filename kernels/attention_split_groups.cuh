@@ -13,7 +13,7 @@
 
 namespace groups {
 
-using in_cluster::elected;
+using hopper::elected;
 
 constexpr int THREADS = GROUPS * hopper::GROUP_THREADS + MERGERS * WARP;
 constexpr int MOST_STAGES = 5;  // of a group
@@ -22,16 +22,16 @@ constexpr int ROUND_BYTES = KEYS * DIM * int(sizeof(scalar_t));
 constexpr int BOX_BYTES = ROUND_BYTES / HALVES;
 constexpr int COLUMN_BYTES = hopper::PATTERN_BYTES;  // 64 elements, or keys, of all rows
 
-// Rows of the products, and whether teams lend.
-template <int ROWS_, bool LENDS_>
+// Rows of the products, and what teams share.
+template <int ROWS_, Sharing SHARING_>
 struct Shape {
     static constexpr int ROWS = ROWS_;
-    static constexpr bool LENDS = LENDS_;
+    static constexpr Sharing SHARING = SHARING_;
 };
 
 template <class Of>
 struct Room {
-    static constexpr int PIECES = Course<Of::LENDS>::PIECES;
+    static constexpr int PIECES = Course<Of::SHARING>::PIECES;
 
     alignas(1024) unsigned char rounds[GROUPS][MOST_STAGES][ROUND_BYTES];
     alignas(1024) unsigned char queries[GROUPS][PIECES][HALVES][COLUMN_BYTES];
@@ -66,7 +66,7 @@ __device__ __forceinline__ void load_round(unsigned to, const hopper::TensorMap&
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
         " [%0], [%1, {%2, %3, %2, %4}], [%5], %6;" ::"r"(to),
-        "l"(&map), "r"(0), "r"(key), "r"(head), "r"(barrier), "l"(in_ring::EVICT_FIRST)
+        "l"(&map), "r"(0), "r"(key), "r"(head), "r"(barrier), "l"(hopper::EVICT_FIRST)
         : "memory");
 }
 
@@ -115,7 +115,7 @@ struct Walker {
     }
 
     // Queries as the right factor of the scores, zeros where there is none; eight elements a thread.
-    __device__ __forceinline__ void take(const scalar_t* q, const Course<Of::LENDS>& course) const {
+    __device__ __forceinline__ void take(const scalar_t* q, const Course<Of::SHARING>& course) const {
         const int row = warp * 2 + lane / 16, unit = lane % 16;
         uint4 elements[Room<Of>::PIECES];
 #pragma unroll
@@ -332,7 +332,7 @@ __device__ __forceinline__ void walk_piece(Walker<Of>& walker, const Piece& piec
 }
 
 template <class Of>
-__device__ __forceinline__ void walk(Room<Of>& room, const scalar_t* q, const FewQueries& s, const Course<Of::LENDS>& course,
+__device__ __forceinline__ void walk(Room<Of>& room, const scalar_t* q, const FewQueries& s, const Course<Of::SHARING>& course,
                                      const Parts<Of::ROWS>& parts, int stages, int warp) {
     Walker<Of> walker(room, s, parts, stages, warp);
     const Stride stride = walkers_of(parts);
@@ -357,11 +357,11 @@ struct Feed {
     const hopper::TensorMap& k;
     const hopper::TensorMap& v;
     const int group;
-    Cursor<Of::LENDS> cursor;
+    Cursor<Of::SHARING> cursor;
     Stage stage;
 
     __device__ __forceinline__ Feed(Room<Of>& room, const hopper::TensorMap& k, const hopper::TensorMap& v,
-                                    const Course<Of::LENDS>& course, const Parts<Of::ROWS>& parts, int stages, int group)
+                                    const Course<Of::SHARING>& course, const Parts<Of::ROWS>& parts, int stages, int group)
         : room(room), k(k), v(v), group(group),
           cursor(course, walker_of(parts, group), walkers_of(parts)), stage(stages) {}
 
@@ -406,7 +406,7 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
     Room<Of>& room = *reinterpret_cast<Room<Of>*>(memory);
     const int warp = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0), bits = split.part_bits;
     const int merger = warp - GROUPS * hopper::GROUP_WARPS;
-    const Course<Of::LENDS> course(split, blockIdx.x >> bits);
+    const Course<Of::SHARING> course(split, blockIdx.x >> bits);
     const Parts<Of::ROWS> parts{bits, int(blockIdx.x) & (1 << bits) - 1};
     if (merger < 0) return walk(room, q, s, course, parts, split.stages, warp);
     Feed<Of> feed(room, k, v, course, parts, split.stages, merger);

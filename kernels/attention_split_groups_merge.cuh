@@ -1,8 +1,9 @@
 // What the warp groups of all parts of a head have seen, merged once: as in attention_split_shares.cuh, a quarter of it.
 //
-// A share is 64 elements of a row: sixteen of both of its halves, of two warps of a group. Of a head that two teams have
-// walked, the team with its end takes what the other one has left in global memory.
+// A share is 64 elements of a row: sixteen of both of its halves, of two warps of a group. What several teams have seen of a
+// head they merge as attention_split_groups_meet.cuh says.
 #pragma once
+#include "attention_split_groups_meet.cuh"
 #include "attention_split_groups_teams.cuh"
 #include "attention_split_shares.cuh"
 
@@ -10,9 +11,6 @@ namespace groups {
 
 constexpr int GROUPS = 2;   // of a block, that walk
 constexpr int MERGERS = 4;  // warps of a block that merge; as many as groups copy as well
-constexpr int DIM = 128;
-constexpr int ELEMENTS = 64;  // of half a row, and of a share
-constexpr int HALVES = DIM / ELEMENTS;
 constexpr int STEP = 16;  // elements or keys of a product
 
 template <int ROWS>
@@ -45,15 +43,6 @@ struct Inbox {
     __device__ __forceinline__ void await_sums() const { hopper::barrier_wait(shared_address(&sums_known), 0); }
 };
 
-// What has been seen of a share: four of its sums a lane, both halves of a warp the same.
-struct Seen {
-    float largest;  // score, in units of log 2
-    float total;    // of weights
-    float sums[4];
-};
-
-__device__ __forceinline__ Seen nothing() { return {Maximum::identity(), 0.0f, {}}; }
-
 // How what has been seen of two parts of a head becomes results: known before their sums are.
 struct Factors {
     float of_beginning, of_end, inverse;
@@ -74,79 +63,6 @@ struct Factors {
             const float result = fmaf(of_beginning, beginning.sums[i], of_end * end.sums[i]) * inverse;
             rows[share / HALVES * DIM + first + i / 2 * ELEMENTS + i % 2 * 8] = from_float<scalar_t>(result);
         }
-    }
-};
-
-// Where two teams meet about a share of a head that both have a part of. Neither waits for the other one for good: the team
-// with the end merges if what is lent comes in time, else it leaves what it has seen too, and who comes second merges.
-//
-// Numbers each say that they are there, so that they need no fence, which takes longer than the way there. Who takes them
-// leaves none.
-constexpr int MOST_TEAMS = 64;
-constexpr int MOST_SHARES = 16;
-constexpr int NUMBERS = ELEMENTS + 2;  // sums, largest score, sum of weights
-enum Arrival : unsigned { NOBODY, LENDER, TOO_EARLY, IN_TIME, ARRIVALS };
-
-struct Met {
-    unsigned long long numbers[2][NUMBERS];  // of the beginning, of the end
-    unsigned arrivals;
-};
-__device__ Met met[MOST_TEAMS * MOST_SHARES];
-
-struct Meeting {
-    Met& at;
-
-    __device__ __forceinline__ Meeting(int lender, int share) : at(met[lender * MOST_SHARES + share]) {}
-
-    // Lanes have four sums each; two more have the header.
-    static __device__ __forceinline__ int place(int i) {
-        const int lane = threadIdx.x % WARP;
-        return lane < 16 ? lane + i * 16 : ELEMENTS + lane % 2;
-    }
-    static __device__ __forceinline__ bool has(int i) {
-        const int lane = threadIdx.x % WARP;
-        return lane < 16 || lane < 18 && i == 0;
-    }
-    __device__ __forceinline__ void leave(bool end, const Seen& seen) const {
-        const float header = threadIdx.x % 2 == 0 ? seen.largest : seen.total;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (has(i)) put_number(&at.numbers[end][place(i)], threadIdx.x % WARP < 16 ? seen.sums[i] : header);
-        }
-    }
-    // Whether all numbers are there; if so, takes them.
-    __device__ __forceinline__ bool take(bool end, Seen& seen) const {
-        float values[4];
-        bool are_there = true;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) are_there &= !has(i) || number_at(&at.numbers[end][place(i)], values[i]);
-        if (!__all_sync(ALL_LANES, are_there)) return false;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (has(i)) put_no_number(&at.numbers[end][place(i)]);
-            seen.sums[i] = __shfl_sync(ALL_LANES, values[i], threadIdx.x % 16);
-        }
-        seen.largest = __shfl_sync(ALL_LANES, values[0], 16);
-        seen.total = __shfl_sync(ALL_LANES, values[0], 17);
-        return true;
-    }
-    // Says who is here, and returns who was before.
-    __device__ __forceinline__ unsigned arrive(Arrival who) const {
-        unsigned before = NOBODY;
-        __syncwarp();
-        if (threadIdx.x % WARP == 0) before = count(&at.arrivals, who) % ARRIVALS;
-        __syncwarp();
-        return __shfl_sync(ALL_LANES, before, 0);
-    }
-    // With the lender that is nobody, whoever says so first.
-    __device__ __forceinline__ void arrive_in_time() const {
-        if (threadIdx.x % WARP == 0) count_relaxed(&at.arrivals, IN_TIME);
-    }
-    // Takes both, by who came second, and leaves nobody.
-    __device__ __forceinline__ void finish(Seen& beginning, Seen& end) const {
-        take(false, beginning);
-        take(true, end);
-        if (threadIdx.x % WARP == 0) at.arrivals = NOBODY;
     }
 };
 
@@ -197,15 +113,15 @@ __device__ __forceinline__ bool take_in_time(const Meeting& meeting, const Inbox
     constexpr int PATIENCE = 8;
 #pragma unroll 1
     for (int late = 0; late < PATIENCE; late += last.knows_sums()) {
-        if (meeting.take(false, beginning)) return true;
+        if (meeting.at.beginning.take(beginning)) return true;
     }
     return false;
 }
 
 // Merges this part's shares of a piece. `last` is the inbox of the team's last one.
-template <int ROWS, bool LENDS>
+template <int ROWS, Sharing SHARING>
 __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS>& last, const Parts<ROWS>& parts,
-                                      scalar_t* rows, int shares, const Course<LENDS>& course, int kind, int merger) {
+                                      scalar_t* rows, int shares, const Course<SHARING>& course, int kind, int merger) {
     // Warps that copy have no time for pieces that are over early.
     const int first = kind == LENT ? merger - GROUPS : kind == REST ? MERGERS - 1 - merger : merger;
     if (first < 0) return;
@@ -214,14 +130,18 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
         const int share = parts.first_share(parts.own) + own;
         const Meeting meeting(kind == LENT ? course.team : course.team - 1, share);
         Seen beginning = nothing();
-        const bool in_time = LENDS && kind == REST && take_in_time(meeting, last, beginning);
+        const bool in_time = SHARING == LENDING && kind == REST && take_in_time(meeting, last, beginning);
         Collected<ROWS> end(inbox, parts, own);
         Factors factors(beginning, end.seen);
         end.await_sums();
-        if (LENDS && kind != WHOLE && !in_time) {
-            meeting.leave(kind == REST, end.seen);
-            if (meeting.arrive(kind == LENT ? LENDER : TOO_EARLY) != (kind == LENT ? TOO_EARLY : LENDER)) continue;
+        if (SHARING == LENDING && kind != WHOLE && !in_time) {
+            const unsigned before = meeting.leave(kind == LENT ? LENDER : TOO_EARLY, end.seen);
+            if (before != (kind == LENT ? TOO_EARLY : LENDER)) continue;
             meeting.finish(beginning, end.seen);
+            factors = Factors(beginning, end.seen);
+        }
+        if (SHARING == GATHERING) {
+            if (!is_last_of(course.head, share, course.of_head(), course.teams(), end.seen)) continue;
             factors = Factors(beginning, end.seen);
         }
         factors.store(beginning, end.seen, rows, share);

@@ -2,7 +2,8 @@
 //
 // A round is 64 keys of a head. Where heads do not fill the device evenly, teams have as many rounds each all the same: the
 // end of a head whose beginning the team before has, a whole head, and the beginning of another one. What a team has seen of
-// the latter it lends to the next team, so that piece comes first. No team has less than a head, so a head is of two at most.
+// the latter it lends to the next team, so that piece comes first. No team has less than a head then, so a head is of two at
+// most. Of few heads, several teams have one.
 #pragma once
 #include "attention_split_ahead.cuh"
 
@@ -14,8 +15,8 @@ constexpr int MOST_ROUNDS = 8;  // of a chapter
 // How rounds are shared out.
 struct Split {
     int rounds;     // of a head
-    int heads;      // of so many teams:
-    int team_bits;  // a power of two
+    int heads;      // of so many teams, or one of
+    int team_bits;  // them, a power of two
     int part_bits;  // of the blocks of a team
     int stages;     // rounds of a group that are under way
 };
@@ -28,35 +29,45 @@ struct Piece {
 };
 enum Kind { WHOLE, LENT, REST, KINDS };
 
-// Where heads fill the teams, there is nothing but a whole head for each.
-template <bool LENDS>
+// What teams have: a head each; as much as each other; or a part of the same head, of which none is lent.
+enum Sharing { NOTHING, LENDING, GATHERING };
+
+template <Sharing SHARING>
 struct Course {
-    static constexpr int PIECES = LENDS ? KINDS : 1;
+    static constexpr int PIECES = SHARING == LENDING ? KINDS : 1;
 
-    const int team, rounds;  // rounds of a head
-    int head, next;          // the first one, and the one that is lent
-    int lent, rest, total;   // rounds
+    const int team, rounds;     // rounds of a head
+    const int bits;             // of teams
+    int head, next;             // the first one, and the one that is lent
+    int begun, lent, rest, total;  // rounds
 
-    __device__ __forceinline__ Course(const Split& split, int team) : team(team), rounds(split.rounds) {
+    __device__ __forceinline__ Course(const Split& split, int team)
+        : team(team), rounds(split.rounds), bits(split.team_bits) {
         const int from = team * split.heads, to = from + split.heads;
         head = from >> split.team_bits;
         next = to >> split.team_bits;
         const int first = from * rounds >> split.team_bits, end = to * rounds >> split.team_bits;
-        const int begun = first - head * rounds;
+        begun = first - head * rounds;
         lent = end - next * rounds;
         rest = begun > 0 ? rounds - begun : 0;
         total = end - first;
-        if (!LENDS) head = team, lent = rest = 0, total = rounds;
+        if (SHARING == NOTHING) head = team, total = rounds;
+        if (SHARING != LENDING) lent = rest = 0;
+        if (SHARING != GATHERING) begun = 0;
     }
+    // Of a head that several teams have, how many, and which of them.
+    __device__ __forceinline__ int teams() const { return 1 << bits; }
+    __device__ __forceinline__ int of_head() const { return team & teams() - 1; }
+
     // Pieces in the order in which they are walked: what is lent, the rest of a head, a whole one.
-    static constexpr int FIRST = LENDS ? LENT : KINDS;
+    static constexpr int FIRST = SHARING == LENDING ? LENT : KINDS;
     static constexpr int LAST = KINDS;
     static __device__ __forceinline__ constexpr int kind(int i) { return i % KINDS; }
 
     __device__ __forceinline__ Piece piece(int kind) const {
         if (kind == LENT) return {next, 0, lent};
         if (kind == REST) return {head, rounds - rest, rest};
-        return {head + (rest > 0), 0, total - lent - rest};
+        return {head + (rest > 0), begun, total - lent - rest};
     }
     __device__ __forceinline__ int begins(int kind) const { return kind == LENT ? 0 : kind == REST ? lent : lent + rest; }
     __device__ __forceinline__ int ends(int kind) const { return kind == LENT ? lent : kind == REST ? lent + rest : total; }
@@ -77,16 +88,16 @@ struct Stride {
 };
 
 // What a walker asks for next: of a chapter after the other, the keys, then the values.
-template <bool LENDS>
+template <Sharing SHARING>
 struct Cursor {
-    const Course<LENDS>& course;
+    const Course<SHARING>& course;
     const Stride stride;
     int at;  // of the team's rounds
     int chapter, chapter_end;
     int piece_end;
     bool keys = true;
 
-    __device__ __forceinline__ Cursor(const Course<LENDS>& course, int walker, const Stride& stride)
+    __device__ __forceinline__ Cursor(const Course<SHARING>& course, int walker, const Stride& stride)
         : course(course), stride(stride), at(walker) {}
     __device__ __forceinline__ bool goes_on() const { return at < course.total; }
     __device__ __forceinline__ int head() const { return course.piece(course.kind_of(at)).head; }

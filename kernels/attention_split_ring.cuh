@@ -6,7 +6,8 @@
 
 namespace in_ring {
 
-using in_cluster::elected;
+using hopper::elected;
+using hopper::load_box_once;
 using in_cluster::ELEMENTS;
 using in_cluster::KEYS;
 using in_cluster::MOST_PARTS;
@@ -28,19 +29,6 @@ struct Room {
     unsigned long long values_full[WARPS][STAGES];
     unsigned long long all_met[SHARES];
 };
-
-// The policy of what nobody reads again: L2 gives it up before all else, and keeps code and maps.
-constexpr unsigned long long EVICT_FIRST = 0x12f0000000000000ull;  // what createpolicy gives for all of the accesses
-
-// As `hopper::load_box`, of such.
-__device__ __forceinline__ void load_box_once(unsigned to, const hopper::TensorMap& map, int x, int y, int z,
-                                              unsigned barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
-        " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(EVICT_FIRST)
-        : "memory");
-}
 
 // Four elements a lane of what the warps of the block have seen: half of the warp adds up what four of them have.
 template <typename Room>

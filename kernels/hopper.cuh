@@ -146,6 +146,19 @@ __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int 
         : "memory");
 }
 
+// The policy of what nobody reads again: L2 gives it up before all else, and keeps code and maps.
+constexpr unsigned long long EVICT_FIRST = 0x12f0000000000000ull;  // what createpolicy gives for all of the accesses
+
+// As `load_box`, of such.
+__device__ __forceinline__ void load_box_once(unsigned to, const TensorMap& map, int x, int y, int z,
+                                              unsigned barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
+        " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "l"(EVICT_FIRST)
+        : "memory");
+}
+
 __device__ __forceinline__ void load_box_into(unsigned to, const TensorMap& map, int x, int y, int z, unsigned barrier,
                                               unsigned short mask) {
     asm volatile(
@@ -178,7 +191,14 @@ __device__ __forceinline__ void store_wait_read() {
 // Shows this thread's stores to shared memory to copies and products that come after the next barrier.
 __device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- warp groups ---
+// --- warps and warp groups ---
+
+// One lane of a warp that has not diverged; the compiler knows then that addresses are the same in all.
+__device__ __forceinline__ bool elected() {
+    unsigned is;
+    asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\nselp.u32 %0, 1, 0, one;\n}" : "=r"(is));
+    return is != 0;
+}
 
 // A barrier among `threads` threads that name the same id (0 is __syncthreads).
 __device__ __forceinline__ void named_sync(int id, int threads) {

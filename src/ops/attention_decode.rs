@@ -98,6 +98,7 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_split_ahead.cuh",
             "attention_split_cluster.cuh",
             "attention_split_groups.cuh",
+            "attention_split_groups_meet.cuh",
             "attention_split_groups_merge.cuh",
             "attention_split_groups_teams.cuh",
             "attention_split_matrices.cuh",

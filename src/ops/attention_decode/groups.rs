@@ -10,8 +10,8 @@ use crate::ops::attention::Heads;
 use crate::ops::family::aligned::ELEMENT_BYTES;
 use std::ops::RangeInclusive;
 
-/// How so many heads of keys are shared out among blocks. A team of blocks walks a head; where teams are fewer than heads, up to
-/// two, and what it has seen of another one's beginning it lends to the next team.
+/// How so many heads of keys are shared out among blocks. A team of blocks walks a head. Where teams are fewer than heads, up to
+/// two, and what it has seen of another one's beginning it lends to the next team; where they are more, a part of one.
 ///
 /// An H100 or H200 has seven groups of sixteen multiprocessors or more that clusters may span, and one of fewer: with most
 /// numbers of clusters, one of them has more to read than the others.
@@ -32,14 +32,20 @@ enum Teams {
     OfHeads,
     /// So many, a power of two: they lend.
     Number(usize),
+    /// So many for each head, a power of two.
+    OfEachHead(usize),
 }
 
 const fn way(heads: RangeInclusive<usize>, parts: usize, teams: Teams, cluster: usize, stages: usize) -> Way {
     Way { heads, parts, teams, cluster, stages }
 }
 
-/// The best that was measured at 40, 48 and 80 MiB of keys and values (docs/lab-notes-attention.md). Others stay with version 7.
-const WAYS: [Way; 18] = [
+/// The best that was measured at 40, 48 and 80 MiB of keys and values, of few heads at 16 to 64 (docs/lab-notes-attention.md).
+/// Others stay with version 7.
+const WAYS: [Way; 21] = [
+    way(1..=1, 8, Teams::OfEachHead(8), 8, 5),
+    way(2..=2, 8, Teams::OfEachHead(4), 8, 5),
+    way(4..=4, 8, Teams::OfEachHead(2), 8, 5),
     way(8..=8, 8, Teams::OfHeads, 8, 5),
     way(9..=13, 8, Teams::Number(8), 8, 5),
     way(14..=14, 8, Teams::OfHeads, 8, 4),
@@ -95,13 +101,14 @@ impl Way {
     }
 
     fn lends(&self) -> bool {
-        self.teams != Teams::OfHeads
+        matches!(self.teams, Teams::Number(_))
     }
 
     fn teams(&self, s: &Heads) -> usize {
         match self.teams {
             Teams::OfHeads => key_heads(s),
             Teams::Number(teams) => teams,
+            Teams::OfEachHead(teams) => key_heads(s) * teams,
         }
     }
 
@@ -135,12 +142,16 @@ impl Way {
             map.tile([1, s.dim / CHUNK, KEYS, CHUNK]).swizzle(Swizzle::Bytes128)
         };
         let launch = Launch::blocks(self.blocks(s), (GROUPS * WARPS + MERGERS) * 32).cluster(self.cluster);
-        let kind = if self.lends() { "lent" } else { "whole" };
+        // Of so many heads so many teams.
+        let (kind, heads, teams) = match self.teams {
+            Teams::OfHeads => ("whole", 1, 1),
+            Teams::Number(teams) => ("lent", key_heads(s), teams),
+            Teams::OfEachHead(teams) => ("gathered", 1, teams),
+        };
         let launch =
             launch.shared(self.shared_bytes(s)).entry(format!("attention_decode_v8_{kind}_128_{}", entry(s).1));
         let launch = launch.without_pointers().pointer("q").pointer("y").map(map("k")).map(map("v"));
         let launch = scalars(s, launch).scalar(s.keys.div_ceil(KEYS) as i32);
-        let (heads, teams) = if self.lends() { (key_heads(s), self.teams(s)) } else { (1, 1) };
         let launch = launch.scalar(heads as i32).scalar(teams.ilog2() as i32);
         launch.scalar(self.parts.ilog2() as i32).scalar(self.stages(s) as i32)
     }
@@ -166,6 +177,7 @@ mod tests {
     #[case::lent_by_halves_of_clusters(&Heads { group: 8, ..of(3, 8, 4096) }, 64, 8, 5)]
     #[case::pairs(&of(5, 8, 2048), 80, 2, 4)]
     #[case::alone(&of(9, 8, 4096), 72, 3, 4)]
+    #[case::teams_of_the_same_head(&of(1, 2, 32768), 64, 8, 5)]
     fn blocks_read_evenly(#[case] s: &Heads, #[case] blocks: usize, #[case] cluster: usize, #[case] stages: usize) {
         let way = Way::of(s).unwrap();
         assert_eq!((way.blocks(s), way.cluster, way.stages(s)), (blocks, cluster, stages));
@@ -181,7 +193,11 @@ mod tests {
                 let teams = way.teams(&s);
                 assert!(way.parts.is_power_of_two() && way.cluster.is_multiple_of(way.parts), "{way:?}");
                 assert!(way.blocks(&s).is_multiple_of(way.cluster) && way.blocks(&s) <= 132, "{way:?} of {heads}");
-                assert!(teams <= heads && heads < 2 * teams && (teams == heads || teams.is_power_of_two()), "{way:?}");
+                match way.teams {
+                    Teams::OfHeads => assert_eq!(teams, heads),
+                    Teams::Number(_) => assert!(teams.is_power_of_two() && teams < heads && heads < 2 * teams, "{way:?}"),
+                    Teams::OfEachHead(each) => assert!(each.is_power_of_two() && each <= 8 && heads <= 8, "{way:?}"),
+                }
             }
         }
     }
@@ -190,6 +206,7 @@ mod tests {
     #[case::many_heads(&of(16, 8, 1024))]
     #[case::heads_that_read_unevenly(&of(17, 4, 4096))]
     #[case::few_heads(&of(1, 7, 16384))]
+    #[case::few_keys_of_few_heads(&of(1, 4, 8128))]
     #[case::few_keys(&of(4, 8, 896))]
     #[case::few_keys_to_lend(&of(1, 12, 4032))]
     #[case::few_keys_of_heads_alone(&of(9, 8, 832))]
@@ -210,6 +227,8 @@ mod tests {
     #[case::lent(&[1, 9, 2, 2, 5500, 128, 1])]
     #[case::lent_by_halves_of_clusters(&[3, 8, 1, 1, 2090, 128, 0])]
     #[case::alone(&[9, 8, 2, 1, 900, 128, 1])]
+    #[case::eight_teams_of_a_head(&[1, 1, 3, 1, 65_600, 128, 0])]
+    #[case::two_teams_of_each_head(&[2, 2, 1, 2, 16_400, 128, 1])]
     fn long_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
         is_right_in_the_simulator("cuda_v8", point);
     }
