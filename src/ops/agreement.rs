@@ -59,7 +59,7 @@ pub fn simulator() -> SimDevice {
     SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()))
 }
 
-/// Hands a check one case at this point, of ordinary values, for the candidate in bf16 in the simulator.
+/// Hands a check one case at this point, of ordinary values, for the candidate in the simulator: in bf16 if it takes that.
 pub fn in_simulator<T>(
     operator: &dyn Operator,
     candidate: &Candidate,
@@ -68,7 +68,9 @@ pub fn in_simulator<T>(
 ) -> T {
     let device = simulator();
     let context = Context::new(&device, 1, Duration::from_secs(60));
-    let subject = Subject { operator, candidate, dtype: DType::BF16 };
+    let dtypes = &candidate.traits.dtypes;
+    let dtype = if dtypes.contains(&DType::BF16) { DType::BF16 } else { dtypes[0] };
+    let subject = Subject { operator, candidate, dtype };
     check(&context, &subject, Case::new(point, Distribution::Normal, 1))
 }
 

@@ -1,6 +1,8 @@
 //! Matrix times few vectors: y = x Wᵀ, with x `batch`×`k`, W `n`×`k` and y `batch`×`n`, all row-major: a linear layer of a
 //! model that writes a word at a time.
 
+mod clusters;
+
 use super::family::rows::double;
 use super::float::{Float, sum};
 use super::simd;
@@ -28,7 +30,7 @@ crate::shape! {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(5, cuda).into()
+    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).ladder(6, cuda).into()
 }
 
 fn operator() -> Op<Vectors> {
@@ -77,7 +79,7 @@ const RANGE: f64 = 1e16;
 
 /// As (batch, n, k), always different from each other: nothing, single vectors and rows, both sides of what a pack, a
 /// lane, a warp and a block take, and pieces of models.
-const CASES: [(usize, usize, usize); 20] = [
+const CASES: [(usize, usize, usize); 22] = [
     (0, 8, 16),
     (1, 2, 3),
     (2, 1, 5),
@@ -97,11 +99,14 @@ const CASES: [(usize, usize, usize); 20] = [
     (6, 130, 1000),
     (8, 257, 2048),
     (1, 300, 5632),
+    (3, 130, 2048),
+    (9, 430, 2304),
     (1, 2, 32_768),
 ];
 
-/// Layers of models with 1 and 8 billion weights: 32, 23, 125 and 112 MiB in half-width types.
-const TIMED: [(usize, usize, usize); 4] = [(1, 4096, 4096), (1, 2048, 5632), (1, 32_000, 2048), (8, 4096, 14_336)];
+/// Layers of models with 1 and 8 billion weights: 32, 22, 125, 112 and 22 MiB in half-width types.
+const TIMED: [(usize, usize, usize); 5] =
+    [(1, 4096, 4096), (1, 2048, 5632), (1, 32_000, 2048), (8, 4096, 14_336), (8, 5632, 2048)];
 
 /// One element of an `n`×`k` matrix: its row, its column, and a multiple of 1/8 in [1/8, 4].
 fn single(s: &Vectors, rng: &mut Rng) -> (usize, usize, f64) {
@@ -156,9 +161,22 @@ fn tiled<T: Float>(s: &Vectors, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
 }
 
 fn cuda(version: usize) -> Cuda<Vectors> {
-    let plan = move |s: &Vectors| launch(version, s).scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
-    let kernel =
-        kernel!("gemv.cu", ["common.cuh", "gemm_mma.cuh", "async.cuh", "gemm.cuh", "gemv_few.cuh"], "gemv_v1", plan);
+    let plan = move |s: &Vectors| launch(version, s);
+    let kernel = kernel!(
+        "gemv.cu",
+        [
+            "common.cuh",
+            "gemm_mma.cuh",
+            "async.cuh",
+            "gemm.cuh",
+            "gemv_few.cuh",
+            "gemv_clusters.cuh",
+            "blocks.cuh",
+            "hopper.cuh"
+        ],
+        "gemv_v1",
+        plan
+    );
     match version {
         1 => kernel.tile("k", 256),
         2 => kernel.tiles([("n", 8), ("k", 8), ("k", 1024)]),
@@ -166,28 +184,39 @@ fn cuda(version: usize) -> Cuda<Vectors> {
         4 => kernel
             .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 12), ("k", 64), ("k", 1024)])
             .dtypes([DType::F16, DType::BF16]),
-        _ => kernel
+        5 => kernel
             .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("n", WIDE_N), ("k", 32), ("k", 512)])
             .dtypes([DType::F32]),
+        _ => kernel
+            .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 8), ("n", 112), ("k", 256), ("k", 2048)])
+            .dtypes([DType::F32])
+            .needs("sm_90"),
     }
 }
 
-/// Vectors that versions 3 and up take together.
+/// Vectors that versions 3 to 6 take together.
 const MOST_BATCH: usize = 8;
 /// Elements from which version 3 gives a row to a whole block.
 const LONG_K: usize = 4096;
 /// Rows up to which version 5 takes sixteen warps a block in place of eight: a block for each of 132 multiprocessors.
 const WIDE_N: usize = 16 * 132;
 
-/// The launch rule of each version, without its scalars.
+/// The launch rule of each version.
 fn launch(version: usize, s: &Vectors) -> Launch {
+    let scalars = |launch: Launch| launch.scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
+    let own = (version == 6).then(|| clusters::launch(s, scalars)).flatten();
+    own.unwrap_or_else(|| scalars(launch_of(version.min(5), s)))
+}
+
+/// The launch rule of each version up to 5, without its scalars.
+fn launch_of(version: usize, s: &Vectors) -> Launch {
     const THREADS: usize = 256;
     let blocks = |rows: usize| Launch::blocks(s.n.div_ceil(rows), THREADS);
     let few = |rows: usize, threads| Launch::blocks(s.n.div_ceil(rows) * s.batch.div_ceil(MOST_BATCH), threads);
     match (version, s.batch) {
         (_, 0) => Launch::blocks(0, THREADS),
         (1, _) => Launch::blocks(s.n * s.batch, THREADS).entry("gemv_v1"),
-        _ if !s.k.is_multiple_of(8) => launch(1, s),
+        _ if !s.k.is_multiple_of(8) => launch_of(1, s),
         (4, 2..) if s.n >= 12 => few(12, 256).entry("gemv_v4"),
         (5, 2..) if s.n >= 16 && s.n <= WIDE_N => few(16, 512).entry("gemv_v5_wide"),
         (5, 2..) if s.n >= 16 => few(16, 256).entry("gemv_v5"),
