@@ -195,7 +195,9 @@ mod tests {
                 assert!(way.blocks(&s).is_multiple_of(way.cluster) && way.blocks(&s) <= 132, "{way:?} of {heads}");
                 match way.teams {
                     Teams::OfHeads => assert_eq!(teams, heads),
-                    Teams::Number(_) => assert!(teams.is_power_of_two() && teams < heads && heads < 2 * teams, "{way:?}"),
+                    Teams::Number(_) => {
+                        assert!(teams.is_power_of_two() && teams < heads && heads < 2 * teams, "{way:?}")
+                    }
                     Teams::OfEachHead(each) => assert!(each.is_power_of_two() && each <= 8 && heads <= 8, "{way:?}"),
                 }
             }
