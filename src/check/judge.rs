@@ -33,8 +33,8 @@ pub fn judge_case(context: &Context<'_>, subject: &Subject<'_>, case: &Case) -> 
     Ok(judge_drawn(context, subject, case, &case.inputs(subject))?.0)
 }
 
-/// The same on the inputs that the case draws; returns the reference too.
-pub(super) fn judge_drawn(
+/// The same on these inputs, as the case draws them; returns the reference too.
+pub(crate) fn judge_drawn(
     context: &Context<'_>,
     subject: &Subject<'_>,
     case: &Case,

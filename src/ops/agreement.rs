@@ -2,7 +2,7 @@
 
 use crate::check::boundary::elements;
 use crate::check::case::Case;
-use crate::check::judge::{Rejection, judge_case};
+use crate::check::judge::{Rejection, judge_case, judge_drawn};
 use crate::check::outcome::Errors;
 use crate::check::{Context, Subject};
 use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
@@ -12,6 +12,7 @@ use crate::core::operator::{Op, Operator};
 use crate::core::seed::DEFAULT_SEED;
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
+use crate::core::tensor::Tensor;
 use crate::device::cpu::CpuDevice;
 use crate::device::sim::{FOLDER, SimDevice};
 use std::time::Duration;
@@ -76,5 +77,19 @@ pub fn in_simulator<T>(
 
 /// What such a case comes to by its values.
 pub fn judged_in_simulator(operator: &dyn Operator, candidate: &Candidate, point: Point) -> Result<Errors, Rejection> {
-    in_simulator(operator, candidate, point, |context, subject, case| judge_case(context, subject, &case))
+    judged_with(operator, candidate, point, |_| {})
+}
+
+/// The same once its inputs were changed.
+pub fn judged_with(
+    operator: &dyn Operator,
+    candidate: &Candidate,
+    point: Point,
+    change: impl FnOnce(&mut [Tensor]),
+) -> Result<Errors, Rejection> {
+    in_simulator(operator, candidate, point, |context, subject, case| {
+        let mut inputs = case.inputs(subject);
+        change(&mut inputs);
+        Ok(judge_drawn(context, subject, &case, &inputs)?.0)
+    })
 }

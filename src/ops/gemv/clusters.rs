@@ -13,6 +13,8 @@ const LINE: usize = 32;
 const LINES: usize = 2;
 /// Rows that come together: a group.
 const ROWS: usize = 8;
+/// A group for each cluster.
+pub const FEWEST_ROWS: usize = CLUSTERS * ROWS;
 /// Warps that multiply and that merge; one more copies.
 const WALKERS: usize = 16;
 const MERGERS: usize = 3;
@@ -39,7 +41,7 @@ impl Shares {
         const ONE_EACH: RangeInclusive<usize> = WIDE_N / 2..=WIDE_N;
         const TWO_EACH: RangeInclusive<usize> = WIDE_N * 9 / 5..=WIDE_N * 2;
         let is_served = s.batch > 1 && s.k.is_multiple_of(LINE * BLOCKS) && COLUMNS.contains(&s.k);
-        if !is_served || s.n < CLUSTERS * ROWS || ONE_EACH.contains(&s.n) || TWO_EACH.contains(&s.n) {
+        if !is_served || s.n < FEWEST_ROWS || ONE_EACH.contains(&s.n) || TWO_EACH.contains(&s.n) {
             return None;
         }
         let lines = s.k / LINE / BLOCKS;
@@ -68,7 +70,9 @@ pub fn launch(s: &Vectors, scalars: impl Fn(Launch) -> Launch) -> Option<Launch>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::core::dtype::DType;
+    use crate::core::tensor::Tensor;
+    use crate::ops::agreement::judged_with;
     use rstest::rstest;
 
     #[rstest]
@@ -95,6 +99,13 @@ mod tests {
         assert_eq!(Shares::of(&Vectors { batch, n, k }), None);
     }
 
+    fn is_right_in_the_simulator(point: &[usize], change: impl FnOnce(&mut [Tensor])) {
+        let suite = super::super::suite();
+        let candidate = suite.candidates.iter().find(|of| of.name == "cuda_v6").unwrap();
+        let judged = judged_with(&*suite.operator, candidate, point.to_vec(), change);
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
+
     /// The gate gives the simulator fewer elements: rings that come round, last groups of few rows and of one, warps that
     /// rest, several rounds of groups for each block, and two times eight vectors.
     #[rstest]
@@ -102,9 +113,20 @@ mod tests {
     #[case(&[3, 3799, 2560])]
     #[case(&[11, 2142, 3584])]
     fn many_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
-        let suite = super::super::suite();
-        let candidate = suite.candidates.iter().find(|of| of.name == "cuda_v6").unwrap();
-        let judged = judged_in_simulator(&*suite.operator, candidate, point.to_vec());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_the_simulator(point, |_| {});
+    }
+
+    /// What is missing of such numbers is not a number.
+    #[rstest]
+    #[case::an_infinity(f64::INFINITY)]
+    #[case::the_largest_number(f64::from(f32::MAX))]
+    #[case::no_number(f64::NAN)]
+    fn a_row_with_a_number_that_has_no_parts_is_summed_up_again(#[case] number: f64) {
+        const K: usize = 2048;
+        is_right_in_the_simulator(&[3, 130, K], |inputs| {
+            let mut w = inputs[1].to_f64();
+            (0..130).step_by(7).for_each(|row| w[row * K + row] = number);
+            inputs[1] = Tensor::from_f64(DType::F32, &[130, K], &w);
+        });
     }
 }
