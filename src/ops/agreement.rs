@@ -81,7 +81,7 @@ pub fn judged_in_simulator(operator: &dyn Operator, candidate: &Candidate, point
 }
 
 /// The same once its inputs were changed.
-pub fn judged_with(
+fn judged_with(
     operator: &dyn Operator,
     candidate: &Candidate,
     point: Point,
@@ -92,4 +92,11 @@ pub fn judged_with(
         change(&mut inputs);
         Ok(judge_drawn(context, subject, &case, &inputs)?.0)
     })
+}
+
+/// Holds a candidate of a suite to such a case, by its name.
+pub fn is_right_in_the_simulator(suite: &Suite, candidate: &str, point: &[usize], change: impl FnOnce(&mut [Tensor])) {
+    let candidate = suite.candidates.iter().find(|of| of.name == candidate).unwrap();
+    let judged = judged_with(&*suite.operator, candidate, point.to_vec(), change);
+    assert!(judged.is_ok(), "{judged:#?}");
 }

@@ -229,7 +229,7 @@ fn in_cluster(s: &Heads) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement;
     use rstest::rstest;
 
     /// One query for each of four heads of q to one of k, of 128 elements.
@@ -238,10 +238,7 @@ mod tests {
     }
 
     pub fn is_right_in_the_simulator(candidate: &str, point: &[usize]) {
-        let suite = suite();
-        let candidate = suite.candidates.iter().find(|of| of.name == candidate).unwrap();
-        let judged = judged_in_simulator(&*suite.operator, candidate, point.to_vec());
-        assert!(judged.is_ok(), "{judged:#?}");
+        agreement::is_right_in_the_simulator(&suite(), candidate, point, |_| {});
     }
 
     #[rstest]

@@ -161,7 +161,10 @@ fn tiled<T: Float>(s: &Vectors, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
 }
 
 fn cuda(version: usize) -> Cuda<Vectors> {
-    let plan = move |s: &Vectors| launch(version, s);
+    let plan = move |s: &Vectors| {
+        let by_clusters = if version == 6 { clusters::launch(s) } else { None };
+        by_clusters.unwrap_or_else(|| with_scalars(s, launch(version, s)))
+    };
     let kernel = kernel!(
         "gemv.cu",
         [
@@ -208,25 +211,22 @@ const LONG_K: usize = 4096;
 /// Rows up to which version 5 takes sixteen warps a block in place of eight: a block for each of 132 multiprocessors.
 const WIDE_N: usize = 16 * 132;
 
-/// The launch rule of each version.
-fn launch(version: usize, s: &Vectors) -> Launch {
-    let scalars = |launch: Launch| launch.scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
-    let own = (version == 6).then(|| clusters::launch(s, scalars)).flatten();
-    own.unwrap_or_else(|| scalars(launch_of(version.min(5), s)))
+fn with_scalars(s: &Vectors, launch: Launch) -> Launch {
+    launch.scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32)
 }
 
-/// The launch rule of each version up to 5, without its scalars.
-fn launch_of(version: usize, s: &Vectors) -> Launch {
+/// The launch rule of each version up to 5, without its scalars; a later one has it where its own rule has none.
+fn launch(version: usize, s: &Vectors) -> Launch {
     const THREADS: usize = 256;
     let blocks = |rows: usize| Launch::blocks(s.n.div_ceil(rows), THREADS);
     let few = |rows: usize, threads| Launch::blocks(s.n.div_ceil(rows) * s.batch.div_ceil(MOST_BATCH), threads);
     match (version, s.batch) {
         (_, 0) => Launch::blocks(0, THREADS),
         (1, _) => Launch::blocks(s.n * s.batch, THREADS).entry("gemv_v1"),
-        _ if !s.k.is_multiple_of(8) => launch_of(1, s),
+        _ if !s.k.is_multiple_of(8) => launch(1, s),
         (4, 2..) if s.n >= 12 => few(12, 256).entry("gemv_v4"),
-        (5, 2..) if s.n >= 16 && s.n <= WIDE_N => few(16, 512).entry("gemv_v5_wide"),
-        (5, 2..) if s.n >= 16 => few(16, 256).entry("gemv_v5"),
+        (5.., 2..) if s.n >= 16 && s.n <= WIDE_N => few(16, 512).entry("gemv_v5_wide"),
+        (5.., 2..) if s.n >= 16 => few(16, 256).entry("gemv_v5"),
         (3.., 1) if s.k >= LONG_K => blocks(1).entry("gemv_v3_one"),
         (3.., 1) => blocks(2).entry("gemv_v3_half"),
         (3.., ..=MOST_BATCH) => blocks(16).entry("gemv_v3_few"),

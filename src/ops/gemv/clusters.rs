@@ -1,6 +1,6 @@
 //! The launch rule of the kernel whose clusters share out columns: version 6.
 
-use super::{MOST_BATCH, Vectors, WIDE_N};
+use super::{MOST_BATCH, Vectors, WIDE_N, with_scalars};
 use crate::core::launch::Launch;
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use std::ops::RangeInclusive;
@@ -56,12 +56,12 @@ impl Shares {
     }
 }
 
-/// The launch of version 6, with `scalars` in front of what only it takes; none where version 5 serves.
-pub fn launch(s: &Vectors, scalars: impl Fn(Launch) -> Launch) -> Option<Launch> {
+/// The launch of version 6; none where version 5 serves.
+pub fn launch(s: &Vectors) -> Option<Launch> {
     let shares = Shares::of(s)?;
     let grid = [CLUSTERS * BLOCKS, s.batch.div_ceil(MOST_BATCH), 1];
     let launch = Launch::grid(grid, [(WALKERS + MERGERS + 1) * 32, 1, 1]).cluster(BLOCKS);
-    let launch = scalars(launch.shared(shares.shared_bytes()).entry("gemv_v6"));
+    let launch = with_scalars(s, launch.shared(shares.shared_bytes()).entry("gemv_v6"));
     let map = TensorMap::of("w", [s.k / LINE, s.n, LINE]).strides([LINE, s.k]);
     let map = map.tile([shares.lines, ROWS, LINE]).swizzle(Swizzle::Bytes128);
     Some(launch.scalar(shares.team as i32).scalar(shares.stages as i32).map(map))
@@ -72,7 +72,8 @@ mod tests {
     use super::*;
     use crate::core::dtype::DType;
     use crate::core::tensor::Tensor;
-    use crate::ops::agreement::judged_with;
+    use crate::ops::agreement::is_right_in_the_simulator;
+    use crate::ops::gemv::suite;
     use rstest::rstest;
 
     #[rstest]
@@ -99,13 +100,6 @@ mod tests {
         assert_eq!(Shares::of(&Vectors { batch, n, k }), None);
     }
 
-    fn is_right_in_the_simulator(point: &[usize], change: impl FnOnce(&mut [Tensor])) {
-        let suite = super::super::suite();
-        let candidate = suite.candidates.iter().find(|of| of.name == "cuda_v6").unwrap();
-        let judged = judged_with(&*suite.operator, candidate, point.to_vec(), change);
-        assert!(judged.is_ok(), "{judged:#?}");
-    }
-
     /// The gate gives the simulator fewer elements: rings that come round, last groups of few rows and of one, warps that
     /// rest, several rounds of groups for each block, and two times eight vectors.
     #[rstest]
@@ -113,7 +107,7 @@ mod tests {
     #[case(&[3, 3799, 2560])]
     #[case(&[11, 2142, 3584])]
     fn many_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
-        is_right_in_the_simulator(point, |_| {});
+        is_right_in_the_simulator(&suite(), "cuda_v6", point, |_| {});
     }
 
     /// What is missing of such numbers is not a number.
@@ -123,7 +117,7 @@ mod tests {
     #[case::no_number(f64::NAN)]
     fn a_row_with_a_number_that_has_no_parts_is_summed_up_again(#[case] number: f64) {
         const K: usize = 2048;
-        is_right_in_the_simulator(&[3, 130, K], |inputs| {
+        is_right_in_the_simulator(&suite(), "cuda_v6", &[3, 130, K], |inputs| {
             let mut w = inputs[1].to_f64();
             (0..130).step_by(7).for_each(|row| w[row * K + row] = number);
             inputs[1] = Tensor::from_f64(DType::F32, &[130, K], &w);
