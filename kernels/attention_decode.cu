@@ -9,6 +9,9 @@
 //   merge            grid heads of keys * rows   block 128   where there are several parts
 //   v3_<dim>_<rows>  grid heads of keys * parts  block 160   parts <= 8, which are a cluster
 //                    shared 98,304 + 16 a stage, of which there are 6 at 64 and 3 at 128
+// v9: f32 by the teams of v8 (attention_decode_hopper.cu), for dim 128, with multiply-adds in place of warp-group products:
+// attention_split_groups_lanes.cuh.
+//   v9_<way>_128_<rows>  as v8_<way>_128_<rows>
 #include "attention_split.cuh"
 #include "attention_split_mma.cuh"
 
@@ -399,5 +402,19 @@ DECODE_V3(64, 8, 1)
 DECODE_V3(128, 1, 2)
 DECODE_V3(128, 4, 2)
 DECODE_V3(128, 8, 1)
+
+#if defined(KERNELGATE_F32)
+#include "attention_split_groups.cuh"
+
+DECODE_BY_GROUPS(v9, whole, NOTHING, 1)
+DECODE_BY_GROUPS(v9, whole, NOTHING, 4)
+DECODE_BY_GROUPS(v9, whole, NOTHING, 8)
+DECODE_BY_GROUPS(v9, lent, LENDING, 1)
+DECODE_BY_GROUPS(v9, lent, LENDING, 4)
+DECODE_BY_GROUPS(v9, lent, LENDING, 8)
+DECODE_BY_GROUPS(v9, gathered, GATHERING, 1)
+DECODE_BY_GROUPS(v9, gathered, GATHERING, 4)
+DECODE_BY_GROUPS(v9, gathered, GATHERING, 8)
+#endif
 
 #endif  // __CUDA_ARCH__ >= 900

@@ -331,24 +331,15 @@ DECODE_V7(128, 1)
 DECODE_V7(128, 4)
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define DECODE_V8(NAME, ROWS, SHARING)                                                                                \
-    extern "C" __global__ void __launch_bounds__(groups::THREADS, 1) attention_decode_v8_##NAME##_128_##ROWS(         \
-        const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
-        const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
-        float scale, int rounds, int heads, int team_bits, int part_bits, int stages) {                               \
-        groups::decode<groups::Shape<ROWS, groups::SHARING>>(                                                         \
-            q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale},                                          \
-            groups::Split{rounds, heads, team_bits, part_bits, stages});                                              \
-    }
-DECODE_V8(whole, 1, NOTHING)
-DECODE_V8(whole, 4, NOTHING)
-DECODE_V8(whole, 8, NOTHING)
-DECODE_V8(lent, 1, LENDING)
-DECODE_V8(lent, 4, LENDING)
-DECODE_V8(lent, 8, LENDING)
-DECODE_V8(gathered, 1, GATHERING)
-DECODE_V8(gathered, 4, GATHERING)
-DECODE_V8(gathered, 8, GATHERING)
+DECODE_BY_GROUPS(v8, whole, NOTHING, 1)
+DECODE_BY_GROUPS(v8, whole, NOTHING, 4)
+DECODE_BY_GROUPS(v8, whole, NOTHING, 8)
+DECODE_BY_GROUPS(v8, lent, LENDING, 1)
+DECODE_BY_GROUPS(v8, lent, LENDING, 4)
+DECODE_BY_GROUPS(v8, lent, LENDING, 8)
+DECODE_BY_GROUPS(v8, gathered, GATHERING, 1)
+DECODE_BY_GROUPS(v8, gathered, GATHERING, 4)
+DECODE_BY_GROUPS(v8, gathered, GATHERING, 8)
 #endif
 
 #endif

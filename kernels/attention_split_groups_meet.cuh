@@ -122,7 +122,8 @@ struct Meeting {
     }
 };
 
-// Where all teams of a head meet: who comes last merges, in the order of the head's keys.
+// Where all teams of a head meet: who comes last merges, in the order of the head's keys. The team with the last keys looks first
+// whether all others have been here: then it has nothing to leave, which takes longer than to read.
 constexpr int MOST_GATHERED = 8;   // teams of a head
 constexpr int MOST_GATHERINGS = 8;  // heads
 
@@ -132,22 +133,35 @@ struct Gathered {
 };
 __device__ Gathered gathered[MOST_GATHERINGS * MOST_SHARES];
 
-// Whether this is the last one; if so, `seen` is of the head.
-__device__ __forceinline__ bool is_last_of(int head, int share, int team, int teams, Seen& seen) {
-    Gathered& at = gathered[head * MOST_SHARES + share];
-    at.of[team].put(seen);
-    if (counted([&]() { return count_around(&at.arrivals, teams - 1); }) + 1 < teams) return false;
-    float values[MOST_GATHERED][4];
+struct Gathering {
+    Gathered& at;
+    const int teams;
+
+    __device__ __forceinline__ Gathering(int head, int share, int teams)
+        : at(gathered[head * MOST_SHARES + share]), teams(teams) {}
+
+    // Whether all but one have been here.
+    __device__ __forceinline__ bool lacks_one() const { return count_of(&at.arrivals) + 1 == teams; }
+    // What the first teams have seen, and nobody has been here.
+    __device__ __forceinline__ Seen take(int of_first) const {
+        float values[MOST_GATHERED][4];
 #pragma unroll
-    for (int i = 0; i < MOST_GATHERED; ++i) {
-        if (i < teams) at.of[i].ask(values[i]);
-    }
-    seen = nothing();
+        for (int i = 0; i < MOST_GATHERED; ++i) {
+            if (i < of_first) at.of[i].ask(values[i]);
+        }
+        if (threadIdx.x % WARP == 0) count_anew(&at.arrivals);
+        Seen seen = nothing();
 #pragma unroll
-    for (int i = 0; i < MOST_GATHERED; ++i) {
-        if (i < teams) seen = together(seen, Numbers::seen_in(values[i]));
+        for (int i = 0; i < MOST_GATHERED; ++i) {
+            if (i < of_first) seen = together(seen, Numbers::seen_in(values[i]));
+        }
+        return seen;
     }
-    return true;
-}
+    // Leaves what a team has seen, and returns whether it came last.
+    __device__ __forceinline__ bool leave(int team, const Seen& seen) const {
+        at.of[team].put(seen);
+        return counted([&]() { return count(&at.arrivals, 1); }) + 1 == teams;
+    }
+};
 
 }  // namespace groups

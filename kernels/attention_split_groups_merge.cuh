@@ -1,7 +1,7 @@
 // What the warp groups of all parts of a head have seen, merged once: as in attention_split_shares.cuh, a quarter of it.
 //
-// A share is 64 elements of a row: sixteen of both of its halves, of two warps of a group. What several teams have seen of a
-// head they merge as attention_split_groups_meet.cuh says.
+// A share is 64 elements of a row, of two warps of a group. What several teams have seen of a head they merge as
+// attention_split_groups_meet.cuh says.
 #pragma once
 #include "attention_split_groups_meet.cuh"
 #include "attention_split_groups_teams.cuh"
@@ -43,6 +43,13 @@ struct Inbox {
     __device__ __forceinline__ void await_sums() const { hopper::barrier_wait(shared_address(&sums_known), 0); }
 };
 
+// Which element of its row sum `i` of a lane of the first sixteen is: products leave a warp sixteen elements of both halves,
+// multiply-adds 32 that lie together.
+__device__ __forceinline__ int element_of(int share, int lane, int i) {
+    if (sizeof(scalar_t) > 2) return share % HALVES * ELEMENTS + lane * 4 + i;
+    return (share % HALVES * 2 + lane / 8) * STEP + lane % 8 + i / 2 * ELEMENTS + i % 2 * 8;
+}
+
 // How what has been seen of two parts of a head becomes results: known before their sums are.
 struct Factors {
     float of_beginning, of_end, inverse;
@@ -56,12 +63,12 @@ struct Factors {
     }
     // Of a share of a head's rows.
     __device__ __forceinline__ void store(const Seen& beginning, const Seen& end, scalar_t* rows, int share) const {
-        const int lane = threadIdx.x % WARP, first = (share % HALVES * 2 + lane / 8) * STEP + lane % 8;
+        const int lane = threadIdx.x % WARP;
         if (lane >= 16) return;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float result = fmaf(of_beginning, beginning.sums[i], of_end * end.sums[i]) * inverse;
-            rows[share / HALVES * DIM + first + i / 2 * ELEMENTS + i % 2 * 8] = from_float<scalar_t>(result);
+            rows[share / HALVES * DIM + element_of(share, lane, i)] = from_float<scalar_t>(result);
         }
     }
 };
@@ -107,13 +114,12 @@ struct Collected {
     }
 };
 
-// Takes what is lent, if it comes before the last sums of the team or little later.
-template <int ROWS>
-__device__ __forceinline__ bool take_in_time(const Meeting& meeting, const Inbox<ROWS>& last, Seen& beginning) {
-    constexpr int PATIENCE = 8;
+// Tries to take what other teams have seen, as long as this one's last sums are not there and little longer.
+template <int ROWS, class Take>
+__device__ __forceinline__ bool take_in_time(const Inbox<ROWS>& last, int patience, const Take& take) {
 #pragma unroll 1
-    for (int late = 0; late < PATIENCE; late += last.knows_sums()) {
-        if (meeting.at.beginning.take(beginning)) return true;
+    for (int late = 0; late < patience; late += last.knows_sums()) {
+        if (take()) return true;
     }
     return false;
 }
@@ -129,9 +135,17 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
     for (int own = first; own < parts.count(shares); own += kind == LENT ? MERGERS - GROUPS : MERGERS) {
         const int share = parts.first_share(parts.own) + own;
         const Meeting meeting(kind == LENT ? course.team : course.team - 1, share);
+        const Gathering gathering(course.head, share, course.teams());
         Seen beginning = nothing();
-        const bool in_time = SHARING == LENDING && kind == REST && take_in_time(meeting, last, beginning);
+        bool in_time = false;
+        if (SHARING == LENDING && kind == REST) {
+            in_time = take_in_time(last, 8, [&]() { return meeting.at.beginning.take(beginning); });
+        }
         Collected<ROWS> end(inbox, parts, own);
+        if (SHARING == GATHERING && course.is_last()) {
+            in_time = take_in_time(last, 2, [&]() { return gathering.lacks_one(); });
+            if (in_time) beginning = gathering.take(course.teams() - 1);
+        }
         Factors factors(beginning, end.seen);
         end.await_sums();
         if (SHARING == LENDING && kind != WHOLE && !in_time) {
@@ -140,12 +154,13 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
             meeting.finish(beginning, end.seen);
             factors = Factors(beginning, end.seen);
         }
-        if (SHARING == GATHERING) {
-            if (!is_last_of(course.head, share, course.of_head(), course.teams(), end.seen)) continue;
+        if (SHARING == GATHERING && !in_time) {
+            if (!gathering.leave(course.of_head(), end.seen)) continue;
+            end.seen = gathering.take(course.teams());
             factors = Factors(beginning, end.seen);
         }
         factors.store(beginning, end.seen, rows, share);
-        if (in_time) meeting.arrive_in_time();
+        if (SHARING == LENDING && in_time) meeting.arrive_in_time();
     }
 }
 

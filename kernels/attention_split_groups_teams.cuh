@@ -3,14 +3,15 @@
 // A round is 64 keys of a head. Where heads do not fill the device evenly, teams have as many rounds each all the same: the
 // end of a head whose beginning the team before has, a whole head, and the beginning of another one. What a team has seen of
 // the latter it lends to the next team, so that piece comes first. No team has less than a head then, so a head is of two at
-// most. Of few heads, several teams have one.
+// most. Of few heads, several teams have one, and the last of these a little more of it than the others: they are through when it
+// comes to merge.
 #pragma once
-#include "attention_split_ahead.cuh"
+#include "hopper.cuh"
 
 namespace groups {
 
-constexpr int KEYS = 64;       // of a round
-constexpr int MOST_ROUNDS = 8;  // of a chapter
+constexpr int KEYS = hopper::ROW_BYTES / int(sizeof(scalar_t));  // of a round: 64, or 32 in f32
+constexpr int MOST_ROUNDS = 8;                                  // of a chapter
 
 // How rounds are shared out.
 struct Split {
@@ -19,6 +20,7 @@ struct Split {
     int team_bits;  // them, a power of two
     int part_bits;  // of the blocks of a team
     int stages;     // rounds of a group that are under way
+    int late;       // rounds that the last of several teams of a head has more than the others
 };
 
 // Rounds of a head that follow each other.
@@ -53,11 +55,18 @@ struct Course {
         total = end - first;
         if (SHARING == NOTHING) head = team, total = rounds;
         if (SHARING != LENDING) lent = rest = 0;
-        if (SHARING != GATHERING) begun = 0;
+        begun = 0;
+        if (SHARING == GATHERING) {
+            const int each = rounds - split.late >> bits;
+            head = team >> bits;
+            begun = of_head() * each;
+            total = is_last() ? rounds - begun : each;
+        }
     }
-    // Of a head that several teams have, how many, and which of them.
+    // Of a head that several teams have, how many, which of them, and whether it has the last keys.
     __device__ __forceinline__ int teams() const { return 1 << bits; }
     __device__ __forceinline__ int of_head() const { return team & teams() - 1; }
+    __device__ __forceinline__ bool is_last() const { return of_head() == teams() - 1; }
 
     // Pieces in the order in which they are walked: what is lent, the rest of a head, a whole one.
     static constexpr int FIRST = SHARING == LENDING ? LENT : KINDS;

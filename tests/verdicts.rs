@@ -77,6 +77,7 @@ fn timing(shape: &str, median_us: f64, copy_us: f64) -> Timing {
         bytes: 1 << 20,
         flops: 1 << 18,
         copy_us: Some(copy_us),
+        read_us: None,
         fma_us: None,
         floor_us: Some(copy_us),
         of_ceiling: Some(copy_us / median_us),
@@ -230,6 +231,22 @@ fn a_pending_snapshot_goes_when_it_says_nothing_new() {
     gate.judge(times([11.0, 20.0, 30.0]));
     assert!(gate.pending().is_some());
     gate.judge(times([10.0, 20.0, 30.0]));
+    assert_eq!(gate.pending(), None);
+}
+
+#[test]
+fn a_yardstick_of_another_kind_is_taken_over_without_a_change_of_the_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::accepted(folder.path());
+    let beside_reading = |us| Timing { copy_us: None, read_us: Some(7.0), ..timing("n=1", us, 8.0) };
+    let outcome = gate.judge(vec![beside_reading(10.05)]);
+    assert_eq!((outcome.verdict, outcome.timings[0].normalised_ratio), (Verdict::Same, None));
+    let row = |text: &str| text.lines().find(|line| line.starts_with("n=1 ")).unwrap().to_owned();
+    let pending = row(&gate.pending().unwrap());
+    assert!(pending.contains("7.0000 read") && pending.contains("10.000/-"), "{pending}");
+    gate.accept();
+    let again = gate.judge(vec![beside_reading(10.04)]);
+    assert!(again.timings[0].normalised_ratio.is_some_and(|ratio| (ratio - 0.999).abs() < 1e-4), "{again:?}");
     assert_eq!(gate.pending(), None);
 }
 

@@ -118,8 +118,11 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
     if let (Change::Same, None, Some(code)) = (standing.change, &row.code, &timing.code) {
         replace(proposed, row.with_code(code));
     }
-    if matches!(standing.change, Change::Slower | Change::Faster) {
-        let epoch = (!standing.new_epoch).then_some(row.epoch_us);
+    // Against a yardstick of another kind, the next run would have none.
+    let is_other = matches!(standing.change, Change::Slower | Change::Faster)
+        || standing.change == Change::Same && row.has_other_yardstick(timing);
+    if is_other {
+        let epoch = (!standing.new_epoch).then(|| row.epoch_for(timing));
         replace(proposed, Row::of(timing, epoch));
     }
 }

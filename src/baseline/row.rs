@@ -55,15 +55,21 @@ pub struct Yardstick {
 pub enum Unit {
     /// A copy of the same bytes.
     Copy,
+    /// A kernel that only reads the same bytes.
+    Read,
     /// Multiply-adds in registers.
     Fma,
 }
 
 impl Unit {
-    /// `copy` or `fma`.
+    /// All of them.
+    const ALL: [Unit; 3] = [Unit::Copy, Unit::Read, Unit::Fma];
+
+    /// `copy`, `read` or `fma`.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Copy => "copy",
+            Unit::Read => "read",
             Unit::Fma => "fma",
         }
     }
@@ -71,11 +77,11 @@ impl Unit {
 
 /// The yardstick that limits a case: whichever takes longer.
 pub fn yardstick_of(timing: &Timing) -> Option<Yardstick> {
-    let copy = timing.copy_us.map(|us| Yardstick { us, unit: Unit::Copy });
-    let fma = timing.fma_us.map(|us| Yardstick { us, unit: Unit::Fma });
-    match (copy, fma) {
-        (Some(copy), Some(fma)) if fma.us > copy.us => Some(fma),
-        (copy, fma) => copy.or(fma),
+    let of = |us: Option<f64>, unit| us.map(|us| Yardstick { us, unit });
+    let memory = of(timing.read_us, Unit::Read).or(of(timing.copy_us, Unit::Copy));
+    match (memory, of(timing.fma_us, Unit::Fma)) {
+        (Some(memory), Some(fma)) if fma.us > memory.us => Some(fma),
+        (memory, fma) => memory.or(fma),
     }
 }
 
@@ -101,6 +107,17 @@ impl Row {
         };
         row.text = row.write();
         row
+    }
+
+    /// The epoch, for a row that takes this one's place: a yardstick of another kind measures nothing of it.
+    pub fn epoch_for(&self, timing: &Timing) -> (f64, Option<f64>) {
+        let is_other = self.has_other_yardstick(timing);
+        (self.epoch_us.0, self.epoch_us.1.filter(|_| !is_other))
+    }
+
+    /// Whether this row and the timing have yardsticks of different kinds.
+    pub fn has_other_yardstick(&self, timing: &Timing) -> bool {
+        self.yardstick.zip(yardstick_of(timing)).is_some_and(|(then, now)| then.unit != now.unit)
     }
 
     /// The same row, now that the code is known which takes this time.
@@ -216,10 +233,10 @@ fn time(what: &str, text: &str) -> Result<f64, String> {
 
 fn parse_yardstick(text: &str) -> Result<Yardstick, String> {
     let (us, name) = text.split_once(' ').ok_or_else(|| format!("expected `time unit`, found `{text}`"))?;
-    let unit = [Unit::Copy, Unit::Fma].into_iter().find(|unit| unit.name() == name);
+    let unit = Unit::ALL.into_iter().find(|unit| unit.name() == name);
     Ok(Yardstick {
         us: time("yardstick", us)?,
-        unit: unit.ok_or_else(|| format!("`{name}` is no yardstick; expected copy or fma"))?,
+        unit: unit.ok_or_else(|| format!("`{name}` is no yardstick; expected copy, read or fma"))?,
     })
 }
 

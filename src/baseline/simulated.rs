@@ -19,6 +19,7 @@ pub(super) fn timing(shape: &str, median_us: f64, copy_us: Option<f64>) -> Timin
         bytes: 1 << 20,
         flops: 1 << 18,
         copy_us,
+        read_us: None,
         fma_us: None,
         floor_us: copy_us,
         of_ceiling: copy_us.map(|us| us / median_us),

@@ -232,6 +232,9 @@ pub struct Timing {
     /// A copy of as many bytes, timed in between, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_us: Option<f64>,
+    /// In place of the copy for operators that write hardly anything: a kernel that only reads as many bytes, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_us: Option<f64>,
     /// As many operations in f32 registers (a sixteenth of them for half types), timed in between where arithmetic may
     /// be the limit, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

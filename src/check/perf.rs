@@ -18,7 +18,7 @@ use crate::device::fault::Fault;
 use crate::device::{Capacity, Device, DeviceKind, Heat, TimingPlan};
 use crate::measure::Change;
 use crate::measure::change::MIN_SAMPLES;
-use crate::measure::inputs::{draw, footprint_bytes};
+use crate::measure::inputs::{draw, footprint_bytes, output_bytes};
 use crate::measure::lock::DeviceLock;
 use crate::measure::session::{Contestant, Measurement, measure};
 use crate::measure::yardstick::Yardstick;
@@ -28,6 +28,9 @@ pub use super::perf_settings::PerfSettings;
 /// Operations a byte from which arithmetic may be the limit, far below the ridge of any device: the multiply-add
 /// yardstick is then timed too, and whichever yardstick takes longer is the ceiling.
 const INTENSITY_TO_TIME_FMA: f64 = 8.0;
+
+/// An operator whose outputs are no more than such a part of its bytes is timed beside a kernel that only reads.
+const WRITES_HARDLY: usize = 16;
 
 /// Times every perf shape that fits. Each [`Timing`] has the verdict `pass` when it is sound, `unclear` with too few
 /// samples, `invalid` when it cannot be believed.
@@ -146,12 +149,13 @@ pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most
 struct Field<'d> {
     contestants: Vec<Contestant<'d>>,
     copy: Option<usize>,
+    read: Option<usize>,
     fma: Option<usize>,
 }
 
 impl<'d> Field<'d> {
     fn of(candidate: Contestant<'d>) -> Self {
-        Field { contestants: vec![candidate], copy: None, fma: None }
+        Field { contestants: vec![candidate], copy: None, read: None, fma: None }
     }
 
     /// Adds a yardstick and returns its place; a device that has none is no reason not to time.
@@ -195,10 +199,12 @@ fn time_shape(
             None
         }
     };
-    let copy = (cost.bytes > 0).then(|| Yardstick::copy(cost.bytes)).and_then(&mut yardstick);
+    let only_reads = output_bytes(subject.operator, point, subject.dtype) * WRITES_HARDLY <= cost.bytes;
+    let copy = (cost.bytes > 0 && !only_reads).then(|| Yardstick::copy(cost.bytes)).and_then(&mut yardstick);
+    let read = (cost.bytes > 0 && only_reads).then(|| Yardstick::read(cost.bytes)).and_then(&mut yardstick);
     let is_dense = cost.intensity() >= INTENSITY_TO_TIME_FMA;
     let fma = is_dense.then(|| Yardstick::fma(fma_flops(cost, subject.dtype))).and_then(&mut yardstick);
-    (field.copy, field.fma) = (copy, fma);
+    (field.copy, field.read, field.fma) = (copy, read, fma);
 
     party.join(&mut field.contestants, &plan);
     let measurement =
@@ -233,12 +239,12 @@ fn in_brief(timing: &Timing) -> String {
 fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measurement, field: &Field<'_>) -> Timing {
     let summary = measurement.summary(0);
     let median_of = |at: Option<usize>| at.map(|at| measurement.summary(at).median_us);
-    let (copy_us, fma_us) = (median_of(field.copy), median_of(field.fma));
+    let (copy_us, read_us, fma_us) = (median_of(field.copy), median_of(field.read), median_of(field.fma));
     // Tensor cores and packed halves are faster than multiply-adds in f32: no ceiling for those dtypes.
     let arithmetic_us = fma_us.filter(|_| dtype == DType::F32);
-    let floor_us = match (copy_us, arithmetic_us) {
-        (Some(copy), Some(arithmetic)) => Some(copy.max(arithmetic)),
-        (copy, arithmetic) => copy.or(arithmetic),
+    let floor_us = match (read_us.or(copy_us), arithmetic_us) {
+        (Some(memory), Some(arithmetic)) => Some(memory.max(arithmetic)),
+        (memory, arithmetic) => memory.or(arithmetic),
     };
     Timing {
         shape: shape.into(),
@@ -254,6 +260,7 @@ fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measu
         bytes: cost.bytes,
         flops: cost.flops,
         copy_us,
+        read_us,
         fma_us,
         floor_us,
         of_ceiling: floor_us.map(|floor| floor / summary.median_us),
@@ -340,6 +347,24 @@ mod tests {
         assert_eq!((timing.shape.as_str(), timing.bytes, timing.fma_us), ("n=10000", 80_000, None));
         assert!(timing.copy_us > Some(0.0) && timing.floor_us == timing.copy_us);
         assert!(timing.low_us <= timing.median_us && timing.median_us <= timing.high_us);
+    }
+
+    #[test]
+    fn what_writes_hardly_anything_is_timed_beside_a_kernel_that_reads() {
+        let operator = Op::<Vector>::new("sum")
+            .input("x", |s| [s.n])
+            .output("y", |_| [1])
+            .reference(|_, x, y| y[0][0] = x[0].iter().sum())
+            .magnitude(|_, x, y| y[0][0] = x[0].iter().map(|x| x.abs()).sum())
+            .depth(|s| s.n)
+            .cost(|s, t| Cost { bytes: (s.n + 1) * t.size(), flops: s.n })
+            .perf([Vector { n: 10_000 }]);
+        let sum = Cpu::new::<f32>(|_, x, y| y.slice::<f32>(0)[0] = x.slice::<f32>(0).iter().sum());
+        let timing = &time(&operator, sum, &quick()).timings[0];
+        assert!(
+            timing.read_us > Some(0.0) && timing.copy_us.is_none() && timing.floor_us == timing.read_us,
+            "{timing:?}"
+        );
     }
 
     #[test]

@@ -44,11 +44,19 @@ fn repeat(block: &Tensor, dims: &[usize]) -> Tensor {
 
 /// Bytes of all inputs and outputs of a case.
 pub fn footprint_bytes(operator: &dyn Operator, point: &[usize], dtype: DType) -> usize {
-    let size = |dims: Vec<usize>, dtype: DType| dims.iter().product::<usize>() * dtype.size();
     let inputs = operator.inputs().iter().enumerate();
+    let inputs = inputs.map(|(i, port)| size_bytes(&operator.input_dims(i, point), port.dtype(dtype)));
+    inputs.sum::<usize>() + output_bytes(operator, point, dtype)
+}
+
+/// Bytes of all outputs of a case.
+pub fn output_bytes(operator: &dyn Operator, point: &[usize], dtype: DType) -> usize {
     let outputs = operator.outputs().iter().enumerate();
-    inputs.map(|(i, port)| size(operator.input_dims(i, point), port.dtype(dtype))).sum::<usize>()
-        + outputs.map(|(i, port)| size(operator.output_dims(i, point), port.dtype(dtype))).sum::<usize>()
+    outputs.map(|(i, port)| size_bytes(&operator.output_dims(i, point), port.dtype(dtype))).sum()
+}
+
+fn size_bytes(dims: &[usize], dtype: DType) -> usize {
+    dims.iter().product::<usize>() * dtype.size()
 }
 
 #[cfg(test)]

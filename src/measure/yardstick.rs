@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 crate::shape! {
-    /// Elements to copy.
+    /// Elements to copy, or to read.
     struct Elements { n: 1..=1 << 34 }
 }
 
@@ -24,8 +24,12 @@ crate::shape! {
     struct Chains { threads: 1..=1 << 28, steps: 1..=1 << 20 }
 }
 
-/// Threads of a block in both kernels.
+/// Threads of a block in all kernels.
 const BLOCK: usize = 256;
+
+/// Elements of a sum of the `read` kernel, and elements that a thread of it asks for at once.
+const SUMMED: usize = 256;
+const READ_AT_ONCE: usize = 16;
 
 /// Chains a thread of the `fma` kernel: enough to hide the latency of an FMA at any occupancy.
 const CHAINS: usize = 16;
@@ -51,6 +55,25 @@ impl Yardstick {
         });
         let shape = Elements { n: (bytes / 8).max(1) };
         Yardstick::new(operator, vec![cuda.named("cuda"), Cpu::new::<f32>(copy_on_host).named("cpu")], &shape)
+    }
+
+    /// A kernel that reads `bytes` bytes and writes hardly any.
+    pub fn read(bytes: usize) -> Self {
+        let operator = Op::<Elements>::new("read")
+            .input("x", |s| [s.n])
+            .output("y", |s| [s.n.div_ceil(SUMMED)])
+            .reference(|_, x, y| y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().sum()))
+            .magnitude(|_, x, y| {
+                y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().map(|x| x.abs()).sum());
+            })
+            .depth(|s| s.n.min(SUMMED))
+            .cost(|s, t| Cost { bytes: (s.n + s.n.div_ceil(SUMMED)) * t.size(), flops: s.n });
+        let cuda = Cuda::source(include_str!("../../kernels/read.cu"), "read_v1", |s: &Elements| {
+            Launch::blocks(s.n.div_ceil(BLOCK * READ_AT_ONCE), BLOCK).scalar(s.n as i64)
+        });
+        let cuda = cuda.header("common.cuh", include_str!("../../kernels/common.cuh"));
+        let shape = Elements { n: (bytes / size_of::<f32>() * SUMMED / (SUMMED + 1)).max(1) };
+        Yardstick::new(operator, vec![cuda.named("cuda"), Cpu::new::<f32>(read_on_host).named("cpu")], &shape)
     }
 
     /// Fused multiply-adds in f32 registers, about `flops` operations (an FMA counts as two), and hardly a byte moved.
@@ -82,7 +105,7 @@ impl Yardstick {
             dtypes: vec![DType::F32],
             candidates: yardstick.candidates,
         };
-        vec![suite(Yardstick::copy(0)), suite(Yardstick::fma(0))]
+        vec![suite(Yardstick::copy(0)), suite(Yardstick::read(0)), suite(Yardstick::fma(0))]
     }
 
     /// What is computed.
@@ -119,15 +142,35 @@ impl Yardstick {
     }
 }
 
-/// One memcpy a thread; a small copy is over before other threads are awake.
+/// Elements below which the work is over before other threads are awake.
+const WORTH_SHARING: usize = 1 << 18;
+
+/// One memcpy a thread.
 fn copy_on_host(_: &Elements, x: &Inputs<'_>, y: &mut Outputs<'_>) {
-    const WORTH_SHARING: usize = 1 << 18;
     let (from, to) = (x.slice::<f32>(0), y.slice::<f32>(0));
     if from.len() < WORTH_SHARING {
         return to.copy_from_slice(from);
     }
     let chunk = from.len().div_ceil(rayon::current_num_threads());
     to.par_chunks_mut(chunk).zip(from.par_chunks(chunk)).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
+/// Sums of neighbours in lanes of a vector, which the compiler does not make of one chain.
+fn read_on_host(_: &Elements, x: &Inputs<'_>, y: &mut Outputs<'_>) {
+    const LANES: usize = 64;
+    let (from, to) = (x.slice::<f32>(0), y.slice::<f32>(0));
+    let sum = |part: &[f32]| {
+        let mut lanes = [0.0f32; LANES];
+        let (whole, rest) = part.as_chunks::<LANES>();
+        whole.iter().for_each(|chunk| lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += x));
+        lanes.iter().chain(rest).sum::<f32>()
+    };
+    let sums = |to: &mut [f32], from: &[f32]| to.iter_mut().zip(from.chunks(SUMMED)).for_each(|(y, x)| *y = sum(x));
+    if from.len() < WORTH_SHARING {
+        return sums(to, from);
+    }
+    let each = to.len().div_ceil(rayon::current_num_threads());
+    to.par_chunks_mut(each).zip(from.par_chunks(each * SUMMED)).for_each(|(to, from)| sums(to, from));
 }
 
 /// `v ← SCALE·v + SHIFT`: stays bounded for any number of steps.
@@ -173,6 +216,23 @@ mod tests {
         problem.arm(&plan).unwrap();
         assert!(problem.sample(0).unwrap().launch_us > 0.0);
         assert_eq!(problem.timed_outputs_agree(), Ok(true));
+    }
+
+    #[rstest]
+    #[case(1)]
+    #[case(1000)]
+    #[case(3 << 20)]
+    fn what_reads_moves_the_bytes_it_is_asked_for(#[case] bytes: usize) {
+        let read = Yardstick::read(bytes);
+        assert!(read.cost().bytes.abs_diff(bytes) <= 8, "{:?}", read.cost());
+        let device = CpuDevice::new();
+        let mut problem = read.prepare(&device).unwrap();
+        let x = read.inputs[0].to_f64();
+        let y = problem.run(Poison::Nan).unwrap()[0].to_f64();
+        assert_eq!(y.len(), x.len().div_ceil(SUMMED));
+        for (y, x) in y.iter().zip(x.chunks(SUMMED)) {
+            approx::assert_abs_diff_eq!(*y, x.iter().sum::<f64>(), epsilon = 1e-4);
+        }
     }
 
     #[rstest]

@@ -9,6 +9,7 @@ mod ring;
 
 use super::attention::{HALF, Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
 use crate::core::candidate::{Cuda, Declare};
+use crate::core::dtype::DType;
 use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -28,7 +29,11 @@ pub fn suite() -> Suite {
         .candidate("cuda_v5", by_maps("attention_decode_v5", cluster::plan))
         .candidate("cuda_v6", by_maps("attention_decode_v6", ring::plan))
         .candidate("cuda_v7", by_maps("attention_decode_v7", ahead::plan))
-        .candidate("cuda_v8", by_maps("attention_decode_v8", groups::plan).needs("sm_90a"));
+        .candidate("cuda_v8", by_maps("attention_decode_v8", groups::plan).needs("sm_90a"))
+        .candidate(
+            "cuda_v9",
+            tiles(cuda("attention_decode_v9", groups::plan_in_f32)).dtypes([DType::F32]).needs("sm_90"),
+        );
     with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }
 
@@ -76,7 +81,16 @@ fn cuda(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
         [
             "attention.cuh",
             "attention_split.cuh",
+            "attention_split_groups.cuh",
+            "attention_split_groups_lanes.cuh",
+            "attention_split_groups_meet.cuh",
+            "attention_split_groups_merge.cuh",
+            "attention_split_groups_products.cuh",
+            "attention_split_groups_room.cuh",
+            "attention_split_groups_teams.cuh",
             "attention_split_mma.cuh",
+            "attention_split_shares.cuh",
+            "blocks.cuh",
             "common.cuh",
             "async.cuh",
             "gemm.cuh",
@@ -98,8 +112,11 @@ fn by_maps(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_split_ahead.cuh",
             "attention_split_cluster.cuh",
             "attention_split_groups.cuh",
+            "attention_split_groups_lanes.cuh",
             "attention_split_groups_meet.cuh",
             "attention_split_groups_merge.cuh",
+            "attention_split_groups_products.cuh",
+            "attention_split_groups_room.cuh",
             "attention_split_groups_teams.cuh",
             "attention_split_matrices.cuh",
             "attention_split_mma.cuh",

@@ -49,10 +49,11 @@ fn reached(timing: &Timing, dtype: DType) -> impl Iterator<Item = (&'static str,
     // Work in units, time in µs: 1e3 of one over the other are 1e9 a second.
     let rate = |work: usize, us: Option<f64>, scale: f64| us.map(|us| work as f64 / us * scale);
     let copy = rate(timing.bytes, timing.copy_us, 1e-3).map(|value| ("copy", value, "GB/s"));
+    let read = rate(timing.bytes, timing.read_us, 1e-3).map(|value| ("read", value, "GB/s"));
     // For half types the yardstick does a share of the work.
     let fma = timing.fma_us.filter(|_| dtype == DType::F32);
     let fma = rate(timing.flops, fma, 1e-3).map(|value| ("fma", value, "Gflop/s"));
-    copy.into_iter().chain(fma).filter(|(_, value, _)| value.is_finite() && *value > 0.0)
+    copy.into_iter().chain(read).chain(fma).filter(|(_, value, _)| value.is_finite() && *value > 0.0)
 }
 
 #[cfg(test)]
@@ -82,6 +83,17 @@ mod tests {
         assert_eq!(found, [("copy", 4000.0, "GB/s"), ("fma", 2000.0, "Gflop/s")]);
         raise(&mut ceilings, &records);
         assert_eq!(ceilings.len(), 2);
+    }
+
+    #[test]
+    fn what_only_reads_is_a_ceiling_of_its_own() {
+        let mut record = record(2.0, 4.0, DType::BF16, Heat::Cold);
+        let timing = &mut record.outcome.timings[0];
+        (timing.copy_us, timing.read_us) = (None, Some(1.0));
+        let mut ceilings = Vec::new();
+        raise(&mut ceilings, &[record]);
+        let found: Vec<_> = ceilings.iter().map(|c| (c.name.as_str(), c.value)).collect();
+        assert_eq!(found, [("read", 4000.0)]);
     }
 
     #[test]

@@ -36,8 +36,9 @@ fn device(text: &mut String, rows: &[(&Record, &Timing)]) {
     text.push('\n');
     let mut notes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (record, timing) in rows {
-        let share =
-            timing.copy_us.map_or_else(|| "-".into(), |copy| format!("{:.1} %", copy / timing.median_us * 100.0));
+        let share = |us: f64| format!("{:.1} %", us / timing.median_us * 100.0);
+        let of_reading = timing.read_us.map(|us| share(us) + " of reading");
+        let share = timing.copy_us.map(share).or(of_reading).unwrap_or_else(|| "-".into());
         let _ = write!(
             text,
             "| {} {} | {} | {} | {:.2} | {share} |",

@@ -141,6 +141,7 @@ pub(super) mod samples {
             bytes: 8192,
             flops: 1024,
             copy_us: None,
+            read_us: None,
             fma_us: None,
             floor_us: Some(1.5),
             of_ceiling: Some(0.5),

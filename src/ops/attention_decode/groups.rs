@@ -1,13 +1,10 @@
-//! The launch rule of the kernel whose warp groups walk: version 8.
+//! The launch rule of the kernels whose warp groups walk: version 8, and in f32 version 9.
 
-use super::ahead;
 use super::cluster::{LARGEST_CLUSTER, scalars};
-use super::hopper::CHUNK;
-use super::{MOST_DIM, entry, is_served, key_heads};
+use super::{MOST_DIM, ahead, entry, in_cluster, is_served, key_heads};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::ops::attention::Heads;
-use crate::ops::family::aligned::ELEMENT_BYTES;
 use std::ops::RangeInclusive;
 
 /// How so many heads of keys are shared out among blocks. A team of blocks walks a head. Where teams are fewer than heads, up to
@@ -41,7 +38,7 @@ const fn way(heads: RangeInclusive<usize>, parts: usize, teams: Teams, cluster: 
 }
 
 /// The best that was measured at 40, 48 and 80 MiB of keys and values, of few heads at 16 to 64 (docs/lab-notes-attention.md).
-/// Others stay with version 7.
+/// Others stay with the version before.
 const WAYS: [Way; 21] = [
     way(1..=1, 8, Teams::OfEachHead(8), 8, 5),
     way(2..=2, 8, Teams::OfEachHead(4), 8, 5),
@@ -69,34 +66,75 @@ const WAYS: [Way; 21] = [
 /// Warp groups of a block that walk, and warps that copy and merge.
 const GROUPS: usize = 2;
 const MERGERS: usize = 4;
-/// Keys that a group multiplies at a time: a round.
-const KEYS: usize = 64;
 /// Rounds that a group has under way, and rounds of a chapter, at most.
 const MOST_STAGES: usize = 5;
 const MOST_ROUNDS: usize = 8;
+/// Bytes of a row of a box.
+const ROW_BYTES: usize = 128;
 /// Warps of a group.
 const WARPS: usize = 4;
-/// Rows of the products' right factors: queries, and weights of a round's keys.
+/// Rows that numbers are kept of: of the products' right factors, queries and weights of a round's keys.
 const COLUMNS: usize = 8;
+/// Elements of a row that a warp merges.
+const SHARE: usize = 64;
 /// The end of a head, a whole one, and the beginning of another.
 const PIECES: usize = 3;
 
+/// What a warp group walks by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Walk {
+    /// Warp-group products of half-width types: version 8.
+    Products,
+    /// Multiply-adds in f32: version 9.
+    Lanes,
+}
+
+impl Walk {
+    fn version(self) -> &'static str {
+        match self {
+            Walk::Products => "v8",
+            Walk::Lanes => "v9",
+        }
+    }
+
+    fn element_bytes(self) -> usize {
+        match self {
+            Walk::Products => 2,
+            Walk::Lanes => 4,
+        }
+    }
+
+    /// Keys that a group multiplies at a time, a round, and elements of a row of a box: a round has the same bytes in all dtypes.
+    fn keys(self) -> usize {
+        ROW_BYTES / self.element_bytes()
+    }
+
+    /// Rows of queries and weights that there is room for.
+    fn columns(self, s: &Heads) -> usize {
+        match self {
+            Walk::Products => COLUMNS,
+            Walk::Lanes => entry(s).1,
+        }
+    }
+}
+
 impl Way {
-    /// None where version 7 serves: for other dims and numbers of heads, and for few keys.
-    fn of(s: &Heads) -> Option<Way> {
+    /// None where the version before serves: for other dims and numbers of heads, and for few keys.
+    fn of(s: &Heads, walk: Walk) -> Option<Way> {
         if !is_served(s) || s.dim != MOST_DIM {
             return None;
         }
         let way = WAYS.into_iter().find(|way| way.heads.contains(&key_heads(s)))?;
-        (key_heads(s) * s.keys >= way.blocks(s) * way.fewest_keys()).then_some(way)
+        let bytes = key_heads(s) * s.keys * 2 * s.dim * walk.element_bytes();
+        (bytes >= way.blocks(s) * way.fewest_bytes()).then_some(way)
     }
 
-    /// Keys of a block from which on it pays.
-    fn fewest_keys(&self) -> usize {
+    /// Keys and values of a block from which on it pays.
+    fn fewest_bytes(&self) -> usize {
         match (&self.teams, self.parts) {
-            (Teams::Number(_), _) => 768,
-            (Teams::OfHeads, 1) => 896,
-            _ => 512,
+            (Teams::Number(_), _) => 384 << 10,
+            (Teams::OfHeads, 1) => 448 << 10,
+            _ => 256 << 10,
         }
     }
 
@@ -117,29 +155,35 @@ impl Way {
     }
 
     /// Values that were under way with the first keys of the only chapter would delay these.
-    fn stages(&self, s: &Heads) -> usize {
-        let rounds = (key_heads(s) * s.keys.div_ceil(KEYS)).div_ceil(self.blocks(s) * GROUPS);
+    fn stages(&self, s: &Heads, walk: Walk) -> usize {
+        let rounds = (key_heads(s) * s.keys.div_ceil(walk.keys())).div_ceil(self.blocks(s) * GROUPS);
         self.stages.min(rounds)
     }
 
-    /// Room for the rounds under way, queries and weights, for what the groups of all parts have seen, and barrier objects.
-    fn shared_bytes(&self, s: &Heads) -> usize {
-        let (dim, rows) = entry(s);
-        let halves = dim / CHUNK;
-        let of_warps = WARPS * COLUMNS * 2 * size_of::<f32>();
-        let of_stages = MOST_STAGES * (KEYS * dim * ELEMENT_BYTES + 2 * size_of::<u64>());
-        let seen = (rows * halves).max(LARGEST_CLUSTER) * GROUPS;
-        let inbox = seen * (CHUNK + 2) * size_of::<f32>() + 2 * size_of::<u64>();
-        let of_piece = inbox + GROUPS * (halves * CHUNK * COLUMNS * ELEMENT_BYTES + of_warps);
-        let of_group = of_stages + MOST_ROUNDS * KEYS * COLUMNS * ELEMENT_BYTES;
-        (GROUPS * of_group + if self.lends() { PIECES } else { 1 } * of_piece).next_multiple_of(1024)
+    /// Rounds that the last team of a head has more than the others, which are through when it comes to merge.
+    fn late(&self, _s: &Heads, _walk: Walk) -> usize {
+        0
     }
 
-    fn launch(&self, s: &Heads) -> Launch {
+    /// Room for the rounds under way, queries and weights, for what the groups of all parts have seen, and barrier objects.
+    fn shared_bytes(&self, s: &Heads, walk: Walk) -> usize {
+        let (dim, rows) = entry(s);
+        let of_queries = dim * walk.columns(s) * walk.element_bytes();
+        let of_weights = MOST_ROUNDS * walk.keys() * walk.columns(s) * walk.element_bytes();
+        let of_warps = WARPS * COLUMNS * 2 * size_of::<f32>();
+        let of_stages = MOST_STAGES * (dim * ROW_BYTES + 2 * size_of::<u64>());
+        let seen = (rows * dim / SHARE).max(LARGEST_CLUSTER) * GROUPS;
+        let inbox = seen * (SHARE + 2) * size_of::<f32>() + 2 * size_of::<u64>();
+        let of_piece = inbox + GROUPS * (of_queries + of_warps);
+        let pieces = if self.lends() { PIECES } else { 1 };
+        (GROUPS * (of_stages + of_weights) + pieces * of_piece).next_multiple_of(1024)
+    }
+
+    fn launch(&self, s: &Heads, walk: Walk) -> Launch {
+        let keys = walk.keys();
         let map = |name| {
-            let extents = [key_heads(s), s.dim / CHUNK, s.keys, CHUNK];
-            let map = TensorMap::of(name, extents).strides([s.keys * s.dim, CHUNK, s.dim]);
-            map.tile([1, s.dim / CHUNK, KEYS, CHUNK]).swizzle(Swizzle::Bytes128)
+            let map = TensorMap::of(name, [key_heads(s), s.dim / keys, s.keys, keys]).strides([s.keys * s.dim, keys, s.dim]);
+            map.tile([1, s.dim / keys, keys, keys]).swizzle(Swizzle::Bytes128)
         };
         let launch = Launch::blocks(self.blocks(s), (GROUPS * WARPS + MERGERS) * 32).cluster(self.cluster);
         // Of so many heads so many teams.
@@ -148,18 +192,23 @@ impl Way {
             Teams::Number(teams) => ("lent", key_heads(s), teams),
             Teams::OfEachHead(teams) => ("gathered", 1, teams),
         };
-        let launch =
-            launch.shared(self.shared_bytes(s)).entry(format!("attention_decode_v8_{kind}_128_{}", entry(s).1));
+        let launch = launch.shared(self.shared_bytes(s, walk));
+        let launch = launch.entry(format!("attention_decode_{}_{kind}_128_{}", walk.version(), entry(s).1));
         let launch = launch.without_pointers().pointer("q").pointer("y").map(map("k")).map(map("v"));
-        let launch = scalars(s, launch).scalar(s.keys.div_ceil(KEYS) as i32);
+        let launch = scalars(s, launch).scalar(s.keys.div_ceil(keys) as i32);
         let launch = launch.scalar(heads as i32).scalar(teams.ilog2() as i32);
-        launch.scalar(self.parts.ilog2() as i32).scalar(self.stages(s) as i32)
+        launch.scalar(self.parts.ilog2() as i32).scalar(self.stages(s, walk) as i32).scalar(self.late(s, walk) as i32)
     }
 }
 
 /// The launch of version 8, or that of version 7.
 pub fn plan(s: &Heads) -> Plan {
-    Way::of(s).map_or_else(|| ahead::plan(s), |way| way.launch(s).into())
+    Way::of(s, Walk::Products).map_or_else(|| ahead::plan(s), |way| way.launch(s, Walk::Products).into())
+}
+
+/// The launch of version 9, in f32, or that of version 3.
+pub fn plan_in_f32(s: &Heads) -> Plan {
+    Way::of(s, Walk::Lanes).map_or_else(|| in_cluster(s), |way| way.launch(s, Walk::Lanes).into())
 }
 
 #[cfg(test)]
@@ -179,9 +228,9 @@ mod tests {
     #[case::alone(&of(9, 8, 4096), 72, 3, 4)]
     #[case::teams_of_the_same_head(&of(1, 2, 32768), 64, 8, 5)]
     fn blocks_read_evenly(#[case] s: &Heads, #[case] blocks: usize, #[case] cluster: usize, #[case] stages: usize) {
-        let way = Way::of(s).unwrap();
-        assert_eq!((way.blocks(s), way.cluster, way.stages(s)), (blocks, cluster, stages));
-        assert!(way.shared_bytes(s) <= 227 << 10);
+        let way = Way::of(s, Walk::Products).unwrap();
+        assert_eq!((way.blocks(s), way.cluster, way.stages(s, Walk::Products)), (blocks, cluster, stages));
+        assert!([Walk::Products, Walk::Lanes].iter().all(|&walk| way.shared_bytes(s, walk) <= 227 << 10));
     }
 
     /// No cluster has a part of a team, and no head is of three teams.
@@ -216,7 +265,7 @@ mod tests {
     #[case::many_rows(&Heads { group: 9, ..TIMED[1].clone() })]
     #[case::nothing(&of(0, 8, 2048))]
     fn the_rest_is_for_version_7(#[case] s: &Heads) {
-        assert_eq!(Way::of(s), None);
+        assert_eq!(Way::of(s, Walk::Products), None);
     }
 
     /// The gate gives the simulator fewer elements than clusters of long rows take: groups with a round more than others,
@@ -233,5 +282,20 @@ mod tests {
     #[case::two_teams_of_each_head(&[2, 2, 1, 2, 16_400, 128, 1])]
     fn long_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
         is_right_in_the_simulator("cuda_v8", point);
+    }
+
+    /// The same in f32, where a round has half as many keys.
+    #[rstest]
+    #[case::two_parts_of_two_queries(&[4, 8, 2, 2, 550, 128, 1])]
+    #[case::four_parts_of_eight_rows(&[2, 8, 4, 2, 1050, 128, 1])]
+    #[case::chapters_of_one_row(&[4, 8, 1, 1, 1300, 128, 0])]
+    #[case::a_last_part_of_few_keys(&[1, 8, 3, 1, 2045, 128, 0])]
+    #[case::lent(&[1, 9, 2, 2, 2750, 128, 1])]
+    #[case::lent_by_halves_of_clusters_of_eight_rows(&[3, 8, 4, 2, 1045, 128, 0])]
+    #[case::alone(&[9, 8, 2, 1, 450, 128, 1])]
+    #[case::eight_teams_of_a_head(&[1, 1, 3, 1, 32_800, 128, 0])]
+    #[case::two_teams_of_each_head(&[2, 2, 1, 2, 8200, 128, 1])]
+    fn long_rows_are_right_in_f32(#[case] point: &[usize]) {
+        is_right_in_the_simulator("cuda_v9", point);
     }
 }
