@@ -122,9 +122,10 @@ struct Meeting {
     }
 };
 
-// Where all teams of a head meet: who comes last merges, in the order of the head's keys. The team with the last keys looks first
-// whether all others have been here: then it has nothing to leave, which takes longer than to read.
-constexpr int MOST_GATHERED = 8;   // teams of a head
+// Where all teams of a head meet: who comes last merges, in the order of the head's keys. Where the team with the
+// last keys has more of them, it looks whether all others have been here: then it has nothing to leave, which takes longer than
+// to read.
+constexpr int MOST_GATHERED = 16;   // teams of a head
 constexpr int MOST_GATHERINGS = 8;  // heads
 
 struct Gathered {
@@ -144,17 +145,21 @@ struct Gathering {
     __device__ __forceinline__ bool lacks_one() const { return count_of(&at.arrivals) + 1 == teams; }
     // What the first teams have seen, and nobody has been here.
     __device__ __forceinline__ Seen take(int of_first) const {
-        float values[MOST_GATHERED][4];
+        constexpr int AT_ONCE = 8;
+        Seen seen = nothing();
+#pragma unroll 1
+        for (int first = 0; first < of_first; first += AT_ONCE) {
+            float values[AT_ONCE][4];
 #pragma unroll
-        for (int i = 0; i < MOST_GATHERED; ++i) {
-            if (i < of_first) at.of[i].ask(values[i]);
+            for (int i = 0; i < AT_ONCE; ++i) {
+                if (first + i < of_first) at.of[first + i].ask(values[i]);
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                if (first + i < of_first) seen = together(seen, Numbers::seen_in(values[i]));
+            }
         }
         if (threadIdx.x % WARP == 0) count_anew(&at.arrivals);
-        Seen seen = nothing();
-#pragma unroll
-        for (int i = 0; i < MOST_GATHERED; ++i) {
-            if (i < of_first) seen = together(seen, Numbers::seen_in(values[i]));
-        }
         return seen;
     }
     // Leaves what a team has seen, and returns whether it came last.

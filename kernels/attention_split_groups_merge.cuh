@@ -135,16 +135,16 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
     for (int own = first; own < parts.count(shares); own += kind == LENT ? MERGERS - GROUPS : MERGERS) {
         const int share = parts.first_share(parts.own) + own;
         const Meeting meeting(kind == LENT ? course.team : course.team - 1, share);
-        const Gathering gathering(course.head, share, course.teams());
+        const Gathering gathering(course.head, share, course.teams);
         Seen beginning = nothing();
         bool in_time = false;
         if (SHARING == LENDING && kind == REST) {
             in_time = take_in_time(last, 8, [&]() { return meeting.at.beginning.take(beginning); });
         }
         Collected<ROWS> end(inbox, parts, own);
-        if (SHARING == GATHERING && course.is_last()) {
+        if (SHARING == GATHERING && course.looks) {
             in_time = take_in_time(last, 2, [&]() { return gathering.lacks_one(); });
-            if (in_time) beginning = gathering.take(course.teams() - 1);
+            if (in_time) beginning = gathering.take(course.teams - 1);
         }
         Factors factors(beginning, end.seen);
         end.await_sums();
@@ -155,8 +155,8 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
             factors = Factors(beginning, end.seen);
         }
         if (SHARING == GATHERING && !in_time) {
-            if (!gathering.leave(course.of_head(), end.seen)) continue;
-            end.seen = gathering.take(course.teams());
+            if (!gathering.leave(course.team, end.seen)) continue;
+            end.seen = gathering.take(course.teams);
             factors = Factors(beginning, end.seen);
         }
         factors.store(beginning, end.seen, rows, share);

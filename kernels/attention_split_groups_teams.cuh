@@ -16,8 +16,8 @@ constexpr int MOST_ROUNDS = 8;                                  // of a chapter
 // How rounds are shared out.
 struct Split {
     int rounds;     // of a head
-    int heads;      // of so many teams, or one of
-    int team_bits;  // them, a power of two
+    int heads;      // of so many teams that lend,
+    int team_bits;  // a power of two
     int part_bits;  // of the blocks of a team
     int stages;     // rounds of a group that are under way
     int late;       // rounds that the last of several teams of a head has more than the others
@@ -38,13 +38,15 @@ template <Sharing SHARING>
 struct Course {
     static constexpr int PIECES = SHARING == LENDING ? KINDS : 1;
 
-    const int team, rounds;     // rounds of a head
-    const int bits;             // of teams
+    const int team, rounds;     // of all, or of a head; rounds of a head
+    const int teams;            // of a head
+    const bool looks;           // whether all other teams are through, before it leaves what it has seen
     int head, next;             // the first one, and the one that is lent
     int begun, lent, rest, total;  // rounds
 
     __device__ __forceinline__ Course(const Split& split, int team)
-        : team(team), rounds(split.rounds), bits(split.team_bits) {
+        : team(team), rounds(split.rounds), teams(int(gridDim.x) >> split.part_bits),
+          looks(SHARING == GATHERING && split.late > 0 && team == teams - 1) {
         const int from = team * split.heads, to = from + split.heads;
         head = from >> split.team_bits;
         next = to >> split.team_bits;
@@ -57,16 +59,12 @@ struct Course {
         if (SHARING != LENDING) lent = rest = 0;
         begun = 0;
         if (SHARING == GATHERING) {
-            const int each = rounds - split.late >> bits;
-            head = team >> bits;
-            begun = of_head() * each;
-            total = is_last() ? rounds - begun : each;
+            const int each = (rounds - split.late) / teams;
+            head = int(blockIdx.y);
+            begun = team * each;
+            total = team == teams - 1 ? rounds - begun : each;
         }
     }
-    // Of a head that several teams have, how many, which of them, and whether it has the last keys.
-    __device__ __forceinline__ int teams() const { return 1 << bits; }
-    __device__ __forceinline__ int of_head() const { return team & teams() - 1; }
-    __device__ __forceinline__ bool is_last() const { return of_head() == teams() - 1; }
 
     // Pieces in the order in which they are walked: what is lent, the rest of a head, a whole one.
     static constexpr int FIRST = SHARING == LENDING ? LENT : KINDS;
