@@ -403,7 +403,7 @@ DECODE_V3(128, 1, 2)
 DECODE_V3(128, 4, 2)
 DECODE_V3(128, 8, 1)
 
-#if defined(KERNELGATE_F32)
+#if defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "attention_split_groups.cuh"
 
 DECODE_BY_GROUPS(v9, whole, NOTHING, 1)

@@ -132,7 +132,11 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
     const int merger = warp - GROUPS * hopper::GROUP_WARPS;
     const Course<Of::SHARING> course(split, blockIdx.x >> bits);
     const Parts<Of::ROWS> parts{bits, int(blockIdx.x) & (1 << bits) - 1};
-    if (merger < 0) return walk(room, q, s, course, parts, split.stages, warp);
+    if (merger < 0) {
+        if (sizeof(scalar_t) > 2 && Of::ROWS > 4) hopper::take_registers<208>();
+        return walk(room, q, s, course, parts, split.stages, warp);
+    }
+    if (sizeof(scalar_t) > 2 && Of::ROWS > 4) hopper::keep_registers<88>();
     Feed<Of> feed(room, k, v, course, parts, split.stages, merger);
     const bool copies = merger < GROUPS;
     if (elected()) {
@@ -165,8 +169,8 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
     extern "C" __global__ void __launch_bounds__(groups::THREADS, 1) attention_decode_##VERSION##_##WAY##_128_##ROWS( \
         const scalar_t* __restrict__ q, scalar_t* __restrict__ y, const __grid_constant__ hopper::TensorMap k,        \
         const __grid_constant__ hopper::TensorMap v, int rows, int queries, int keys, int dim, int causal,            \
-        float scale, int rounds, int heads, int team_bits, int part_bits, int stages, int late) {                     \
+        float scale, int rounds, int share, int team_bits, int part_bits, int stages) {                               \
         groups::decode<groups::Shape<ROWS, groups::SHARING>>(                                                         \
             q, k, v, y, FewQueries{rows, queries, keys, dim, causal, scale},                                          \
-            groups::Split{rounds, heads, team_bits, part_bits, stages, late});                                        \
+            groups::Split{rounds, share, team_bits, part_bits, stages});                                              \
     }

@@ -11,6 +11,18 @@ constexpr int ELEMENTS = 64;  // of half a row, and of a share
 constexpr int HALVES = DIM / ELEMENTS;
 constexpr int MOST_SHARES = 16;
 
+// Lanes whose numbers differ in `bit` share values out: each keeps half of them, of both. One value both keep.
+template <int COUNT, int SIZE>
+__device__ __forceinline__ void share_out(float (&values)[SIZE], int bit) {
+    const bool second = threadIdx.x & bit;
+    if (COUNT == 1) values[0] += __shfl_xor_sync(ALL_LANES, values[0], bit);
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) {
+        const float kept = second ? values[i + COUNT / 2] : values[i], given = second ? values[i] : values[i + COUNT / 2];
+        values[i] = kept + __shfl_xor_sync(ALL_LANES, given, bit);
+    }
+}
+
 // What has been seen of a share: four of its sums a lane, both halves of a warp the same.
 struct Seen {
     float largest;  // score, in units of log 2
@@ -122,14 +134,18 @@ struct Meeting {
     }
 };
 
-// Where all teams of a head meet: who comes last merges, in the order of the head's keys. Where the team with the
-// last keys has more of them, it looks whether all others have been here: then it has nothing to leave, which takes longer than
-// to read.
-constexpr int MOST_GATHERED = 16;   // teams of a head
+// Where all teams of a head meet: who comes last merges. The code for that is fetched when it is needed, so it is short: four
+// lanes read what a team has left, of all teams at once, and lanes add up what they have of the same.
+constexpr int MOST_GATHERED = 8;    // teams of a head
 constexpr int MOST_GATHERINGS = 8;  // heads
+static_assert(MOST_GATHERED * 4 == WARP && ELEMENTS == 64, "sixteen sums a lane");
 
+struct Left {
+    float4 sums[ELEMENTS / 4];
+    float2 header;  // largest score, sum of weights
+};
 struct Gathered {
-    Numbers of[MOST_GATHERED];
+    Left of[MOST_GATHERED];
     unsigned arrivals;
 };
 __device__ Gathered gathered[MOST_GATHERINGS * MOST_SHARES];
@@ -141,31 +157,43 @@ struct Gathering {
     __device__ __forceinline__ Gathering(int head, int share, int teams)
         : at(gathered[head * MOST_SHARES + share]), teams(teams) {}
 
-    // Whether all but one have been here.
-    __device__ __forceinline__ bool lacks_one() const { return count_of(&at.arrivals) + 1 == teams; }
-    // What the first teams have seen, and nobody has been here.
-    __device__ __forceinline__ Seen take(int of_first) const {
-        constexpr int AT_ONCE = 8;
-        Seen seen = nothing();
-#pragma unroll 1
-        for (int first = 0; first < of_first; first += AT_ONCE) {
-            float values[AT_ONCE][4];
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i < of_first) at.of[first + i].ask(values[i]);
-            }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i < of_first) seen = together(seen, Numbers::seen_in(values[i]));
-            }
-        }
-        if (threadIdx.x % WARP == 0) count_anew(&at.arrivals);
-        return seen;
-    }
     // Leaves what a team has seen, and returns whether it came last.
     __device__ __forceinline__ bool leave(int team, const Seen& seen) const {
-        at.of[team].put(seen);
-        return counted([&]() { return count(&at.arrivals, 1); }) + 1 == teams;
+        const int lane = threadIdx.x % WARP;
+        const float(&sums)[4] = seen.sums;
+        if (lane < ELEMENTS / 4) at.of[team].sums[lane] = make_float4(sums[0], sums[1], sums[2], sums[3]);
+        if (lane == ELEMENTS / 4) at.of[team].header = make_float2(seen.largest, seen.total);
+        return counted([&]() { return count_around(&at.arrivals, teams - 1); }) + 1 == teams;
+    }
+    // The results of the share, by who came last: `put` is told two neighbours, and where they are.
+    template <class Put>
+    __device__ __forceinline__ void merge(const Put& put) const {
+        const int lane = threadIdx.x % WARP, team = lane / 4, part = lane % 4;
+        float sums[16] = {};
+        float2 header = make_float2(Maximum::identity(), 0.0f);
+        if (team < teams) {
+            const Left& left = at.of[team];
+            header = __ldcg(&left.header);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float4 four = __ldcg(&left.sums[part * 4 + i]);
+                sums[i * 4] = four.x, sums[i * 4 + 1] = four.y, sums[i * 4 + 2] = four.z, sums[i * 4 + 3] = four.w;
+            }
+        }
+        float largest = header.x;
+#pragma unroll
+        for (int bit = 4; bit < WARP; bit *= 2) largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, bit));
+        const float share = factor(header.x, largest);
+        float total = share * header.y;
+#pragma unroll
+        for (int bit = 4; bit < WARP; bit *= 2) total += __shfl_xor_sync(ALL_LANES, total, bit);
+        const float inverse = total > 0.0f ? fast_reciprocal(total) : 0.0f;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) sums[i] *= share;
+        share_out<16>(sums, 4);
+        share_out<8>(sums, 8);
+        share_out<4>(sums, 16);
+        put(part * 4 + lane / 4 % 2 * 2 + lane / 8 % 2, lane / 16 * 2, sums[0] * inverse, sums[1] * inverse);
     }
 };
 

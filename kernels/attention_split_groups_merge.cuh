@@ -114,12 +114,13 @@ struct Collected {
     }
 };
 
-// Tries to take what other teams have seen, as long as this one's last sums are not there and little longer.
-template <int ROWS, class Take>
-__device__ __forceinline__ bool take_in_time(const Inbox<ROWS>& last, int patience, const Take& take) {
+// Takes what is lent, if it comes before the last sums of the team or little later.
+template <int ROWS>
+__device__ __forceinline__ bool take_in_time(const Meeting& meeting, const Inbox<ROWS>& last, Seen& beginning) {
+    constexpr int PATIENCE = 8;
 #pragma unroll 1
-    for (int late = 0; late < patience; late += last.knows_sums()) {
-        if (take()) return true;
+    for (int late = 0; late < PATIENCE; late += last.knows_sums()) {
+        if (meeting.at.beginning.take(beginning)) return true;
     }
     return false;
 }
@@ -135,16 +136,18 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
     for (int own = first; own < parts.count(shares); own += kind == LENT ? MERGERS - GROUPS : MERGERS) {
         const int share = parts.first_share(parts.own) + own;
         const Meeting meeting(kind == LENT ? course.team : course.team - 1, share);
-        const Gathering gathering(course.head, share, course.teams);
         Seen beginning = nothing();
-        bool in_time = false;
-        if (SHARING == LENDING && kind == REST) {
-            in_time = take_in_time(last, 8, [&]() { return meeting.at.beginning.take(beginning); });
-        }
+        const bool in_time = SHARING == LENDING && kind == REST && take_in_time(meeting, last, beginning);
         Collected<ROWS> end(inbox, parts, own);
-        if (SHARING == GATHERING && course.looks) {
-            in_time = take_in_time(last, 2, [&]() { return gathering.lacks_one(); });
-            if (in_time) beginning = gathering.take(course.teams - 1);
+        if (SHARING == GATHERING) {
+            const Gathering gathering(course.head, share, int(gridDim.x) >> parts.bits);
+            end.await_sums();
+            if (!gathering.leave(course.team, end.seen)) continue;
+            gathering.merge([&](int lane, int i, float a, float b) {
+                rows[share / HALVES * DIM + element_of(share, lane, i)] = from_float<scalar_t>(a);
+                rows[share / HALVES * DIM + element_of(share, lane, i + 1)] = from_float<scalar_t>(b);
+            });
+            continue;
         }
         Factors factors(beginning, end.seen);
         end.await_sums();
@@ -154,13 +157,8 @@ __device__ __forceinline__ void merge(const Inbox<ROWS>& inbox, const Inbox<ROWS
             meeting.finish(beginning, end.seen);
             factors = Factors(beginning, end.seen);
         }
-        if (SHARING == GATHERING && !in_time) {
-            if (!gathering.leave(course.team, end.seen)) continue;
-            end.seen = gathering.take(course.teams);
-            factors = Factors(beginning, end.seen);
-        }
         factors.store(beginning, end.seen, rows, share);
-        if (SHARING == LENDING && in_time) meeting.arrive_in_time();
+        if (in_time) meeting.arrive_in_time();
     }
 }
 

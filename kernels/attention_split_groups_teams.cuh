@@ -1,26 +1,24 @@
 // Which rounds of which heads a team of blocks walks, and in what order.
 //
-// A round is 64 keys of a head. Where heads do not fill the device evenly, teams have as many rounds each all the same: the
+// A round is 64 keys of a head, in f32 32. Where heads do not fill the device evenly, teams have as many rounds each all the same: the
 // end of a head whose beginning the team before has, a whole head, and the beginning of another one. What a team has seen of
 // the latter it lends to the next team, so that piece comes first. No team has less than a head then, so a head is of two at
-// most. Of few heads, several teams have one, and the last of these a little more of it than the others: they are through when it
-// comes to merge.
+// most. Of few heads, several teams have one.
 #pragma once
 #include "hopper.cuh"
 
 namespace groups {
 
 constexpr int KEYS = hopper::ROW_BYTES / int(sizeof(scalar_t));  // of a round: 64, or 32 in f32
-constexpr int MOST_ROUNDS = 8;                                  // of a chapter
+constexpr int MOST_ROUNDS = 8;                                   // of a chapter
 
 // How rounds are shared out.
 struct Split {
     int rounds;     // of a head
-    int heads;      // of so many teams that lend,
-    int team_bits;  // a power of two
+    int share;      // heads of all teams, where these lend, or rounds of a team, where a head has several
+    int team_bits;  // of teams that lend, a power of two
     int part_bits;  // of the blocks of a team
     int stages;     // rounds of a group that are under way
-    int late;       // rounds that the last of several teams of a head has more than the others
 };
 
 // Rounds of a head that follow each other.
@@ -38,16 +36,13 @@ template <Sharing SHARING>
 struct Course {
     static constexpr int PIECES = SHARING == LENDING ? KINDS : 1;
 
-    const int team, rounds;     // of all, or of a head; rounds of a head
-    const int teams;            // of a head
-    const bool looks;           // whether all other teams are through, before it leaves what it has seen
+    const int team, rounds;        // among all, or those of a head; rounds of a head
     int head, next;             // the first one, and the one that is lent
     int begun, lent, rest, total;  // rounds
 
     __device__ __forceinline__ Course(const Split& split, int team)
-        : team(team), rounds(split.rounds), teams(int(gridDim.x) >> split.part_bits),
-          looks(SHARING == GATHERING && split.late > 0 && team == teams - 1) {
-        const int from = team * split.heads, to = from + split.heads;
+        : team(team), rounds(split.rounds) {
+        const int from = team * split.share, to = from + split.share;
         head = from >> split.team_bits;
         next = to >> split.team_bits;
         const int first = from * rounds >> split.team_bits, end = to * rounds >> split.team_bits;
@@ -59,10 +54,9 @@ struct Course {
         if (SHARING != LENDING) lent = rest = 0;
         begun = 0;
         if (SHARING == GATHERING) {
-            const int each = (rounds - split.late) / teams;
-            head = int(blockIdx.y);
-            begun = team * each;
-            total = team == teams - 1 ? rounds - begun : each;
+            head = blockIdx.y;
+            begun = from;
+            total = min(to, rounds) - from;
         }
     }
 

@@ -84,18 +84,6 @@ __device__ __forceinline__ unsigned count(unsigned* counter, unsigned more) {
     return before;
 }
 
-// What is there; what those have written or seen who counted is seen after it.
-__device__ __forceinline__ unsigned count_of(const unsigned* counter) {
-    unsigned now;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(__cvta_generic_to_global(counter)) : "memory");
-    return now;
-}
-
-// Makes it zero, behind whoever has been seen to count.
-__device__ __forceinline__ void count_anew(unsigned* counter) {
-    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)), "r"(0u) : "memory");
-}
-
 // Adds to it, in no order.
 __device__ __forceinline__ void count_relaxed(unsigned* counter, unsigned more) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)), "r"(more)

@@ -32,7 +32,7 @@ pub fn suite() -> Suite {
         .candidate("cuda_v8", by_maps("attention_decode_v8", groups::plan).needs("sm_90a"))
         .candidate(
             "cuda_v9",
-            tiles(cuda("attention_decode_v9", groups::plan_in_f32)).dtypes([DType::F32]).needs("sm_90"),
+            tiles(cuda("attention_decode_v9", groups::plan_in_f32)).dtypes([DType::F32]).needs("sm_90a"),
         );
     with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }

@@ -79,11 +79,6 @@ const COLUMNS: usize = 8;
 const SHARE: usize = 64;
 /// The end of a head, a whole one, and the beginning of another.
 const PIECES: usize = 3;
-/// Teams of a head, and heads, of which several teams leave what they have seen.
-#[cfg(test)]
-const MOST_GATHERED: usize = 16;
-#[cfg(test)]
-const MOST_GATHERINGS: usize = 8;
 
 /// What a warp group walks by.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -165,11 +160,6 @@ impl Way {
         self.stages.min(rounds)
     }
 
-    /// Rounds that the last team of a head has more than the others, which are through when it comes to merge.
-    fn late(&self, _s: &Heads, _walk: Walk) -> usize {
-        0
-    }
-
     /// Room for the rounds under way, queries and weights, for what the groups of all parts have seen, and barrier objects.
     fn shared_bytes(&self, s: &Heads, walk: Walk) -> usize {
         let (dim, rows) = entry(s);
@@ -190,20 +180,21 @@ impl Way {
             let map = TensorMap::of(name, [key_heads(s), s.dim / keys, s.keys, keys]).strides([s.keys * s.dim, keys, s.dim]);
             map.tile([1, s.dim / keys, keys, keys]).swizzle(Swizzle::Bytes128)
         };
-        // Of so many heads so many teams lend; where a head has several, grids have heads along y.
-        let (kind, heads, lending, along_y) = match self.teams {
+        let rounds = s.keys.div_ceil(keys);
+        // What all teams have that lend, heads, or each of several teams of a head, rounds; such heads are along y.
+        let (kind, share, lending, along_y) = match self.teams {
             Teams::OfHeads => ("whole", 1, 1, 1),
             Teams::Number(teams) => ("lent", key_heads(s), teams, 1),
-            Teams::OfEachHead(_) => ("gathered", 1, 1, key_heads(s)),
+            Teams::OfEachHead(teams) => ("gathered", rounds.div_ceil(teams), 1, key_heads(s)),
         };
         let grid = [self.blocks(s) / along_y, along_y, 1];
         let launch = Launch::grid(grid, [(GROUPS * WARPS + MERGERS) * 32, 1, 1]).cluster(self.cluster);
         let launch = launch.shared(self.shared_bytes(s, walk));
         let launch = launch.entry(format!("attention_decode_{}_{kind}_128_{}", walk.version(), entry(s).1));
         let launch = launch.without_pointers().pointer("q").pointer("y").map(map("k")).map(map("v"));
-        let launch = scalars(s, launch).scalar(s.keys.div_ceil(keys) as i32);
-        let launch = launch.scalar(heads as i32).scalar(lending.ilog2() as i32);
-        launch.scalar(self.parts.ilog2() as i32).scalar(self.stages(s, walk) as i32).scalar(self.late(s, walk) as i32)
+        let launch = scalars(s, launch).scalar(rounds as i32);
+        let launch = launch.scalar(share as i32).scalar(lending.ilog2() as i32);
+        launch.scalar(self.parts.ilog2() as i32).scalar(self.stages(s, walk) as i32)
     }
 }
 
@@ -253,7 +244,7 @@ mod tests {
                     Teams::Number(_) => {
                         assert!(teams.is_power_of_two() && teams < heads && heads < 2 * teams, "{way:?}")
                     }
-                    Teams::OfEachHead(each) => assert!(each <= MOST_GATHERED && heads <= MOST_GATHERINGS, "{way:?}"),
+                    Teams::OfEachHead(each) => assert!(each <= 8 && heads <= 8, "{way:?}"),
                 }
             }
         }
