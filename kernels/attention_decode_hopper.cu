@@ -40,16 +40,16 @@
 //   shared as in src/ops/attention_decode/ahead.rs
 // v8: warp groups that walk, for dim 128; in attention_split_groups.cuh. A group multiplies 64 keys at a time where they lie in
 // shared memory, warps beside it copy five rounds ahead, and there is a quarter to send and to merge. Where heads do not share
-// the device evenly, teams of blocks lend each other what they have seen, by counters as above; of one, two or four heads,
-// several teams have one, and the last merges. In the gate beside v6 in one process, as above: 9.7 us for 10.7 (four sequences)
+// the device evenly, teams of blocks lend each other what they have seen, by counters as above; of up to seven heads, several
+// teams have one, and the last merges. In the gate beside v6 in one process, as above: 9.7 us for 10.7 (four sequences)
 // and 9.6 for 10.5 (one) at 32 MiB, 17.0 for 18.3 at 64, 12.1 for 13.6 with ten heads of keys at 40 MiB, 13.8 for 15.5 with
-// twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40; beside v7, 11.4 for 17.2 with one head at 32 MiB and 18.9 for
+// twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40; beside v7, 10.7 for 17.2 with one head at 32 MiB and 18.0 for
 // 29.6 at 64.
 //
-// Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for so many heads,
-// v8_gathered_128_<rows> with 2^team_bits for each:
+// Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for all of them,
+// v8_gathered_128_<rows> with several for each, up to 8 of 32 heads, which are along y:
 //   grid parts * teams, parts a power of two up to 8   block 384   cluster a multiple of parts, at most 8
-//   rounds: 64 keys each, of a head; heads: 1 but for v8_lent; team_bits: 0 for v8_whole
+//   rounds: 64 keys each, of a head; share: heads of v8_lent, rounds of a team of v8_gathered; team_bits: 0 but for v8_lent
 //   shared as in src/ops/attention_decode/groups.rs
 #include "attention_split.cuh"
 

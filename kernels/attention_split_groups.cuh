@@ -1,8 +1,8 @@
 // Attention of few queries by clusters, as in attention_split_ahead.cuh, with warp groups that walk (dims of 128).
 //
-// A group takes 64 keys a round: its four warps multiply them, and their values, where these lie in shared memory, and what
-// they have seen is one sum. So there is a quarter to send and to merge. All keys of a chapter come before their values:
-// when values come, their weights stand in shared memory.
+// A group takes 64 keys a round, 32 in f32: its four warps multiply them, and their values, where these lie in shared memory,
+// and what they have seen is one sum. So there is a quarter to send and to merge. All keys of a chapter come before their
+// values: when values come, their weights stand in shared memory.
 //
 // The groups of a team of blocks walk every so manieth round of what the team walks (attention_split_groups_teams.cuh).
 // Other warps copy, one a group, and merge what the groups of all parts have seen (attention_split_groups_merge.cuh).
@@ -132,11 +132,7 @@ __device__ __forceinline__ void decode(const scalar_t* q, const hopper::TensorMa
     const int merger = warp - GROUPS * hopper::GROUP_WARPS;
     const Course<Of::SHARING> course(split, blockIdx.x >> bits);
     const Parts<Of::ROWS> parts{bits, int(blockIdx.x) & (1 << bits) - 1};
-    if (merger < 0) {
-        if (sizeof(scalar_t) > 2 && Of::ROWS > 4) hopper::take_registers<208>();
-        return walk(room, q, s, course, parts, split.stages, warp);
-    }
-    if (sizeof(scalar_t) > 2 && Of::ROWS > 4) hopper::keep_registers<88>();
+    if (merger < 0) return walk(room, q, s, course, parts, split.stages, warp);
     Feed<Of> feed(room, k, v, course, parts, split.stages, merger);
     const bool copies = merger < GROUPS;
     if (elected()) {

@@ -1,8 +1,8 @@
 // How warp groups of attention_split_groups.cuh walk f32: by multiply-adds of 32 keys, then of their values, out of boxes of 32
 // elements in the 128-byte swizzle.
 //
-// Keys: a warp has eight of a round, and eight of its lanes share two of them out: sixteen elements of both each, so that a load
-// of queries serves two. Values: a warp has a box, eight lanes four elements each of all, and
+// Keys: a warp has eight of a round, and eight of its lanes share one out: lanes lane / 4 the elements, lanes lane % 4 the keys,
+// two of them each, so that a load of queries serves two. Values: a warp has a box, eight lanes four elements each of all, and
 // lanes lane / 8 every fourth key. What lanes have of the same they add up last, each of its own part.
 #pragma once
 #include "attention_split_groups_room.cuh"
@@ -29,20 +29,6 @@ __device__ __forceinline__ float4 load_shared(unsigned address) {
     return value;
 }
 
-// Lanes whose numbers differ in `bit` exchange values: each gives the last half of them, which the other one keeps first. One
-// value both keep.
-template <int COUNT, int SIZE>
-__device__ __forceinline__ void give(float (&values)[SIZE], int bit) {
-#pragma unroll
-    for (int i = 0; i < (COUNT + 1) / 2; ++i) values[i] += __shfl_xor_sync(ALL_LANES, values[i + COUNT / 2], bit);
-}
-
-// A number that stays in a register, where the compiler would work it out again in every round.
-__device__ __forceinline__ unsigned keep(unsigned number) {
-    asm volatile("" : "+r"(number));
-    return number;
-}
-
 template <class Of>
 struct Walker : Member<Of> {
     using Base = Member<Of>;
@@ -51,10 +37,10 @@ struct Walker : Member<Of> {
     static constexpr int ROWS = ALL_ROWS > 4 ? 2 : 1;  // of a lane, in the end
     static constexpr int SCORES = ROWS;                // of a round: of key warp * 8 + lane % 8
 
-    const bool counts;      // of one row, eight lanes; the others have the same
-    unsigned own_key[4];    // where a round has four elements of the key that this lane keeps, and the next ones
-    unsigned to_given;      // and from there to those of the one that it gives away
-    unsigned queries[ALL_ROWS];
+    static constexpr bool HOLDS = ALL_ROWS <= 4;  // queries in registers
+
+    const bool counts;   // of one row, eight lanes; the others have the same
+    float4 held[HOLDS ? ALL_ROWS : 1][4];
     int seen[ROWS];      // keys that these rows see, less this lane's key of a round
     float max[ROWS];     // score of these rows
     float offset[ROWS];  // of the weights' exponents
@@ -68,11 +54,6 @@ struct Walker : Member<Of> {
         : Base(room, s, parts, stages, warp), counts(ALL_ROWS > 1 || lane < OF_WARP) {
 #pragma unroll
         for (int j = 0; j < ROWS; ++j) seen[j] = s.seen_by(row(j)) - (this->warp * OF_WARP + lane % OF_WARP);
-        // Keys lane % 8 and four away from it, whose units four apart stand in each other's place.
-        const unsigned key = lane / 8 * BOX_BYTES + (this->warp * OF_WARP + lane % OF_WARP) * hopper::ROW_BYTES;
-#pragma unroll
-        for (int unit = 0; unit < 4; ++unit) own_key[unit] = keep(key + (unit ^ lane % 4) * 16);
-        to_given = keep((lane / 4 % 2 > 0 ? -4 : 4) * hopper::ROW_BYTES + 64);
     }
     __device__ __forceinline__ int row(int j) const { return ALL_ROWS > 1 ? lane / OF_WARP * ROWS + j : 0; }
     // What these threads have stored is there for the others of the group.
@@ -96,29 +77,33 @@ struct Walker : Member<Of> {
         }
     }
 
-    // Of all rows with the key that this lane keeps, then with the one that it gives away: of rows, too, those come first that
-    // it keeps, so that nothing has to be chosen.
     __device__ __forceinline__ void score(float (&scores)[SCORES]) {
-        const unsigned keys = await();
-        float products[2 * ALL_ROWS] = {};
+        const int box = lane / 8, half = lane / 4 % 2, key = lane % 4;
+        const unsigned keys = await() + box * BOX_BYTES + (warp * OF_WARP + key) * hopper::ROW_BYTES;
+        float products[2 * ALL_ROWS] = {};  // of all rows with the first key, then with the one four further
 #pragma unroll
         for (int unit = 0; unit < 4; ++unit) {
-            const float4 own = load_shared(keys + own_key[unit]), given = load_shared(keys + own_key[unit] + to_given);
+            const unsigned at = keys + (half * 4 + (unit ^ key)) * 16;
+            const float4 first = load_shared(at), second = load_shared((at ^ 64) + 4 * hopper::ROW_BYTES);
 #pragma unroll
             for (int r = 0; r < ALL_ROWS; ++r) {
-                const float4 query = load_shared(queries[r] + unit * 8 * int(sizeof(float4)));
-                products[r] = dot(query, own, products[r]);
-                products[ALL_ROWS + r] = dot(query, given, products[ALL_ROWS + r]);
+                const float4 query = HOLDS ? held[HOLDS ? r : 0][unit] : load_query(r, unit);
+                products[r] = dot(query, first, products[r]);
+                products[ALL_ROWS + r] = dot(query, second, products[ALL_ROWS + r]);
             }
         }
         hopper::hold(products);
         __syncwarp();
         release();
-        give<2 * ALL_ROWS>(products, 4);
-        give<ALL_ROWS>(products, 16);
-        give<(ALL_ROWS > 1 ? ALL_ROWS / 2 : 1)>(products, 8);
+        share_out<2 * ALL_ROWS>(products, 4);
+        share_out<ALL_ROWS>(products, 16);
+        share_out<(ALL_ROWS > 1 ? ALL_ROWS / 2 : 1)>(products, 8);
 #pragma unroll
         for (int j = 0; j < SCORES; ++j) scores[j] = products[j];
+    }
+    // This lane's elements of a row: a half of a box, four of it.
+    __device__ __forceinline__ float4 load_query(int row, int unit) const {
+        return load_shared(shared_address(&room.operands.queries[group][kind][row][unit * 8 + lane / 4]));
     }
     static __device__ __forceinline__ float dot(const float4& a, const float4& b, float sum) {
         return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
@@ -211,8 +196,9 @@ struct Walker : Member<Of> {
     __device__ __forceinline__ void begin(int piece) {
         kind = piece;
 #pragma unroll
-        for (int r = 0; r < ALL_ROWS; ++r) {
-            queries[r] = keep(shared_address(&room.operands.queries[group][kind][r ^ row(0)][lane / 4]));
+        for (int r = 0; HOLDS && r < ALL_ROWS; ++r) {
+#pragma unroll
+            for (int unit = 0; unit < 4; ++unit) held[r][unit] = load_query(r, unit);
         }
 #pragma unroll
         for (int j = 0; j < ROWS; ++j) {

@@ -32,17 +32,6 @@ struct Seen {
 
 __device__ __forceinline__ Seen nothing() { return {Maximum::identity(), 0.0f, {}}; }
 
-// The same of two parts of a head as one.
-__device__ __forceinline__ Seen together(const Seen& a, const Seen& b) {
-    Seen both;
-    both.largest = fmaxf(a.largest, b.largest);
-    const float of_a = factor(a.largest, both.largest), of_b = factor(b.largest, both.largest);
-    both.total = fmaf(of_a, a.total, of_b * b.total);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) both.sums[i] = fmaf(of_a, a.sums[i], of_b * b.sums[i]);
-    return both;
-}
-
 // What a team leaves of a share: numbers that each say that they are there.
 struct Numbers {
     unsigned long long of[ELEMENTS + 2];  // sums, largest score, sum of weights
@@ -134,10 +123,10 @@ struct Meeting {
     }
 };
 
-// Where all teams of a head meet: who comes last merges. The code for that is fetched when it is needed, so it is short: four
-// lanes read what a team has left, of all teams at once, and lanes add up what they have of the same.
-constexpr int MOST_GATHERED = 8;    // teams of a head
-constexpr int MOST_GATHERINGS = 8;  // heads
+// Where all teams of a head meet: who comes last merges. Each instruction of that is paid in full, by a warp that all wait for:
+// four lanes read what a team has left, of all teams at once, and lanes add up what they have of the same.
+constexpr int MOST_GATHERED = 8;     // teams of a head
+constexpr int MOST_GATHERINGS = 32;  // heads
 static_assert(MOST_GATHERED * 4 == WARP && ELEMENTS == 64, "sixteen sums a lane");
 
 struct Left {

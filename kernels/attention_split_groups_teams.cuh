@@ -1,9 +1,9 @@
 // Which rounds of which heads a team of blocks walks, and in what order.
 //
-// A round is 64 keys of a head, in f32 32. Where heads do not fill the device evenly, teams have as many rounds each all the same: the
-// end of a head whose beginning the team before has, a whole head, and the beginning of another one. What a team has seen of
-// the latter it lends to the next team, so that piece comes first. No team has less than a head then, so a head is of two at
-// most. Of few heads, several teams have one.
+// A round is 64 keys of a head, 32 in f32. Where heads do not fill the device evenly, teams have as many rounds each all the
+// same: the end of a head whose beginning the team before has, a whole head, and the beginning of another one. What a team has
+// seen of the latter it lends to the next team, so that piece comes first. No team has less than a head then, so a head is of
+// two at most. Of few heads, several teams have one.
 #pragma once
 #include "hopper.cuh"
 
@@ -36,8 +36,8 @@ template <Sharing SHARING>
 struct Course {
     static constexpr int PIECES = SHARING == LENDING ? KINDS : 1;
 
-    const int team, rounds;        // among all, or those of a head; rounds of a head
-    int head, next;             // the first one, and the one that is lent
+    const int team, rounds;        // a team among all, or of a head; rounds of a head
+    int head, next;                // the first one, and the one that is lent
     int begun, lent, rest, total;  // rounds
 
     __device__ __forceinline__ Course(const Split& split, int team)

@@ -24,12 +24,13 @@ crate::shape! {
     struct Chains { threads: 1..=1 << 28, steps: 1..=1 << 20 }
 }
 
-/// Threads of a block in all kernels.
+/// Threads of a block of the `copy` and `fma` kernels.
 const BLOCK: usize = 256;
 
-/// Elements of a sum of the `read` kernel, and elements that a thread of it asks for at once.
+/// Of the `read` kernel: elements of a sum, threads of a block, elements that a thread asks for at once.
 const SUMMED: usize = 256;
-const READ_AT_ONCE: usize = 16;
+const READ_BLOCK: usize = 512;
+const READ_AT_ONCE: usize = 8;
 
 /// Chains a thread of the `fma` kernel: enough to hide the latency of an FMA at any occupancy.
 const CHAINS: usize = 16;
@@ -69,7 +70,7 @@ impl Yardstick {
             .depth(|s| s.n.min(SUMMED))
             .cost(|s, t| Cost { bytes: (s.n + s.n.div_ceil(SUMMED)) * t.size(), flops: s.n });
         let cuda = Cuda::source(include_str!("../../kernels/read.cu"), "read_v1", |s: &Elements| {
-            Launch::blocks(s.n.div_ceil(BLOCK * READ_AT_ONCE), BLOCK).scalar(s.n as i64)
+            Launch::blocks(s.n.div_ceil(READ_BLOCK * READ_AT_ONCE), READ_BLOCK).scalar(s.n as i64)
         });
         let cuda = cuda.header("common.cuh", include_str!("../../kernels/common.cuh"));
         let shape = Elements { n: (bytes / size_of::<f32>() * SUMMED / (SUMMED + 1)).max(1) };

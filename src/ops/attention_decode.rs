@@ -6,6 +6,7 @@ mod cluster;
 mod groups;
 mod hopper;
 mod ring;
+mod ways;
 
 use super::attention::{HALF, Heads, declare, naive, naive_launch, rounded_weights, tiled, with_scalars};
 use crate::core::candidate::{Cuda, Declare};
@@ -41,18 +42,19 @@ fn operator() -> Op<Heads> {
     declare("attention_decode").shapes(cases()).perf(TIMED)
 }
 
-/// Keys and values of 128, 32, 32 and 128 MiB in half-width types: a group that shares its keys, few sequences, one, and
-/// heads that share nothing.
-const TIMED: [Heads; 4] = [
+/// Keys and values of 128, 32, 32, 128 and 64 MiB in half-width types: a group that shares its keys, few sequences, one, heads
+/// that share nothing, and fewer heads than clusters fill the device.
+const TIMED: [Heads; 5] = [
     Heads { batch: 8, heads: 8, group: 4, queries: 1, keys: 4096, dim: 128, causal: true },
     Heads { batch: 4, heads: 8, group: 4, queries: 1, keys: 2048, dim: 128, causal: true },
     Heads { batch: 1, heads: 8, group: 4, queries: 1, keys: 8192, dim: 128, causal: true },
     Heads { batch: 16, heads: 32, group: 1, queries: 1, keys: 1024, dim: 64, causal: true },
+    Heads { batch: 1, heads: 2, group: 4, queries: 1, keys: 65_536, dim: 128, causal: true },
 ];
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: every number of rows that share keys
 /// and one too many, narrow and wide dims, both sides of steps and of parts, more heads than run at the same time, heads
-/// whose parts fill the device, and such numbers of heads as versions 7 and 8 take.
+/// whose parts fill the device, and such numbers of heads as versions 7 to 9 take.
 fn cases() -> impl Iterator<Item = Heads> {
     let rows = (1..=9).map(|group| (1, 2, group, 1, 31, 16));
     let queries =
@@ -65,8 +67,9 @@ fn cases() -> impl Iterator<Item = Heads> {
     let ahead = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
     let groups = [(2, 8, 2, 4, 1801, 128), (1, 8, 3, 1, 3601, 128), (5, 8, 2, 1, 1031, 128)];
     let lent = [(3, 4, 2, 1, 4111, 128), (4, 6, 1, 2, 2081, 128)];
+    let gathered = [(1, 2, 3, 1, 8222, 128), (3, 1, 2, 2, 3001, 128), (2, 4, 8, 1, 733, 128)];
     let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).chain(groups).chain(lent).flat_map(|(batch, heads, group, queries, keys, dim)| {
+    fixed.chain(ahead).chain(groups).chain(lent).chain(gathered).flat_map(|(batch, heads, group, queries, keys, dim)| {
         [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
 }
