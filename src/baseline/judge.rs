@@ -118,10 +118,8 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
     if let (Change::Same, None, Some(code)) = (standing.change, &row.code, &timing.code) {
         replace(proposed, row.with_code(code));
     }
-    // Against a yardstick of another kind, the next run would have none.
-    let is_other = matches!(standing.change, Change::Slower | Change::Faster)
-        || standing.change == Change::Same && row.has_other_yardstick(timing);
-    if is_other {
+    // A row with a yardstick of another kind would leave the next run without one, too.
+    if matches!(standing.change, Change::Slower | Change::Faster) || row.has_other_yardstick(timing) {
         let epoch = (!standing.new_epoch).then(|| row.epoch_for(timing));
         replace(proposed, Row::of(timing, epoch));
     }
