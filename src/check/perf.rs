@@ -417,7 +417,8 @@ mod tests {
     fn rivals_are_judged_and_timed_in_the_same_session() {
         let right = Cpu::new::<f32>(double).named("right");
         let wrong = Cpu::<Vector>::new::<f32>(|_, _, y| y.slice::<f32>(0).fill(0.0)).named("wrong");
-        let other = Cpu::<Vector>::new::<half::f16>(|_, _, _| {}).dtypes([DType::F32]).named("other");
+        let other = Cpu::<Vector>::new::<half::f16>(|_, _, _| panic!("it was told that it is not asked")).named("other");
+        let lost = Cpu::<Vector>::new::<half::f16>(|_, _, _| {}).dtypes([DType::F32]).named("lost");
         let calls = std::sync::atomic::AtomicUsize::new(0);
         let lazy = Cpu::new::<f32>(move |s, x, y| {
             if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
@@ -429,7 +430,7 @@ mod tests {
         let context = Context::new(&device, 1, Duration::from_secs(60));
         let (operator, candidate): (_, Candidate) = (operator(1), Cpu::new::<f32>(double).named("c"));
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
-        let rivals = [&right, &wrong, &other, &lazy];
+        let rivals = [&right, &wrong, &other, &lost, &lazy];
         let outcome = run_beside(&context, &subject, &quick(), Company { rivals: &rivals, ..Company::default() });
         assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:?}");
         let found: Vec<(&str, Verdict, bool)> =
@@ -440,6 +441,7 @@ mod tests {
                 ("right", Verdict::Pass, true),
                 ("wrong", Verdict::Fail, false),
                 ("other", Verdict::Skip, false),
+                ("lost", Verdict::Skip, false),
                 ("lazy", Verdict::Invalid, true)
             ]
         );
