@@ -128,6 +128,19 @@ fn wrong_signatures_are_refused(device: &CudaDevice) -> Result<(), Failed> {
     ensure(!device.is_lost(), "a refused launch must not lose the device")
 }
 
+/// One entry, once with much shared memory and later with none.
+fn a_launch_keeps_its_shared_memory(device: &CudaDevice) -> Result<(), Failed> {
+    let source = format!("{HEAD}if (i < n) y[i] = x[i];\n}}");
+    let launch = |s: &Vector| Launch::blocks(4, 256).scalar(s.n as i64).shared(if s.n > 512 { 64 << 10 } else { 0 });
+    let candidate = Cuda::source(source, "k", launch).named("k");
+    let fault = with(device, &candidate, F32, 1000, |problem| {
+        let problem = problem?;
+        run(device, &candidate, 1)?;
+        problem.run(Poison::Nan)
+    });
+    ensure(fault.is_ok(), fault)
+}
+
 fn times(device: &CudaDevice, n: usize, heat: Heat, planted_us: f64) -> Result<f64, Fault> {
     with(device, &right(), F32, n, |problem| {
         let problem = problem?;
@@ -208,12 +221,13 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let device = if arguments.list { Err("listing".into()) } else { CudaDevice::open(0).map(Arc::new) };
     type Test = fn(&CudaDevice) -> Result<(), Failed>;
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
         ("a_right_kernel_runs_in_every_dtype", a_right_kernel_runs_in_every_dtype),
         ("a_write_past_the_end_is_caught", a_write_past_the_end_is_caught),
         ("a_modified_input_is_caught", a_modified_input_is_caught),
         ("unwritten_shared_memory_is_poisoned", unwritten_shared_memory_is_poisoned),
         ("wrong_signatures_are_refused", wrong_signatures_are_refused),
+        ("a_launch_keeps_its_shared_memory", a_launch_keeps_its_shared_memory),
         ("times_are_believable", times_are_believable),
         ("a_planted_delay_is_seen", a_planted_delay_is_seen),
         ("an_illegal_access_loses_the_device", |_| in_a_child("crash", "Err(Crash")),

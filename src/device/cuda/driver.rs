@@ -396,21 +396,31 @@ impl Function {
 
     /// The largest block that its registers allow.
     pub fn max_threads(&self) -> Result<usize> {
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+    }
+
+    /// Allows `bytes` of dynamic shared memory at least, and clusters of any size. What an earlier launch was allowed stays
+    /// allowed: it may come again.
+    pub fn allow(&self, bytes: usize, cluster: usize) -> Result<()> {
+        const BYTES: sys::CUfunction_attribute =
+            sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if self.attribute(BYTES)? < bytes {
+            self.set_attribute(BYTES, bytes)?;
+        }
+        if cluster > 8 {
+            self.set_attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        Ok(())
+    }
+
+    fn attribute(&self, attribute: sys::CUfunction_attribute) -> Result<usize> {
         // SAFETY: the function is alive.
         Ok(unsafe { result::function::get_function_attribute(self.function, attribute) }? as usize)
     }
 
-    /// Allows `bytes` of dynamic shared memory and clusters of any size.
-    pub fn allow(&self, bytes: usize, cluster: usize) -> Result<()> {
-        let set = |attribute, value: usize| {
-            // SAFETY: the function is alive.
-            unsafe { result::function::set_function_attribute(self.function, attribute, value as i32) }
-        };
-        set(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)?;
-        if cluster > 8 {
-            set(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
-        }
+    fn set_attribute(&self, attribute: sys::CUfunction_attribute, value: usize) -> Result<()> {
+        // SAFETY: the function is alive.
+        unsafe { result::function::set_function_attribute(self.function, attribute, value as i32) }?;
         Ok(())
     }
 }
