@@ -43,8 +43,8 @@
 // the device evenly, teams of blocks lend each other what they have seen, by counters as above; of up to seven heads, several
 // teams have one, and the last merges. In the gate beside v6 in one process, as above: 9.7 us for 10.7 (four sequences)
 // and 9.6 for 10.5 (one) at 32 MiB, 17.0 for 18.3 at 64, 12.1 for 13.6 with ten heads of keys at 40 MiB, 13.8 for 15.5 with
-// twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40; beside v7, 10.7 for 17.2 with one head at 32 MiB and 18.0 for
-// 29.6 at 64.
+// twelve (of seven rows) at 48, 11.7 for 12.6 with forty at 40; beside v7, 10.8 for 17.2 with one head at 32 MiB and 18.2 for
+// 25.5 at 64.
 //
 // Launch (rows <= 8), v8_whole_128_<rows> with a team for each head, v8_lent_128_<rows> with 2^team_bits for all of them,
 // v8_gathered_128_<rows> with several for each, up to 8 of 32 heads, which are along y:

@@ -129,6 +129,8 @@ fn committed_tables_are_what_the_command_makes_of_their_summaries() {
         ("h200-peers", "--peers"),
         ("h200-peers-further", "--peers"),
         ("h200-tensor-cores", "--peers"),
+        ("h200-goals", "--peers"),
+        ("h200-decode", "--peers"),
         ("cpu-peers", "--peers"),
     ];
     for (name, form) in tables {
