@@ -69,9 +69,11 @@ fn cases() -> impl Iterator<Item = Heads> {
     let lent = [(3, 4, 2, 1, 4111, 128), (4, 6, 1, 2, 2081, 128)];
     let gathered = [(1, 2, 3, 1, 8222, 128), (3, 1, 2, 2, 3001, 128), (2, 4, 8, 1, 733, 128)];
     let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).chain(groups).chain(lent).chain(gathered).flat_map(|(batch, heads, group, queries, keys, dim)| {
-        [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
-    })
+    fixed.chain(ahead).chain(groups).chain(lent).chain(gathered).flat_map(
+        |(batch, heads, group, queries, keys, dim)| {
+            [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
+        },
+    )
 }
 
 /// Rows that an entry serves at most, and elements of their dims.

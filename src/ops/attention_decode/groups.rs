@@ -98,7 +98,8 @@ impl Groups<'_> {
 
     fn map(&self, name: &str) -> TensorMap {
         let (s, keys) = (self.s, self.walk.keys());
-        let map = TensorMap::of(name, [key_heads(s), s.dim / keys, s.keys, keys]).strides([s.keys * s.dim, keys, s.dim]);
+        let map =
+            TensorMap::of(name, [key_heads(s), s.dim / keys, s.keys, keys]).strides([s.keys * s.dim, keys, s.dim]);
         map.tile([1, s.dim / keys, keys, keys]).swizzle(Swizzle::Bytes128)
     }
 
