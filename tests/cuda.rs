@@ -28,19 +28,29 @@ extern "C" __global__ void k(const scalar_t* x, scalar_t* y, long long n) {
     const long long i = 1ll * blockIdx.x * blockDim.x + threadIdx.x;
 "#;
 
+/// Copies.
+const RIGHT: &str = "if (i < n) y[i] = x[i];";
+
 fn kernel(body: &str) -> Candidate {
-    let source = format!("{HEAD}{body}\n}}");
-    Cuda::source(source, "k", |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64)).named("k")
+    launched(body, |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64))
+}
+
+fn launched(body: &str, launch: impl Fn(&Vector) -> Launch + Send + Sync + 'static) -> Candidate {
+    Cuda::source(source(body), "k", launch).named("k")
+}
+
+fn source(body: &str) -> String {
+    format!("{HEAD}{body}\n}}")
 }
 
 fn right() -> Candidate {
-    kernel("if (i < n) y[i] = x[i];")
+    kernel(RIGHT)
 }
 
 /// Every kernel of this file, so that a bundle can carry them compiled.
 fn suites() -> Vec<Suite> {
     let bodies = [
-        "if (i < n) y[i] = x[i];",
+        RIGHT,
         "if (i <= n) y[i] = x[0];",
         "if (i < n) { y[i] = x[i]; const_cast<scalar_t*>(x)[i] = y[0]; }",
         "__shared__ scalar_t s[256]; y[i] = i < n ? s[threadIdx.x] : x[0];",
@@ -49,8 +59,7 @@ fn suites() -> Vec<Suite> {
     ];
     let mut suite = Suite::of(copy());
     for (at, body) in bodies.iter().enumerate() {
-        let source = format!("{HEAD}{body}\n}}");
-        let cuda = Cuda::source(source, "k", |_: &Vector| Launch::blocks(1, 1));
+        let cuda = Cuda::source(source(body), "k", |_: &Vector| Launch::blocks(1, 1));
         suite = suite.candidate(&at.to_string(), cuda);
     }
     vec![suite.into()]
@@ -119,10 +128,8 @@ fn wrong_signatures_are_refused(device: &CudaDevice) -> Result<(), Failed> {
         Launch::blocks(4, 256).scalar(1i64).entry("absent"),
     ];
     for launch in launches {
-        let source = format!("{HEAD}if (i < n) y[i] = x[i];\n}}");
         let wrong = launch.clone();
-        let candidate = Cuda::source(source, "k", move |_: &Vector| wrong.clone()).named("k");
-        let fault = run(device, &candidate, 1000);
+        let fault = run(device, &launched(RIGHT, move |_| wrong.clone()), 1000);
         ensure(matches!(fault, Err(Fault::Signature(_))), (launch, fault))?;
     }
     ensure(!device.is_lost(), "a refused launch must not lose the device")
@@ -130,9 +137,8 @@ fn wrong_signatures_are_refused(device: &CudaDevice) -> Result<(), Failed> {
 
 /// One entry, once with much shared memory and later with none.
 fn a_launch_keeps_its_shared_memory(device: &CudaDevice) -> Result<(), Failed> {
-    let source = format!("{HEAD}if (i < n) y[i] = x[i];\n}}");
-    let launch = |s: &Vector| Launch::blocks(4, 256).scalar(s.n as i64).shared(if s.n > 512 { 64 << 10 } else { 0 });
-    let candidate = Cuda::source(source, "k", launch).named("k");
+    let bytes = |s: &Vector| if s.n > 512 { 64 << 10 } else { 0 };
+    let candidate = launched(RIGHT, move |s| Launch::blocks(4, 256).scalar(s.n as i64).shared(bytes(s)));
     let fault = with(device, &candidate, F32, 1000, |problem| {
         let problem = problem?;
         run(device, &candidate, 1)?;

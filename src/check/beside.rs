@@ -218,19 +218,13 @@ fn rival<'p>(
     case: &Case,
     inputs: &[Tensor],
 ) -> Guest<'p> {
-    let name = candidate.name.clone();
-    if !candidate.traits.dtypes.contains(&subject.dtype) {
-        // Whoever calls a library with a type that it was never given finds out what that does to the device.
-        let stage = Stage::Out(Verdict::Skip, format!("does not compute {}", subject.dtype));
-        return Guest { name, about: String::new(), stage };
-    }
     let stage = match verified(context, &Subject { candidate, ..*subject }, case, inputs) {
         Ok((problem, errors)) => Stage::Ready { player: Player::Rival(Some(problem)), errors, wrong: None, place: 0 },
         Err(Rejection::Unsupported(why)) => Stage::Out(Verdict::Skip, why),
         Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => Stage::Out(Verdict::Fail, failure.text),
     };
     let about = candidate.body.describe(&case.point, subject.dtype).unwrap_or_default();
-    Guest { name, about, stage }
+    Guest { name: candidate.name.clone(), about, stage }
 }
 
 /// The ways of a peer that fit, or why there is none.

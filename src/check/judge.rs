@@ -80,13 +80,17 @@ pub fn tolerance(subject: &Subject<'_>) -> Tolerance {
     overridden(subject).map(|own| own.tolerance).unwrap_or_default()
 }
 
-/// Prepares a case on the device of the context.
+/// Prepares a case on the device of the context, in a dtype that the candidate computes: a library that is called with a
+/// type that it was never given may break the device.
 pub(super) fn prepare<'d>(
     context: &Context<'d>,
     subject: &Subject<'_>,
     case: &Case,
     inputs: &[Tensor],
 ) -> Result<Box<dyn Problem + 'd>, Rejection> {
+    if !subject.candidate.traits.computes(subject.dtype) {
+        return Err(Rejection::Unsupported(format!("does not compute {}", subject.dtype)));
+    }
     let job = Job {
         operator: subject.operator,
         candidate: subject.candidate,

@@ -417,8 +417,8 @@ mod tests {
     fn rivals_are_judged_and_timed_in_the_same_session() {
         let right = Cpu::new::<f32>(double).named("right");
         let wrong = Cpu::<Vector>::new::<f32>(|_, _, y| y.slice::<f32>(0).fill(0.0)).named("wrong");
-        let other =
-            Cpu::<Vector>::new::<half::f16>(|_, _, _| panic!("it was told that it is not asked")).named("other");
+        let unasked = Cpu::<Vector>::new::<f32>(|_, _, _| panic!("asked for a dtype that it does not name"));
+        let other = unasked.dtypes([DType::F16]).named("other");
         let lost = Cpu::<Vector>::new::<half::f16>(|_, _, _| {}).dtypes([DType::F32]).named("lost");
         let calls = std::sync::atomic::AtomicUsize::new(0);
         let lazy = Cpu::new::<f32>(move |s, x, y| {

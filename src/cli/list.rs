@@ -78,6 +78,5 @@ fn device(candidate: &Candidate) -> &'static str {
 }
 
 fn dtypes(suite: &Suite, candidate: &Candidate) -> Vec<&'static str> {
-    let dtypes = suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype));
-    dtypes.map(|dtype| dtype.name()).collect()
+    suite.dtypes_of(candidate).map(|dtype| dtype.name()).collect()
 }

@@ -36,6 +36,13 @@ pub struct Traits {
     pub timed: bool,
 }
 
+impl Traits {
+    /// Whether it supports a dtype.
+    pub fn computes(&self, dtype: DType) -> bool {
+        self.dtypes.contains(&dtype)
+    }
+}
+
 impl Default for Traits {
     fn default() -> Self {
         Traits {

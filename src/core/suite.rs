@@ -23,6 +23,11 @@ impl Suite {
         let suite = Suite { operator: Arc::new(op), dtypes: DType::FLOATS.to_vec(), candidates: Vec::new() };
         SuiteOf { suite, shape: std::marker::PhantomData }
     }
+
+    /// The dtypes that a candidate of the suite runs in.
+    pub fn dtypes_of(&self, candidate: &Candidate) -> impl Iterator<Item = DType> {
+        self.dtypes.iter().copied().filter(|&dtype| candidate.traits.computes(dtype))
+    }
 }
 
 /// A suite under construction: its candidates must have the operator's shape type.

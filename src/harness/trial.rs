@@ -59,7 +59,7 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
         check_name("operator", operator)?;
         for (j, candidate) in suite.candidates.iter().enumerate() {
             check_name("candidate", &candidate.name)?;
-            for &dtype in suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype)) {
+            for dtype in suite.dtypes_of(candidate) {
                 let timed = candidate.traits.timed && !suite.operator.perf_shapes().is_empty();
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());

@@ -16,8 +16,7 @@ pub fn programs(suites: &[Suite]) -> Vec<(Program, DType)> {
     for suite in suites {
         for candidate in &suite.candidates {
             let Body::Cuda(kernel) = &candidate.body else { continue };
-            let dtypes = suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype));
-            all.extend(dtypes.map(|&dtype| (kernel.program.clone(), dtype)));
+            all.extend(suite.dtypes_of(candidate).map(|dtype| (kernel.program.clone(), dtype)));
         }
     }
     all.retain(|(program, dtype)| {

@@ -97,7 +97,7 @@ fn programs(suites: &[Suite]) -> Result<BTreeMap<String, (Program, DType)>, Stri
         for candidate in &suite.candidates {
             let Body::Cuda(kernel) = &candidate.body else { continue };
             let program = &kernel.program;
-            for &dtype in suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype)) {
+            for dtype in suite.dtypes_of(candidate) {
                 if program.language != Language::Cuda {
                     continue;
                 }

@@ -127,14 +127,16 @@ impl Groups<'_> {
 
 /// The launch of version 8, or that of version 7.
 pub fn plan(s: &Heads) -> Plan {
-    let by_way = |way| Groups { s, way, walk: Walk::Products }.launch().into();
-    Way::in_half_width(s).map_or_else(|| ahead::plan(s), by_way)
+    launch(s, Way::in_half_width(s), Walk::Products).unwrap_or_else(|| ahead::plan(s))
 }
 
 /// The launch of version 9, in f32, or that of version 3.
 pub fn plan_in_f32(s: &Heads) -> Plan {
-    let by_way = |way| Groups { s, way, walk: Walk::Lanes }.launch().into();
-    Way::in_f32(s).map_or_else(|| in_cluster(s), by_way)
+    launch(s, Way::in_f32(s), Walk::Lanes).unwrap_or_else(|| in_cluster(s))
+}
+
+fn launch(s: &Heads, way: Option<Way>, walk: Walk) -> Option<Plan> {
+    way.map(|way| Groups { s, way, walk }.launch().into())
 }
 
 #[cfg(test)]
