@@ -230,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) gemv_v5_wide(PARAMETERS) {
 #if __CUDA_ARCH__ >= 900
 // v6: the same by clusters that share out columns, on tensor cores, for rows of 2048 to 4096: a block needs an eighth of the
 // vectors, and several share a multiprocessor. Of a reading kernel, eight vectors, v5 in the same run: .86 for .71
-// (5632x2048), .98 for .87 (32000x2048), .93 for .87 (11008x4096), .64 for .47 (512x2048).
+// (5632x2048), .98 for .87 (32000x2048), .93 for .87 (11008x4096), .65 for .47 (512x2048).
 extern "C" __global__ void __launch_bounds__(clusters::MOST_THREADS, clusters::MOST_BLOCKS)
     gemv_v6(PARAMETERS, int groups, const __grid_constant__ hopper::TensorMap map) {
     clusters::few_vectors(x, w, y, batch, n, k, groups, map);

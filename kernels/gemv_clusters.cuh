@@ -5,7 +5,7 @@
 //
 // Tensor cores take numbers of 11 bits. A number is one of them, and another one for what is missing: all four products of
 // such parts of w and x are added up. The left factor has the vectors twice, above their first parts, below what is missing.
-// Those of x are rounded; of w the product cuts off itself what it does not take.
+// Those of x are rounded, the others cut off by the product itself: no more than 2^-21 of it is left out.
 #pragma once
 #include "blocks.cuh"
 #include "common.cuh"

@@ -99,17 +99,18 @@ mod tests {
         is_right_in_the_simulator(&suite(), "cuda_v6", point, |_| {});
     }
 
-    /// What is missing of such numbers is not a number.
+    /// What is missing of such numbers is not a number, but for the largest one in the matrix.
     #[rstest]
-    #[case::an_infinity(f64::INFINITY)]
-    #[case::the_largest_number(f64::from(f32::MAX))]
-    #[case::no_number(f64::NAN)]
-    fn a_row_with_a_number_that_has_no_parts_is_summed_up_again(#[case] number: f64) {
+    fn a_sum_with_a_number_that_has_no_parts_is_summed_up_again(
+        #[values(f64::INFINITY, f64::from(f32::MAX), f64::NAN)] number: f64,
+        #[values(0, 1)] input: usize,
+    ) {
         const K: usize = 2048;
         is_right_in_the_simulator(&suite(), "cuda_v6", &[3, 130, K], |inputs| {
-            let mut w = inputs[1].to_f64();
-            (0..130).step_by(7).for_each(|row| w[row * K + row] = number);
-            inputs[1] = Tensor::from_f64(DType::F32, &[130, K], &w);
+            let rows = [3, 130][input];
+            let mut values = inputs[input].to_f64();
+            (0..rows).step_by(7).for_each(|row| values[row * K + row] = number);
+            inputs[input] = Tensor::from_f64(DType::F32, &[rows, K], &values);
         });
     }
 }
