@@ -11,8 +11,9 @@
 //   v4       grid ceil(n / 12) * ceil(batch / 8)  block 256   f16 and bf16, batch > 1, n >= 12; else v3
 //   v5       grid ceil(n / 16) * ceil(batch / 8)  block 256   f32, batch > 1, n >= 16; else v3
 //   v5_wide  the same                             block 512   n <= 2112
-//   v6       grid ceil(n / 24) * 8, ceil(batch / 8)  block (ceil(k / 512) + 1) * 32  cluster 8   f32, batch > 1, k a multiple
-//     of 256; else v5. shared, groups, map and the n and k that it takes: as in src/ops/gemv/clusters.rs
+//   v6       grid blocks, ceil(n / 32), ceil(batch / 8)  block lines * 32            cluster: blocks   f32, batch > 1, k a
+//     multiple of 128; else v5. blocks, lines (k / blocks / 32), map and shared as in src/ops/gemv/clusters.rs
+//   v6_two   the same with ceil(n / 16)      block ceil(lines / 2) * 32
 #include "common.cuh"
 #include "gemm_mma.cuh"
 #if defined(KERNELGATE_F32) && __CUDA_ARCH__ >= 900
@@ -228,12 +229,16 @@ extern "C" __global__ void __launch_bounds__(512, 1) gemv_v5_wide(PARAMETERS) {
     few_vectors<4, 16, 2, 1>(x, w, y, batch, n, k);
 }
 #if __CUDA_ARCH__ >= 900
-// v6: the same by clusters that share out columns, on tensor cores, for rows of 2048 to 4096: a block needs an eighth of the
-// vectors, and several share a multiprocessor. Of a reading kernel, eight vectors, v5 in the same run: .86 for .71
-// (5632x2048), .98 for .87 (32000x2048), .93 for .87 (11008x4096), .65 for .47 (512x2048).
-extern "C" __global__ void __launch_bounds__(clusters::MOST_THREADS, clusters::MOST_BLOCKS)
-    gemv_v6(PARAMETERS, int groups, const __grid_constant__ hopper::TensorMap map) {
-    clusters::few_vectors(x, w, y, batch, n, k, groups, map);
+// v6: the same by clusters that share out columns, on tensor cores: a block needs a part of the vectors only, and several
+// share a multiprocessor.
+extern "C" __global__ void __launch_bounds__(clusters::MOST_WALKERS<4> * WARP)
+    gemv_v6(PARAMETERS, int lines, const __grid_constant__ hopper::TensorMap map) {
+    clusters::few_vectors<4>(x, w, y, batch, n, k, lines, map);
+}
+// Two groups of eight rows a cluster, for long rows and for few.
+extern "C" __global__ void __launch_bounds__(clusters::MOST_WALKERS<2> * WARP)
+    gemv_v6_two(PARAMETERS, int lines, const __grid_constant__ hopper::TensorMap map) {
+    clusters::few_vectors<2>(x, w, y, batch, n, k, lines, map);
 }
 #endif
 #else

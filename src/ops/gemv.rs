@@ -191,14 +191,7 @@ fn cuda(version: usize) -> Cuda<Vectors> {
             .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("n", WIDE_N), ("k", 32), ("k", 512)])
             .dtypes([DType::F32]),
         _ => kernel
-            .tiles([
-                ("batch", 1),
-                ("batch", MOST_BATCH),
-                ("n", 8),
-                ("n", clusters::FEWEST_ROWS),
-                ("k", 256),
-                ("k", 2048),
-            ])
+            .tiles([("batch", 1), ("batch", MOST_BATCH), ("n", 16), ("n", 32), ("k", 128), ("k", 512)])
             .dtypes([DType::F32])
             .needs("sm_90"),
     }

@@ -1,61 +1,73 @@
 //! The launch rule of the kernel whose clusters share out columns: version 6.
 
-use super::{MOST_BATCH, Vectors, WIDE_N, with_scalars};
+use super::{MOST_BATCH, Vectors, with_scalars};
 use crate::core::launch::Launch;
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use std::ops::RangeInclusive;
 
-/// Blocks of a cluster, which share out columns.
-const BLOCKS: usize = 8;
-/// Columns that lie together, and how many such lines a warp takes at most.
+/// Columns that lie together, a line.
 const LINE: usize = 32;
-const LINES: usize = 2;
-/// Rows that come together, a group, and groups of a cluster: each meets in a block of its own.
+/// Rows that meet in a block, a group.
 const ROWS: usize = 8;
-const GROUPS: usize = 3;
-/// Of fewer rows version 5 was not compared.
-pub const FEWEST_ROWS: usize = 112;
+/// Blocks of a cluster: no fewer than groups, each of which meets in a block of its own.
+const BLOCKS: RangeInclusive<usize> = 4..=8;
+/// Lines of a block where a few of its like fill a multiprocessor evenly, and with four groups of rows and with two at
+/// most: more, and fewer blocks share a multiprocessor than hide each other's beginnings and ends.
+const GOOD_LINES: usize = 8;
+const LINES_OF_FOUR: usize = 9;
+const MOST_LINES: usize = 20;
+/// Clusters, and times eight vectors, that a grid takes.
+const MOST_OF_GRID: usize = 65_535;
+/// Blocks with four groups that are worth it: three for each of 132 multiprocessors.
+const FEW_BLOCKS: usize = 3 * 132;
 
-/// What a block has.
+/// How a cluster shares out some rows.
 #[derive(Debug, Clone, PartialEq)]
 struct Share {
-    /// Lines of a row.
+    blocks: usize,
+    /// Lines of a block.
     lines: usize,
-    /// Warps that share them out.
-    walkers: usize,
+    /// Groups of rows of a cluster.
+    groups: usize,
 }
 
 impl Share {
-    /// None where version 5 serves: where its blocks fill the device about once, with one a multiprocessor or two, and for
-    /// shorter and longer rows, which it walks as fast or faster.
+    /// None where version 5 serves: for rows that do not come out even, and for so long ones that few blocks fit.
     fn of(s: &Vectors) -> Option<Share> {
-        const COLUMNS: RangeInclusive<usize> = 2048..=4096;
-        const ONE_EACH: RangeInclusive<usize> = WIDE_N / 2..=WIDE_N;
-        const TWO_EACH: RangeInclusive<usize> = WIDE_N * 9 / 5..=WIDE_N * 2;
-        let is_served = s.batch > 1 && s.k.is_multiple_of(LINE * BLOCKS) && COLUMNS.contains(&s.k);
-        if !is_served || s.n < FEWEST_ROWS || ONE_EACH.contains(&s.n) || TWO_EACH.contains(&s.n) {
+        let is_in_grid = s.n <= MOST_OF_GRID * 2 * ROWS && s.batch <= MOST_OF_GRID * MOST_BATCH;
+        if s.batch < 2 || !s.k.is_multiple_of(LINE) || !is_in_grid {
             return None;
         }
-        let lines = s.k / LINE / BLOCKS;
-        Some(Share { lines, walkers: lines.div_ceil(LINES) })
+        let all = s.k / LINE;
+        let blocks = BLOCKS.rev().filter(|blocks| all.is_multiple_of(*blocks) && all / blocks <= MOST_LINES);
+        let blocks = blocks.min_by_key(|blocks| (all / blocks).abs_diff(GOOD_LINES))?;
+        let lines = all / blocks;
+        let is_small = s.n.div_ceil(4 * ROWS) * blocks <= FEW_BLOCKS;
+        Some(Share { blocks, lines, groups: if is_small || lines > LINES_OF_FOUR { 2 } else { 4 } })
+    }
+
+    /// A warp for each line, or for two where there are many and few products of a line.
+    fn threads(&self) -> usize {
+        if self.groups == 4 { self.lines * 32 } else { self.lines.div_ceil(2) * 32 }
     }
 
     fn shared_bytes(&self) -> usize {
-        let group = self.lines * ROWS * LINE * size_of::<f32>();
-        let meeting = self.walkers * BLOCKS * 32 * 2 * size_of::<f32>();
-        GROUPS * group + meeting + (BLOCKS + 1) * size_of::<u64>()
+        let matrix = self.groups * ROWS * self.lines * LINE * size_of::<f32>();
+        let meeting = self.blocks * 32 * 2 * size_of::<f32>();
+        matrix + meeting + 2 * size_of::<u64>()
     }
 }
 
 /// The launch of version 6; none where version 5 serves.
 pub fn launch(s: &Vectors) -> Option<Launch> {
     let share = Share::of(s)?;
-    let grid = [s.n.div_ceil(ROWS * GROUPS) * BLOCKS, s.batch.div_ceil(MOST_BATCH), 1];
-    let launch = Launch::grid(grid, [(share.walkers + 1) * 32, 1, 1]).cluster(BLOCKS);
-    let launch = with_scalars(s, launch.shared(share.shared_bytes()).entry("gemv_v6"));
+    let rows = share.groups * ROWS;
+    let grid = [share.blocks, s.n.div_ceil(rows), s.batch.div_ceil(MOST_BATCH)];
+    let launch = Launch::grid(grid, [share.threads(), 1, 1]).cluster(share.blocks).shared(share.shared_bytes());
     let map = TensorMap::of("w", [s.k / LINE, s.n, LINE]).strides([LINE, s.k]);
-    let map = map.tile([share.lines, ROWS, LINE]).swizzle(Swizzle::Bytes128);
-    Some(launch.scalar(GROUPS as i32).map(map))
+    let map = map.tile([share.lines, rows, LINE]).swizzle(Swizzle::Bytes128);
+    let launch = launch.entry(if share.groups == 4 { "gemv_v6" } else { "gemv_v6_two" });
+    Some(with_scalars(s, launch).scalar(share.lines as i32).map(map))
 }
 
 #[cfg(test)]
@@ -68,33 +80,47 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::whole_pairs_of_lines(2048, 8, 4)]
-    #[case::a_last_line_alone(2304, 9, 5)]
-    #[case::most(4096, 16, 8)]
-    fn three_blocks_share_a_multiprocessor(#[case] k: usize, #[case] lines: usize, #[case] walkers: usize) {
-        let share = Share::of(&Vectors { batch: 8, n: 5632, k }).unwrap();
-        assert_eq!(share, Share { lines, walkers });
+    #[case::two_thousand(5632, 2048, 8, 8, 4)]
+    #[case::a_thousand(8192, 1024, 4, 8, 4)]
+    #[case::six_blocks(6144, 1536, 6, 8, 4)]
+    #[case::five_blocks(6400, 1600, 5, 10, 2)]
+    #[case::short_rows(16384, 512, 4, 4, 4)]
+    #[case::a_last_line_alone(4096, 2304, 8, 9, 4)]
+    #[case::long_rows(4096, 4096, 8, 16, 2)]
+    #[case::the_longest(4096, 5120, 8, 20, 2)]
+    #[case::few_rows(1056, 2048, 8, 8, 2)]
+    #[case::a_row(1, 2048, 8, 8, 2)]
+    fn blocks_take_about_eight_lines(
+        #[case] n: usize,
+        #[case] k: usize,
+        #[case] blocks: usize,
+        #[case] lines: usize,
+        #[case] groups: usize,
+    ) {
+        let share = Share::of(&Vectors { batch: 8, n, k }).unwrap();
+        assert_eq!(share, Share { blocks, lines, groups });
         assert!(3 * (share.shared_bytes() + 1024) <= 228 << 10, "1 KiB of each is the system's");
     }
 
     #[rstest]
-    #[case::a_vector(1, 5632, 2048)]
-    #[case::columns_that_do_not_come_out_even(8, 5632, 2176)]
-    #[case::long_rows(8, 5632, 4352)]
-    #[case::short_rows(8, 5632, 1792)]
-    #[case::a_block_a_multiprocessor(8, 2112, 2048)]
-    #[case::fewer_rows_than_clusters_take(8, 111, 2048)]
-    #[case::two_blocks_a_multiprocessor(8, 4096, 2048)]
-    fn the_rest_is_for_version_5(#[case] batch: usize, #[case] n: usize, #[case] k: usize) {
-        assert_eq!(Share::of(&Vectors { batch, n, k }), None);
+    #[case::a_vector(1, 2048)]
+    #[case::columns_that_do_not_come_out_even(8, 2144)]
+    #[case::columns_of_no_whole_line(8, 2064)]
+    #[case::the_longest_rows(8, 5376)]
+    fn the_rest_is_for_version_5(#[case] batch: usize, #[case] k: usize) {
+        assert_eq!(Share::of(&Vectors { batch, n: 5632, k }), None);
     }
 
-    /// Clusters with one group, two and three, last groups of few rows and of one, a line alone, and two times eight vectors.
+    /// Four groups of rows and two, last ones of few rows and of one, a line alone, clusters of four to eight blocks, and two
+    /// times eight vectors.
     #[rstest]
-    #[case(&[8, 145, 2048])]
-    #[case(&[3, 159, 2560])]
-    #[case(&[11, 131, 3584])]
-    #[case(&[2, 112, 2304])]
+    #[case(&[8, 3201, 512])]
+    #[case(&[7, 3202, 1152])]
+    #[case(&[3, 33, 2304])]
+    #[case(&[11, 47, 1600])]
+    #[case(&[2, 16, 1536])]
+    #[case(&[5, 1, 1792])]
+    #[case(&[4, 18, 3328])]
     fn many_rows_are_right_in_the_simulator(#[case] point: &[usize]) {
         is_right_in_the_simulator(&suite(), "cuda_v6", point, |_| {});
     }
@@ -104,13 +130,13 @@ mod tests {
     fn a_sum_with_a_number_that_has_no_parts_is_summed_up_again(
         #[values(f64::INFINITY, f64::from(f32::MAX), f64::NAN)] number: f64,
         #[values(0, 1)] input: usize,
+        #[values(1024, 1152)] k: usize,
     ) {
-        const K: usize = 2048;
-        is_right_in_the_simulator(&suite(), "cuda_v6", &[3, 130, K], |inputs| {
-            let rows = [3, 130][input];
+        is_right_in_the_simulator(&suite(), "cuda_v6", &[3, 37, k], |inputs| {
+            let rows = [3, 37][input];
             let mut values = inputs[input].to_f64();
-            (0..rows).step_by(7).for_each(|row| values[row * K + row] = number);
-            inputs[input] = Tensor::from_f64(DType::F32, &[rows, K], &values);
+            (0..rows).step_by(7).for_each(|row| values[row * k + row] = number);
+            inputs[input] = Tensor::from_f64(DType::F32, &[rows, k], &values);
         });
     }
 }
