@@ -44,6 +44,21 @@ step "documentation"
 # As above: there are no examples, but asking for them keeps the dependencies' features.
 RUSTDOCFLAGS="-D warnings" cargo doc --release --quiet --no-deps --lib --examples
 
+step "the package: complete, and within the registry's limit"
+cargo package --quiet --no-verify --allow-dirty
+version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)"
+size="$(stat -c %s "target/package/kernelgate-$version.crate")"
+echo "$size bytes"
+if [ "$size" -gt 5000000 ]; then
+    echo "the packed crate is over 5 MB: see \`include\` in Cargo.toml" >&2
+    exit 1
+fi
+# Every file that the code includes must be in it.
+unpacked="$(mktemp -d)"
+tar xzf "target/package/kernelgate-$version.crate" -C "$unpacked"
+CARGO_TARGET_DIR="$PWD/target" cargo check --release --quiet --manifest-path "$unpacked/kernelgate-$version/Cargo.toml"
+rm -r "$unpacked"
+
 step "a downstream project"
 (export CARGO_TARGET_DIR="$PWD/target" && cd fixtures/user && cargo test --release --quiet)
 

@@ -101,6 +101,7 @@ mod tests {
     use crate::core::candidate::{Body, Language, Program};
     use crate::core::dtype::DType;
     use crate::core::seed::rng;
+    use crate::device::sim::{Committed, FOLDER};
 
     /// Limits of every device of compute capability 8.0 and up.
     const MAX_GRID: [usize; 3] = [(1 << 31) - 1, 65_535, 65_535];
@@ -111,9 +112,8 @@ mod tests {
         if program.language == Language::Ptx {
             return program.text.clone();
         }
-        let stem = program.file.trim_start_matches("kernels/").trim_end_matches(".cu");
-        let path = format!("{}/kernels/ptx/{stem}.{dtype}.ptx", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        let committed = Committed::new(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into());
+        committed.find(program, dtype).unwrap_or_else(|| panic!("{}: stale {dtype}", program.file)).text
     }
 
     #[test]

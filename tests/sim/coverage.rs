@@ -3,6 +3,7 @@
 //! `KERNELGATE_WRITE=docs cargo test --release --test sim coverage` writes the table that the documentation shows.
 
 use super::mutation::opcodes;
+use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::Module;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use std::path::Path;
 fn texts() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in ["fixtures/ptx", "fixtures/ptx/triton", "kernels/ptx"] {
+    for folder in ["fixtures/ptx", "fixtures/ptx/triton"] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         let files = entries.flatten().map(|entry| entry.path());
         let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|ext| ext == "ptx")).collect();
@@ -21,6 +22,11 @@ fn texts() -> Vec<(String, String)> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             all.push((format!("{folder}/{name}"), std::fs::read_to_string(&path).expect("a PTX file")));
         }
+    }
+    let committed = Committed::new(root.join(FOLDER));
+    for name in committed.files() {
+        let text = committed.read(&name).expect("a packed text");
+        all.push((format!("{FOLDER}/{}", name.trim_end_matches(".xz")), text));
     }
     all
 }

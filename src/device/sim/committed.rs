@@ -6,11 +6,17 @@ use crate::core::dtype::DType;
 use crate::core::suite::Suite;
 use crate::device::ptx::Ptx;
 use crate::device::recipe::{Target, key};
+use lzma_rust2::{XzOptions, XzReader, XzWriter};
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The folder below that of the project.
 pub const FOLDER: &str = "kernels/ptx";
+
+/// The end of a file's name. The text is packed: compiled kernels are large, alike, and read by nobody in a diff;
+/// `xz -dc` shows one.
+const ENDING: &str = ".ptx.xz";
 
 /// A folder of compiled kernels, a file a program and dtype.
 pub struct Committed {
@@ -25,8 +31,16 @@ impl Committed {
 
     /// The PTX of a program, if it is there and was made from this very source.
     pub fn find(&self, program: &Program, dtype: DType) -> Option<Ptx> {
-        let file = std::fs::read_to_string(self.folder.join(file_name(program, dtype))).ok()?;
+        let file = self.read(&file_name(program, dtype)).ok()?;
         Ptx::parse(&file).filter(|ptx| ptx.source == source_key(program, dtype))
+    }
+
+    /// The text of a file of this folder.
+    ///
+    /// # Errors
+    /// A file that is not there, or is no packed text.
+    pub fn read(&self, name: &str) -> std::io::Result<String> {
+        unpack(&std::fs::read(self.folder.join(name))?)
     }
 
     /// What is wrong with the folder for these suites: kernels that are missing or were made from another source, files
@@ -44,10 +58,13 @@ impl Committed {
         Ok(wrong)
     }
 
-    fn files(&self) -> Vec<String> {
+    /// The names of its files, sorted.
+    pub fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.ends_with(".ptx")).collect()
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(ENDING)).collect();
+        names.sort();
+        names
     }
 
     /// Writes the PTX of every kernel that is missing or stale, as `compile` makes it, and removes files that belong to
@@ -67,7 +84,8 @@ impl Committed {
         for (name, (program, dtype)) in &wanted {
             if self.find(program, *dtype).is_none() {
                 let path = self.folder.join(name);
-                std::fs::write(&path, compile(program, *dtype)?.to_string()).map_err(|error| failed(&path, error))?;
+                let packed = pack(&compile(program, *dtype)?.to_string());
+                packed.and_then(|packed| std::fs::write(&path, packed)).map_err(|error| failed(&path, error))?;
                 written += 1;
             }
         }
@@ -80,10 +98,23 @@ impl Committed {
     }
 }
 
-/// `gelu.bf16.ptx` for `kernels/gelu.cu`.
+/// Text as an XZ file. The same text makes the same bytes.
+fn pack(text: &str) -> std::io::Result<Vec<u8>> {
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(9))?;
+    writer.write_all(text.as_bytes())?;
+    writer.finish()
+}
+
+fn unpack(file: &[u8]) -> std::io::Result<String> {
+    let mut text = String::new();
+    XzReader::new(file, false).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// `gelu.bf16.ptx.xz` for `kernels/gelu.cu`.
 fn file_name(program: &Program, dtype: DType) -> String {
     let stem = Path::new(&program.file).file_stem().unwrap_or_default().to_string_lossy();
-    format!("{stem}.{dtype}.ptx")
+    format!("{stem}.{dtype}{ENDING}")
 }
 
 fn source_key(program: &Program, dtype: DType) -> String {
@@ -138,13 +169,13 @@ mod tests {
     fn a_folder_is_renewed_where_it_is_stale() {
         let folder = tempfile::tempdir().unwrap();
         let committed = Committed::new(folder.path().join("deep/ptx"));
-        assert_eq!(committed.stale(&suites("a")).unwrap(), ["k.f32.ptx is missing or was not made from its source"]);
+        assert_eq!(committed.stale(&suites("a")).unwrap(), ["k.f32.ptx.xz is missing or was not made from its source"]);
         assert_eq!(committed.renew(&suites("a"), compile), Ok((1, 0)));
         assert_eq!(committed.renew(&suites("a"), compile), Ok((0, 0)));
         assert_eq!(committed.stale(&suites("a")).unwrap(), [] as [&str; 0]);
         assert_eq!(committed.stale(&suites("b")).unwrap().len(), 1, "another source");
-        std::fs::write(folder.path().join("deep/ptx/old.f32.ptx"), "").unwrap();
-        assert_eq!(committed.stale(&suites("a")).unwrap(), ["old.f32.ptx belongs to no kernel"]);
+        std::fs::write(folder.path().join("deep/ptx/old.f32.ptx.xz"), "").unwrap();
+        assert_eq!(committed.stale(&suites("a")).unwrap(), ["old.f32.ptx.xz belongs to no kernel"]);
         assert_eq!(committed.renew(&suites("b"), compile), Ok((1, 1)));
     }
 
@@ -159,6 +190,19 @@ mod tests {
             committed.find(&kernel.program, DType::F32).map(|ptx| ptx.text)
         };
         assert_eq!((found("a"), found("b")), (Some("a".into()), None));
+    }
+
+    #[test]
+    fn a_damaged_file_is_stale() {
+        let folder = tempfile::tempdir().unwrap();
+        let committed = Committed::new(folder.path().into());
+        committed.renew(&suites("a"), compile).unwrap();
+        let path = folder.path().join("k.f32.ptx.xz");
+        let whole = std::fs::read(&path).unwrap();
+        for damaged in [&whole[..whole.len() / 2], b"no XZ file", &[]] {
+            std::fs::write(&path, damaged).unwrap();
+            assert_eq!(committed.stale(&suites("a")).unwrap().len(), 1, "{} bytes", damaged.len());
+        }
     }
 
     #[test]
