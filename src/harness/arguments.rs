@@ -105,6 +105,9 @@ pub struct Options {
     /// Where the summary goes [default: target/kernelgate/summary.json]
     #[arg(long, value_name = "PATH", help_heading = "Kernelgate")]
     pub out: Option<PathBuf>,
+    /// Time lessons too: the steps on the way to the best candidate, which otherwise are only checked
+    #[arg(long, help_heading = "Kernelgate")]
+    pub lessons: bool,
     /// Seconds that a trial may spend on starting new cases
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
