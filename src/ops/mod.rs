@@ -30,12 +30,20 @@ macro_rules! with_vendor {
     }};
 }
 
-/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule.
+/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule. Files are
+/// named from `kernels/` on; a header is included by its file name.
 macro_rules! kernel {
     ($file:literal, [$($header:literal),*], $entry:expr, $plan:expr $(,)?) => {
-        $crate::core::candidate::Cuda::source(include_str!(concat!("../../kernels/", $file)), $entry, $plan)
-            .file(concat!("kernels/", $file))
-            $(.header($header, include_str!(concat!("../../kernels/", $header))))*
+        $crate::core::candidate::Cuda::source(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $file)),
+            $entry,
+            $plan,
+        )
+        .file(concat!("kernels/", $file))
+        $(.header(
+            $header.rsplit('/').next().unwrap_or($header),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $header)),
+        ))*
     };
 }
 
@@ -91,6 +99,8 @@ pub mod simd;
 
 #[cfg(test)]
 mod agreement;
+#[cfg(test)]
+mod coverage;
 #[cfg(test)]
 mod relations;
 

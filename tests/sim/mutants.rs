@@ -48,10 +48,10 @@ const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 /// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
 /// why.
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
-    ("bmm cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("bmm cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("linear cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("linear cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("bmm cuda", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("bmm cuda", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("linear cuda", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
+    ("linear cuda", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
     (
         "bulk_pipeline sum_rows",
         "comparison off by one",
@@ -105,10 +105,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("", "constant wrong", "0f3BBB989D", SPLIT),
     ("gelu_tanh", "addend forgotten", "fma.rn.f32", SPLIT),
     ("softmax", "constant wrong", "0fFF800000", NAN_MAXIMUM),
-    ("gemm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
-    ("bmm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
-    ("gemm cuda_v6 gemm_v6_any", "constant wrong", "0f00000000", ABSENT),
-    ("bmm cuda_v3", "constant wrong", "0f00000000", ABSENT),
+    ("gemm lesson1_naive", "branch dropped", "bra", LONG_DIVISION),
+    ("bmm lesson1_naive", "branch dropped", "bra", LONG_DIVISION),
     ("split_k", "constant wrong", "%f165, 0f00000000", ABSENT),
     ("split_k", "comparison off by one", "%p50, %r75, %r86", ABSENT),
     (
@@ -119,7 +117,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     ("function_table", "constant off by one", ", 24;", ALWAYS_ZERO),
     (
-        "linear cuda_v1",
+        "linear lesson1_naive",
         "comparison off by one",
         "setp.ge.s32",
         "The column of an output is what a division by n leaves: it is never n.",
@@ -142,15 +140,15 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("rmsnorm cuda_v6 rmsnorm_v6_warp", "comparison off by one", ", 33;", MORE_LEFT),
     ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 193;", MORE_LEFT),
     ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 225;", MORE_LEFT),
-    ("gemv cuda_v2 gemv_v2", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
+    ("gemv lesson2_warp_per_row gemv_warp_per_row", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
     (
-        "gemv cuda_v2 gemv_v2",
+        "gemv lesson2_warp_per_row gemv_warp_per_row",
         "barrier dropped",
         "bar.sync",
-        "A team is one warp there, whose first lane reads what it wrote itself.",
+        "One warp has a row there, whose first lane reads what it wrote itself.",
     ),
-    ("gemv cuda_v4 gemv_v3_few", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
-    ("gemv cuda_v4 gemv_v4", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
+    ("gemv cuda gemv_row_tile", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
+    ("gemv cuda gemv_lines", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
     ("layernorm cuda_v4 layernorm_v4_cluster", "constant wrong", "0f00000000", NEVER_FEW),
     ("rmsnorm cuda_v3 rmsnorm_v3_block", "constant wrong", "0f00000000", NEVER_FEW),
     (
@@ -165,7 +163,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "setp.ge.s32",
         "The loop runs over whole groups of packs only: no lane stands at the end.",
     ),
-    ("gemm cuda_v", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
+    ("gemm lesson", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
     (
         "embedding cuda_v5",
         "operands swapped",

@@ -37,7 +37,7 @@ fn speed() {
         ("gelu", "cuda_v1", &[1 << 20]),
         ("softmax", "cuda_v1", &[256, 4096]),
         ("layernorm", "cuda_v1", &[256, 4096, 0]),
-        ("gemm", "cuda_v2", &[256, 256, 256]),
+        ("gemm", "lesson2_tiled", &[256, 256, 256]),
     ];
     let mut subjects: Vec<Subject> =
         shapes.iter().filter_map(|(operator, name, point)| catalogue::candidate(operator, name, point)).collect();

@@ -5,17 +5,17 @@ use crate::core::launch::Launch;
 use crate::core::tensor_map::{TensorMap, Walk};
 use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
-/// Places and channels that a block turns around.
-const TURNED: usize = 64;
+/// Places and channels that a block transposes.
+const TRANSPOSED: usize = 64;
 /// Most channels for which the columns of a filter become one run of channels.
 const FEW_CHANNELS: usize = 24;
 
 /// How the images reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Images {
-    /// By a walk under each tap.
-    Walked,
-    /// By a walk under each row of taps: the columns of a filter lie behind each other, as further channels, and a
+    /// By an im2col map under each tap.
+    Im2col,
+    /// By an im2col map under each row of taps: the columns of a filter lie behind each other, as further channels, and a
     /// column of the tensor is a place.
     Folded,
     /// One tap without stride and border: as a matrix of places by channels.
@@ -54,7 +54,7 @@ pub struct Packed<'s> {
     x: Home,
     w: Home,
     /// Elements from column to column.
-    pub pitch: usize,
+    pitch: usize,
     /// Elements of a row of the images, and of the filters.
     x_row: usize,
     w_row: usize,
@@ -63,12 +63,6 @@ pub struct Packed<'s> {
 }
 
 impl<'s> Packed<'s> {
-    /// For kernels that find what lies under a tap themselves: images and filters are copied where they have channels
-    /// outside, or rows of channels that are not a multiple of 16 bytes.
-    pub fn for_walks(shape: &'s Convolution) -> Self {
-        Packed::reached(shape, Images::Walked)
-    }
-
     /// For kernels that take tensor maps.
     pub fn for_maps(shape: &'s Convolution) -> Self {
         let s = shape;
@@ -81,7 +75,7 @@ impl<'s> Packed<'s> {
         } else if s.wide > 1 && s.dilation == 1 && s.channels <= FEW_CHANNELS {
             Images::Folded
         } else {
-            Images::Walked
+            Images::Im2col
         };
         Packed::reached(shape, images)
     }
@@ -111,13 +105,6 @@ impl<'s> Packed<'s> {
     /// Bytes of the copies.
     pub fn bytes(&self) -> usize {
         self.elements * ELEMENT_BYTES
-    }
-
-    /// The buffers of images and filters, and where the filters begin in theirs, in elements.
-    pub fn buffers(&self) -> (&'static str, &'static str, usize) {
-        let offset = if let Home::Workspace(offset) = self.w { offset } else { 0 };
-        let name = |home: Home, own| if home.is_copy() { "workspace" } else { own };
-        (name(self.x, "x"), name(self.w, "w"), offset)
     }
 
     /// Channels and columns of taps that the kernel sees.
@@ -152,7 +139,7 @@ impl<'s> Packed<'s> {
                 let map = self.x.map("x", [s.batch * plane, s.channels]).strides([self.pitch]);
                 map.tile([places, channels])
             }
-            Images::Walked | Images::Folded => {
+            Images::Im2col | Images::Folded => {
                 let (_, across) = s.places();
                 let folded = self.images == Images::Folded;
                 let columns = if folded { across } else { s.width };
@@ -172,17 +159,18 @@ impl<'s> Packed<'s> {
         let s = self.shape;
         let plane = s.height * s.width;
         let inside = s.layout == Layout::Nhwc;
-        let turns = self.x.is_copy() && !inside && self.images != Images::Folded;
-        let turning = if turns { s.batch * plane.div_ceil(TURNED) * self.pitch.div_ceil(TURNED) } else { 0 };
-        let x_units = if self.x.is_copy() && !turns { s.batch * s.height * self.x_row / 8 } else { 0 };
+        let transposes = self.x.is_copy() && !inside && self.images != Images::Folded;
+        let transposing =
+            if transposes { s.batch * plane.div_ceil(TRANSPOSED) * self.pitch.div_ceil(TRANSPOSED) } else { 0 };
+        let x_units = if self.x.is_copy() && !transposes { s.batch * s.height * self.x_row / 8 } else { 0 };
         let w_units = if self.w.is_copy() { s.filters * s.tall * self.w_row / 8 } else { 0 };
         let others = (x_units + w_units).div_ceil(256).min(8 * MULTIPROCESSORS);
-        let (_, _, offset) = self.buffers();
+        let offset = if let Home::Workspace(offset) = self.w { offset } else { 0 };
         let left = if self.images == Images::Folded { s.padding } else { 0 };
-        let launch = Launch::blocks(turning + others, 256).entry("conv2d_pack").without_pointers();
+        let launch = Launch::blocks(transposing + others, 256).entry("conv2d_pack").without_pointers();
         let launch = launch.pointer("x").pointer("w").pointer("workspace").scalar(offset as i64);
         let extents = [s.channels, s.height, s.width, s.tall, s.wide, self.pitch, left, self.x_row, self.w_row];
-        let work = [turning, x_units, w_units, usize::from(inside)];
+        let work = [transposing, x_units, w_units, usize::from(inside)];
         let launch = extents.into_iter().chain(work).fold(launch, |launch, number| launch.scalar(number as i32));
         (self.elements > 0).then_some(launch)
     }

@@ -9,9 +9,9 @@ const THREADS: usize = 128;
 pub const TILE_BYTES: usize = TILE[0] * TILE[1] * 4;
 /// Of k, brought in at once.
 pub const SLICE: usize = 8;
-/// Floats from a k to the next in shared memory, of 128 rows of a factor along k and of 128 columns of one across.
-pub const PITCH_ALONG: usize = 128 + 4;
-pub const PITCH_ACROSS: usize = 128;
+/// Floats from a k to the next in shared memory, of 128 rows of a K-major operand and of 128 columns of an MN-major one.
+pub const PITCH_K_MAJOR: usize = 128 + 4;
+pub const PITCH_MN_MAJOR: usize = 128;
 /// What a kernel takes for the slices of a stretch where a block sums all of its k in one go.
 pub const IN_ONE_GO: i32 = i32::MAX;
 /// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
@@ -55,12 +55,12 @@ pub fn blocks(s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
 /// One launch, or one and the sum of its parts.
 pub fn plan(s: &Product) -> Plan {
     let parts = parts(1, s);
-    let multiply = blocks(s, parts, [PITCH_ALONG, PITCH_ACROSS]).without_pointers();
-    let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_v5" } else { "gemm_v5_any" });
+    let multiply = blocks(s, parts, [PITCH_K_MAJOR, PITCH_MN_MAJOR]).without_pointers();
+    let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_simt" } else { "gemm_simt_any" });
     let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
     let multiply = multiply.scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32).scalar(parts as i32);
     let multiply = multiply.scalar(IN_ONE_GO);
-    let add = Launch::blocks((s.m * s.n).div_ceil(256), 256).entry("gemm_v5_add").without_pointers();
+    let add = Launch::blocks((s.m * s.n).div_ceil(256), 256).entry("gemm_simt_reduce").without_pointers();
     let add = add.pointer("workspace").pointer("c").scalar((s.m * s.n) as i64).scalar(parts as i32);
     Plan(if parts > 1 { vec![multiply, add] } else { vec![multiply] })
 }

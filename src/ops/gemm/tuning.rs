@@ -1,16 +1,15 @@
 //! How `tiles.json` is made: what is timed, and the times of tiles that explain it best.
 
-use super::hopper::{GEMM, Tile, tiles};
 use super::times::{Table, Times};
-use super::{HALF, Product, hopper, operator};
-use crate::core::candidate::Declare;
+use super::wgmma::{GEMM, Tile, tiles};
+use super::{Product, operator, wgmma_kernel};
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
 
 /// A candidate a tile, each of which takes its tile whatever the shape.
 pub fn suite() -> Suite {
     let suite = Suite::of(operator());
-    tiles().fold(suite, |suite, tile| suite.candidate(tile.name, hopper(move |_| tile).dtypes(HALF))).into()
+    tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile))).into()
 }
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than

@@ -13,8 +13,8 @@ pub fn workspace_bytes(s: &Layer) -> usize {
 pub fn plan(s: &Layer) -> Plan {
     let (product, scalars) = (s.product(), s.scalars());
     let parts = simt::parts(1, &product);
-    let entry = if s.n.is_multiple_of(4) { "linear_v2" } else { "linear_v2_any" };
-    let multiply = simt::blocks(&product, parts, [simt::PITCH_ALONG; 2]).entry(entry).without_pointers();
+    let entry = if s.n.is_multiple_of(4) { "linear_simt" } else { "linear_simt_any" };
+    let multiply = simt::blocks(&product, parts, [simt::PITCH_K_MAJOR; 2]).entry(entry).without_pointers();
     // Outputs are made of the sums in the memory behind the stages.
     let shared_bytes = multiply.shared_bytes + if parts > 1 { 0 } else { simt::TILE_BYTES };
     let multiply = multiply.shared(shared_bytes);
@@ -22,7 +22,7 @@ pub fn plan(s: &Layer) -> Plan {
     let multiply = ["x", "w", "bias", "residual", out].into_iter().fold(multiply, Launch::pointer);
     let extents = [s.m as i32, s.n as i32, s.k as i32, parts as i32, simt::IN_ONE_GO];
     let multiply = extents.into_iter().chain(scalars).fold(multiply, Launch::scalar);
-    let add = Launch::blocks((s.m * s.n).div_ceil(256), 256).entry("linear_v2_add").without_pointers();
+    let add = Launch::blocks((s.m * s.n).div_ceil(256), 256).entry("linear_simt_reduce").without_pointers();
     let add = ["workspace", "bias", "residual", "y"].into_iter().fold(add, Launch::pointer);
     let extents = [s.m as i32, s.n as i32, parts as i32];
     let add = extents.into_iter().chain(scalars).fold(add, Launch::scalar);

@@ -1,0 +1,84 @@
+// The entries of an operator whose product is on warpgroups (gemm_wgmma.cuh). The file that includes this defines
+//   PRODUCT(NAME): the entry of that name
+//   PRODUCT_POINTERS, PRODUCT_SCALARS: its own arguments, after the output and last, with the separating comma
+//   PRODUCT_EPILOGUE: the epilogue made of those, m and n
+//   FACTOR_B: the order of b.
+#include "gemm_swap_ab.cuh"
+
+using namespace hopper;
+
+// The tiles of a product whose a is K-major and whose b has the order FACTOR_B: ENTRY(name, threads, blocks that a
+// multiprocessor holds, what to call). The launch rule chooses among them by an estimate of the time.
+//
+// MxN: persistent blocks with a tile of so many rows and columns of c; _cluster: so many of them, below each other, multicast
+// b. swap_ab_Mx64: at most M rows of c; _split: a cluster of so many blocks splits the k of a tile.
+#define HOPPER_TILES(ENTRY)                                                              \
+    ENTRY(128x256, 384, 1, persistent<Config<2, 256, 4, 1, K_MAJOR, FACTOR_B>>)          \
+    ENTRY(128x192, 384, 1, persistent<Config<2, 192, 4, 1, K_MAJOR, FACTOR_B>>)          \
+    ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, K_MAJOR, FACTOR_B>>) \
+    ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, K_MAJOR, FACTOR_B>>)           \
+    ENTRY(64x128_cluster2, 256, 1, persistent<Config<1, 128, 8, 2, K_MAJOR, FACTOR_B>>)  \
+    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, K_MAJOR, FACTOR_B>>)             \
+    ENTRY(swap_ab_16x64, 256, 2, swap_ab_split_k<Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>, 1>)            \
+    ENTRY(swap_ab_16x64_split2, 256, 2, swap_ab_split_k<Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>, 2>)     \
+    ENTRY(swap_ab_32x64, 256, 2, swap_ab_split_k<Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>, 1>)             \
+    ENTRY(swap_ab_32x64_split2, 256, 2, swap_ab_split_k<Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>, 2>)      \
+    ENTRY(swap_ab_64x64, 256, 2, swap_ab_split_k<Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>, 1>)             \
+    ENTRY(swap_ab_64x64_split2, 256, 2, swap_ab_split_k<Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>, 2>)
+
+// As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _cluster: so many
+// of them, beside each other, multicast a.
+#define HOPPER_SWAP_AB(ENTRY)                                                             \
+    ENTRY(swap_ab_112x128, 384, 1, swap_ab<Config<2, 112, 6, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_128x64, 256, 1, swap_ab<Config<1, 128, 8, 1, FACTOR_B, K_MAJOR>>)           \
+    ENTRY(swap_ab_128x128, 384, 1, swap_ab<Config<2, 128, 6, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_144x128, 384, 1, swap_ab<Config<2, 144, 5, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_144x192_cluster2, 512, 1, swap_ab<Config<3, 144, 4, 2, FACTOR_B, K_MAJOR>>) \
+    ENTRY(swap_ab_176x128, 384, 1, swap_ab<Config<2, 176, 4, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_192x128, 384, 1, swap_ab<Config<2, 192, 4, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)
+
+// Split-K in two passes: ENTRY(name, threads of the first, its tile). The first leaves partial sums in the workspace, the second
+// reduces them.
+#define HOPPER_SPLIT_K(ENTRY)                                      \
+    ENTRY(128x128, 384, Config<2, 128, 6, 1, K_MAJOR, FACTOR_B>) \
+    ENTRY(64x128, 256, Config<1, 128, 8, 1, K_MAJOR, FACTOR_B>)
+
+// Persistent: grid = as many clusters as run at once, at most one a tile; others: one a tile. Dynamic shared memory = the
+// stages, two 8 KiB buffers a consumer warpgroup where blocks are persistent (a row of 128 bytes for every row of a tile
+// and 64 columns of it where A and B are swapped), 16 bytes a stage.
+#define HOPPER_ENTRY(NAME, THREADS, BLOCKS, ...)                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                                     \
+        PRODUCT(NAME)(scalar_t* __restrict__ c, PRODUCT_POINTERS const __grid_constant__ TensorMap a_map,             \
+                      const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map, int m, int n, \
+                      int k PRODUCT_SCALARS) {                                                                        \
+        __VA_ARGS__(a_map, b_map, c_map, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                                      \
+    }
+
+HOPPER_TILES(HOPPER_ENTRY)
+HOPPER_SWAP_AB(HOPPER_ENTRY)
+
+// _split_k: grid = tiles * parts, dynamic shared memory = the stages and 16 bytes a stage; workspace = 4 bytes a sum of a
+// tile and part. _split_k_reduce: grid = sums of all tiles / 128, block = 256, no dynamic shared memory.
+#define HOPPER_SPLIT_K_ENTRY(NAME, THREADS, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)                                                  \
+        PRODUCT(NAME##_split_k)(float4* __restrict__ workspace, const __grid_constant__ TensorMap a_map,        \
+                              const __grid_constant__ TensorMap b_map, long long offset, int m, int n, int k, \
+                              int parts) {                                                                    \
+        split_k_partials<__VA_ARGS__>(a_map, b_map, workspace + offset, Extents{m, n, k}, parts);                 \
+    }                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                                         \
+        PRODUCT(NAME##_split_k_reduce)(scalar_t* __restrict__ c, PRODUCT_POINTERS const float4* __restrict__ workspace,  \
+                            long long offset, int m, int n, int k, int parts PRODUCT_SCALARS) {               \
+        split_k_reduce<__VA_ARGS__>(workspace + offset, c, Extents{m, n, k}, parts, PRODUCT_EPILOGUE);             \
+    }
+
+HOPPER_SPLIT_K(HOPPER_SPLIT_K_ENTRY)
+
+// Copies a matrix of `cols` columns to rows of `pitch` elements, `offset` elements into the workspace, for tensor maps.
+// grid = any, block = 256, no dynamic shared memory.
+extern "C" __global__ void __launch_bounds__(256)
+    PRODUCT(align)(const scalar_t* __restrict__ from, scalar_t* __restrict__ workspace, long long offset, int rows,
+                   int cols, int pitch) {
+    align_rows(from, workspace + offset, rows, cols, pitch);
+}

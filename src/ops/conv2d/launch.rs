@@ -1,0 +1,262 @@
+//! Launch rules: the simple kernels, and for the implicit GEMM on warpgroups its tensor maps and tile.
+
+use super::packed::{Images, Packed};
+use super::{Convolution, Layout};
+use crate::core::launch::{Launch, Plan};
+use crate::core::tensor_map::{Swizzle, TensorMap};
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+
+/// Elements of k that the kernels take at a time.
+const SLICE: usize = 64;
+/// Rows and columns of the outputs that are stored at once.
+const BOX: usize = 64;
+
+/// What a tile is made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// 64 channels a copy.
+    Wide,
+    /// 32 channels a copy.
+    Narrow,
+    /// Images with channels outside as they are.
+    Direct,
+}
+
+/// One way to cut the product, as its entry does it.
+#[derive(Debug, PartialEq)]
+struct Tile {
+    entry: &'static str,
+    kind: Kind,
+    filters: usize,
+    places: usize,
+    /// Stages.
+    stages: usize,
+    /// Blocks a multiprocessor.
+    blocks: usize,
+    /// Blocks that share the k of a tile.
+    split: usize,
+    /// Times in µs that fit what 53 cases took on an H200: a slice, where as many blocks run as can and where one runs
+    /// alone; what else a tile takes; what else a launch takes.
+    slice_us: f64,
+    alone_us: f64,
+    tile_us: f64,
+    base_us: f64,
+}
+
+const fn tile(
+    entry: &'static str,
+    kind: Kind,
+    [filters, places]: [usize; 2],
+    [stages, blocks, split]: [usize; 3],
+    [slice_us, alone_us, tile_us, base_us]: [f64; 4],
+) -> Tile {
+    Tile { entry, kind, filters, places, stages, blocks, split, slice_us, alone_us, tile_us, base_us }
+}
+
+use Kind::{Direct, Narrow, Wide};
+
+const TILES: [Tile; 10] = [
+    tile("conv2d_wgmma_128x192", Wide, [128, 192], [4, 1, 1], [0.44, 0.44, 1.5, 3.6]),
+    tile("conv2d_wgmma_128x128", Wide, [128, 128], [6, 1, 1], [0.302, 0.302, 1.2, 2.9]),
+    tile("conv2d_wgmma_64x192", Wide, [64, 192], [6, 1, 1], [0.236, 0.236, 1.57, 2.7]),
+    tile("conv2d_wgmma_64x128", Wide, [64, 128], [8, 1, 1], [0.21, 0.21, 1.25, 1.55]),
+    tile("conv2d_wgmma_64x64", Wide, [64, 64], [4, 3, 1], [0.166, 0.25, 0.33, 2.0]),
+    tile("conv2d_wgmma_64x128_split4", Wide, [64, 128], [8, 1, 4], [0.194, 0.194, 4.5, 0.2]),
+    tile("conv2d_wgmma_64x128_split8", Wide, [64, 128], [8, 1, 8], [0.198, 0.198, 4.8, 1.2]),
+    tile("conv2d_wgmma_64x256_narrow", Narrow, [64, 256], [5, 1, 1], [0.6, 0.6, 3.5, 0.0]),
+    tile("conv2d_wgmma_128x128_direct", Direct, [128, 128], [6, 1, 1], [0.514, 0.514, 1.3, 2.7]),
+    tile("conv2d_wgmma_64x64_direct", Direct, [64, 64], [4, 3, 1], [0.2, 0.454, 0.19, 2.25]),
+];
+
+/// Most channels under a tap for which 32 of them are copied at a time.
+const NARROW_CHANNELS: usize = 48;
+
+impl Tile {
+    /// Channels that a copy brings, in a row of the swizzle of that length.
+    fn channels(&self) -> (usize, Swizzle) {
+        if self.kind == Narrow { (32, Swizzle::Bytes64) } else { (64, Swizzle::Bytes128) }
+    }
+
+    /// Whether the kernel can.
+    fn serves(&self, images: Images) -> bool {
+        (self.kind == Direct) == (images == Images::Direct)
+    }
+
+    /// Clusters that run at the same time: they must fit into groups of 16 or 18 multiprocessors.
+    fn at_once(&self) -> usize {
+        match self.split {
+            1 => MULTIPROCESSORS,
+            4 => 30,
+            _ => 14,
+        }
+    }
+
+    /// About how long the product takes, in µs.
+    fn estimate_us(&self, s: &Convolution, packed: &Packed<'_>) -> f64 {
+        let (channels, wide) = packed.channels();
+        let groups = channels.div_ceil(self.channels().0) * s.tall * wide;
+        let slices = groups.div_ceil(SLICE / self.channels().0).div_ceil(self.split) as f64;
+        let tiles = self.tiles(s).div_ceil(self.at_once());
+        let rounds = tiles.div_ceil(self.blocks);
+        let busy_us = tiles as f64 * (slices * self.slice_us + self.tile_us);
+        let waiting_us = rounds as f64 * (slices * self.alone_us + self.tile_us);
+        self.base_us + busy_us.max(waiting_us)
+    }
+
+    fn tiles(&self, s: &Convolution) -> usize {
+        let (down, across) = s.places();
+        let places =
+            if self.kind == Direct { s.batch * (down * across).next_multiple_of(BOX) } else { s.batch * down * across };
+        s.filters.div_ceil(self.filters) * places.div_ceil(self.places)
+    }
+
+    /// Threads, and bytes of shared memory.
+    fn block(&self) -> (usize, usize) {
+        let groups = self.filters / 64;
+        let copying = if groups == 2 && self.blocks == 1 { 128 } else { 32 };
+        let store_buffers = if self.blocks == 1 { 2 } else { 1 };
+        let stage_bytes = (self.filters + self.places) * SLICE * ELEMENT_BYTES;
+        let shared = self.stages * (stage_bytes + 16) + groups * store_buffers * BOX * BOX * ELEMENT_BYTES;
+        (128 * groups + copying, shared)
+    }
+
+    fn launch(&self, s: &Convolution, packed: &Packed<'_>) -> Launch {
+        let (down, across) = s.places();
+        let (at_once, swizzle) = self.channels();
+        let w = packed.filters().tile([self.filters, 1, at_once]).swizzle(swizzle);
+        let x = packed.images(self.places, at_once).swizzle(swizzle);
+        let inside = s.layout == Layout::Nhwc;
+        // Where y goes out row by row, the kernel leaves its map alone.
+        let y = TensorMap::of("y", [all_places(s), s.filters]).tile([BOX, BOX]).swizzle(Swizzle::Bytes128);
+        let y = if inside && is_aligned(s.filters) { y } else { w.clone() };
+        let (threads, shared) = self.block();
+        let tiles = self.tiles(s);
+        let blocks = if self.split > 1 { tiles } else { tiles.min(MULTIPROCESSORS * self.blocks) };
+        let launch = Launch::blocks(blocks * self.split, threads)
+            .entry(self.entry)
+            .cluster(self.split)
+            .shared(shared)
+            .without_pointers()
+            .pointer("y");
+        let (channels, wide) = packed.channels();
+        let (step, border) = packed.steps();
+        let plain = packed.images == Images::Plain;
+        let extents = [all_places(s), s.filters, down * across, across, channels, s.tall, wide];
+        let walk = [step[0], step[1], border[0], border[1], s.dilation, usize::from(inside), usize::from(plain)];
+        let launch = [w, x, y].into_iter().fold(launch, Launch::map);
+        extents.into_iter().chain(walk).fold(launch, |launch, number| launch.scalar(number as i32))
+    }
+}
+
+/// Bytes of the copies of images and filters.
+pub fn workspace_bytes(s: &Convolution) -> usize {
+    Packed::for_maps(s).bytes()
+}
+
+fn with_scalars(s: &Convolution, launch: Launch) -> Launch {
+    let (down, across) = s.places();
+    let extents = [s.batch, s.channels, s.height, s.width, s.filters, s.tall, s.wide, down, across];
+    let attributes = [s.stride, s.padding, s.dilation, usize::from(s.layout == Layout::Nhwc)];
+    extents.into_iter().chain(attributes).fold(launch, |launch, number| launch.scalar(number as i32))
+}
+
+fn all_places(s: &Convolution) -> usize {
+    let (down, across) = s.places();
+    s.batch * down * across
+}
+
+/// A thread an output.
+pub fn naive(s: &Convolution) -> Launch {
+    with_scalars(s, Launch::blocks((all_places(s) * s.filters).div_ceil(256), 256))
+}
+
+/// Outputs along each side of a tile of the kernel without tensor cores.
+pub const SIMT_TILE: usize = 64;
+
+/// Tiles in shared memory.
+pub fn tiled(s: &Convolution) -> Launch {
+    let blocks = all_places(s).div_ceil(SIMT_TILE) * s.filters.div_ceil(SIMT_TILE);
+    with_scalars(s, Launch::blocks(blocks, 256)).entry("conv2d_tiled")
+}
+
+/// On warpgroups, with the tile that is estimated to be the fastest.
+pub fn wgmma(s: &Convolution) -> Plan {
+    let packed = Packed::for_maps(s);
+    plan_with(choose(s, &packed), s, &packed)
+}
+
+fn choose(s: &Convolution, packed: &Packed<'_>) -> &'static Tile {
+    let narrow = packed.images != Images::Direct && packed.channels().0 <= NARROW_CHANNELS;
+    let fitting = TILES.iter().filter(|tile| tile.serves(packed.images) && (tile.kind == Narrow) == narrow);
+    let estimate = |tile: &Tile| tile.estimate_us(s, packed);
+    fitting.min_by(|a, b| estimate(a).total_cmp(&estimate(b))).unwrap_or(&TILES[0])
+}
+
+fn plan_with(tile: &Tile, s: &Convolution, packed: &Packed<'_>) -> Plan {
+    if all_places(s) == 0 {
+        return Plan(Vec::new());
+    }
+    Plan(packed.launch().into_iter().chain([tile.launch(s, packed)]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::square;
+    use super::*;
+    use crate::core::candidate::IntoCandidate;
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::judged_in_simulator;
+    use rstest::rstest;
+
+    fn shape(layout: Layout, [batch, channels, side, filters, taps, stride]: [usize; 6]) -> Convolution {
+        let padding = taps / 2;
+        Convolution { batch, channels, height: side, width: side, filters, stride, padding, layout, ..square(taps) }
+    }
+
+    #[rstest]
+    #[case(shape(Layout::Nhwc, [32, 128, 28, 128, 3, 1]), "conv2d_wgmma_128x192")]
+    #[case(shape(Layout::Nhwc, [32, 256, 14, 256, 3, 1]), "conv2d_wgmma_64x192")]
+    #[case(shape(Layout::Nhwc, [32, 512, 7, 512, 3, 1]), "conv2d_wgmma_64x128")]
+    #[case(shape(Layout::Nhwc, [32, 512, 7, 2048, 1, 1]), "conv2d_wgmma_128x128")]
+    #[case(shape(Layout::Nhwc, [8, 256, 28, 256, 1, 1]), "conv2d_wgmma_64x64")]
+    #[case(shape(Layout::Nhwc, [1, 256, 14, 256, 3, 1]), "conv2d_wgmma_64x128_split4")]
+    #[case(shape(Layout::Nhwc, [1, 2048, 16, 128, 3, 1]), "conv2d_wgmma_64x128_split8")]
+    #[case(shape(Layout::Nhwc, [32, 32, 56, 64, 3, 1]), "conv2d_wgmma_64x256_narrow")]
+    #[case(shape(Layout::Nchw, [32, 512, 28, 128, 1, 1]), "conv2d_wgmma_128x128_direct")]
+    #[case(shape(Layout::Nchw, [32, 64, 56, 256, 1, 1]), "conv2d_wgmma_64x64_direct")]
+    fn the_tile_follows_the_shape(#[case] s: Convolution, #[case] entry: &str) {
+        assert_eq!(choose(&s, &Packed::for_maps(&s)).entry, entry);
+    }
+
+    /// The gate's shapes are small: most tiles are chosen for none of them. These have more places than a tile and two
+    /// images in one; strides, dilation, an odd plane, channels and filters that no map takes; few channels; one tap.
+    #[rstest]
+    fn every_tile_is_right_in_the_simulator(
+        #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] which: usize,
+        #[values(0, 1, 2, 3)] number: usize,
+        #[values(Layout::Nchw, Layout::Nhwc)] layout: Layout,
+    ) {
+        let two = Convolution { batch: 2, layout, ..square(3) };
+        let shape = match number {
+            0 => Convolution { channels: 72, height: 9, width: 11, filters: 136, padding: 1, ..two },
+            1 => Convolution {
+                channels: 35,
+                height: 17,
+                width: 11,
+                filters: 65,
+                padding: 2,
+                stride: 2,
+                dilation: 2,
+                ..two
+            },
+            2 => Convolution { channels: 3, height: 15, width: 19, filters: 24, padding: 2, stride: 2, tall: 7, ..two },
+            _ => Convolution { channels: 136, height: 4, width: 18, filters: 32, tall: 1, wide: 1, ..two },
+        };
+        if !TILES[which].serves(Packed::for_maps(&shape).images) {
+            return;
+        }
+        let candidate = super::super::wgmma(move |s| plan_with(&TILES[which], s, &Packed::for_maps(s))).named("tile");
+        let judged = judged_in_simulator(&super::super::operator(), &candidate, shape.to_point());
+        assert!(judged.is_ok(), "{} {shape:?}: {judged:#?}", TILES[which].entry);
+    }
+}

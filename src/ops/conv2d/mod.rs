@@ -1,0 +1,395 @@
+//! Convolution in two dimensions: y[n, f, p, q] = Σ x[n, c, p·stride + a·dilation − padding, …] · w[f, c, a, b].
+//!
+//! Letters: n images, c channels, f filters, taps (a, b) of a filter, (p, q) places of the output. Taps that fall beside
+//! the image count nothing.
+
+mod launch;
+mod packed;
+#[cfg(feature = "cuda")]
+mod vendor;
+
+use super::family::rows::double;
+use super::float::{Float, sum};
+use super::simd;
+use crate::core::candidate::{Cuda, Declare};
+use crate::core::cost::Cost;
+use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
+use crate::core::launch::{Launch, Plan};
+use crate::core::operator::Op;
+use crate::core::seed::{Rng, permutation};
+use crate::core::shape::Attribute;
+use crate::core::suite::Suite;
+use crate::core::tensor::{Inputs, Outputs};
+
+/// Where the channels of images and filters are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Layout {
+    /// Outside of the places: x `[n, c, h, w]`, w `[f, c, a, b]`, y `[n, f, p, q]`.
+    Nchw,
+    /// Inside: x `[n, h, w, c]`, w `[f, a, b, c]`, y `[n, p, q, f]`.
+    Nhwc,
+}
+
+impl From<Layout> for Attribute {
+    fn from(layout: Layout) -> Self {
+        Attribute::Word(if layout == Layout::Nchw { "nchw" } else { "nhwc" })
+    }
+}
+
+crate::shape! {
+    /// The shape of a convolution.
+    pub struct Convolution {
+        /// Images.
+        batch: 0..=1 << 17,
+        /// Channels of an image.
+        channels: 1..=1 << 17,
+        /// Rows of an image.
+        height: 1..=1 << 17,
+        /// Columns of an image.
+        width: 1..=1 << 17,
+        /// Channels of the output.
+        filters: 1..=1 << 17,
+        /// Rows of a filter.
+        tall: 1..=16,
+        /// Columns of a filter.
+        wide: 1..=16,
+        /// Places from one output to the next.
+        stride: usize = [1, 2, 3],
+        /// Zeros around the image.
+        padding: usize = [0, 1, 2],
+        /// Places from one tap to the next.
+        dilation: usize = [1, 2],
+        /// The order of the axes.
+        layout: Layout = [Layout::Nchw, Layout::Nhwc],
+    }
+}
+
+impl Convolution {
+    /// Outputs along an axis of `image` places under `taps` taps.
+    fn outputs(&self, image: usize, taps: usize) -> usize {
+        let spanned = self.dilation * (taps - 1) + 1;
+        (image + 2 * self.padding).checked_sub(spanned).map_or(0, |free| free / self.stride + 1)
+    }
+
+    /// Rows and columns of the output.
+    fn places(&self) -> (usize, usize) {
+        let (down, across) = (self.outputs(self.height, self.tall), self.outputs(self.width, self.wide));
+        if down * across == 0 { (0, 0) } else { (down, across) }
+    }
+
+    /// Products of one output.
+    fn taps(&self) -> usize {
+        self.channels * self.tall * self.wide
+    }
+
+    /// The extents of a tensor of `of` things, each with channels and two further axes.
+    fn dims(&self, of: usize, channels: usize, (down, across): (usize, usize)) -> [usize; 4] {
+        match self.layout {
+            Layout::Nchw => [of, channels, down, across],
+            Layout::Nhwc => [of, down, across, channels],
+        }
+    }
+
+    /// The flat index of an element of such a tensor.
+    fn at(&self, (of, channel, i, j): (usize, usize, usize, usize), channels: usize, plane: (usize, usize)) -> usize {
+        match self.layout {
+            Layout::Nchw => ((of * channels + channel) * plane.0 + i) * plane.1 + j,
+            Layout::Nhwc => ((of * plane.0 + i) * plane.1 + j) * channels + channel,
+        }
+    }
+
+    /// Calls `visit(x, w)` with the indices of every product that makes output (n, f, p, q).
+    fn each_tap(&self, (n, f, p, q): (usize, usize, usize, usize), mut visit: impl FnMut(usize, usize)) {
+        let place = |out: usize, tap: usize, limit: usize| {
+            (out * self.stride + tap * self.dilation).checked_sub(self.padding).filter(|&at| at < limit)
+        };
+        for c in 0..self.channels {
+            for a in 0..self.tall {
+                let Some(i) = place(p, a, self.height) else { continue };
+                for b in 0..self.wide {
+                    let Some(j) = place(q, b, self.width) else { continue };
+                    let x = self.at((n, c, i, j), self.channels, (self.height, self.width));
+                    visit(x, self.at((f, c, a, b), self.channels, (self.tall, self.wide)));
+                }
+            }
+        }
+    }
+
+    /// Calls `visit(y, place)` for every output, with its flat index.
+    fn each_output(&self, mut visit: impl FnMut(usize, (usize, usize, usize, usize))) {
+        let (down, across) = self.places();
+        for n in 0..self.batch {
+            for f in 0..self.filters {
+                for p in 0..down {
+                    for q in 0..across {
+                        visit(self.at((n, f, p, q), self.filters, (down, across)), (n, f, p, q));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The operator with its candidates.
+pub fn suite() -> Suite {
+    let own = Suite::of(operator())
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .candidate("lesson1_naive", simt_kernel(launch::naive).untimed().lesson())
+        .candidate("lesson2_tiled", tiled_kernel().lesson())
+        .candidate("cuda", wgmma_kernel(launch::wgmma))
+        .candidate("cuda", tiled_kernel().dtypes([DType::F32]));
+    with_vendor!(own, "cudnn", vendor::cudnn)
+}
+
+fn operator() -> Op<Convolution> {
+    Op::new("conv2d")
+        .input("x", |s: &Convolution| s.dims(s.batch, s.channels, (s.height, s.width)))
+        .input("w", |s| s.dims(s.filters, s.channels, (s.tall, s.wide)))
+        .output("y", |s| s.dims(s.batch, s.filters, s.places()))
+        .reference(|s, inputs, outputs| convolve(s, inputs, outputs, |x, w| x * w))
+        .magnitude(|s, inputs, outputs| convolve(s, inputs, outputs, |x, w| (x * w).abs()))
+        .depth(Convolution::taps)
+        .range(RANGE)
+        .not_under(UNDEFINED)
+        .cost(cost)
+        .separable("batch")
+        .exact_relation(
+            "a doubled image doubles the output",
+            |_, inputs, _| double(&mut inputs[0]),
+            |_, _, outputs, _| double(&mut outputs[0]),
+        )
+        .relation("the order of channels is free", permute_channels, |_, _, _, _| {})
+        .varied_around(Convolution { batch: 2, channels: 5, height: 9, width: 7, filters: 4, wide: 2, ..square(3) })
+        .shapes(cases())
+        .perf(layers())
+}
+
+/// What is timed: pieces of residual networks.
+fn layers() -> impl Iterator<Item = Convolution> {
+    // (batch, channels, side, filters, taps, stride, layout).
+    let all = [
+        (32, 64, 56, 128, 3, 1, Layout::Nchw),
+        (8, 256, 28, 256, 1, 1, Layout::Nhwc),
+        (32, 128, 28, 128, 3, 1, Layout::Nhwc),
+        (32, 128, 56, 128, 3, 2, Layout::Nhwc),
+        (32, 512, 7, 512, 3, 1, Layout::Nhwc),
+        (32, 1024, 14, 256, 1, 1, Layout::Nhwc),
+        (32, 256, 14, 256, 3, 1, Layout::Nchw),
+    ];
+    all.into_iter().map(|(batch, channels, side, filters, taps, stride, layout)| {
+        let padding = taps / 2;
+        Convolution { batch, channels, height: side, width: side, filters, stride, padding, layout, ..square(taps) }
+    })
+}
+
+/// 2¹⁷ products of two such values still fit an f32 sum.
+const RANGE: f64 = 1e16;
+
+/// What gemm is not defined for either, and NaN and infinity: a zero beside the image makes NaN
+/// of an infinite weight if it is multiplied, and nothing if it is left out.
+const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
+
+/// One place under square filters of `taps` by `taps`, for the rest of a shape.
+fn square(taps: usize) -> Convolution {
+    Convolution {
+        batch: 1,
+        channels: 1,
+        height: 1,
+        width: 1,
+        filters: 1,
+        tall: taps,
+        wide: taps,
+        stride: 1,
+        padding: 0,
+        dilation: 1,
+        layout: Layout::Nchw,
+    }
+}
+
+/// x, w and y once, and every tap, beside the image too.
+fn cost(s: &Convolution, dtype: DType) -> Cost {
+    let (down, across) = s.places();
+    let outputs = s.batch * s.filters * down * across;
+    let elements = s.batch * s.channels * s.height * s.width + s.filters * s.taps() + outputs;
+    Cost { bytes: elements * dtype.size(), flops: 2 * outputs * s.taps() }
+}
+
+/// As (batch, channels, height, width, filters, tall, wide, stride, padding, dilation), in both layouts: extents always
+/// different, every attribute, filters larger than the image, no output at all, both sides of usual tiles.
+fn cases() -> impl Iterator<Item = Convolution> {
+    let all = [
+        (0, 3, 5, 6, 4, 3, 2, 1, 0, 1),
+        (1, 1, 1, 1, 1, 1, 1, 1, 0, 1),
+        (2, 3, 4, 5, 1, 6, 7, 1, 0, 1),
+        (2, 3, 7, 5, 4, 1, 1, 1, 0, 1),
+        (2, 3, 7, 5, 4, 3, 2, 1, 1, 1),
+        (3, 2, 8, 9, 5, 2, 3, 2, 1, 1),
+        (1, 4, 9, 11, 3, 3, 3, 1, 2, 2),
+        (2, 5, 10, 7, 6, 4, 5, 3, 2, 1),
+        (1, 1, 2, 3, 2, 3, 3, 1, 1, 1),
+        (1, 7, 1, 33, 2, 1, 5, 1, 2, 1),
+        (5, 17, 6, 4, 15, 3, 3, 1, 1, 1),
+        (1, 16, 8, 8, 64, 3, 3, 1, 1, 1),
+        (1, 31, 9, 7, 65, 3, 3, 1, 1, 1),
+        (2, 33, 8, 9, 63, 1, 1, 2, 0, 1),
+        (1, 3, 33, 31, 16, 7, 7, 2, 2, 1),
+        (3, 64, 6, 5, 32, 3, 3, 1, 1, 2),
+        // Sums so long that equal terms lean to one side.
+        (1, 5000, 2, 3, 2, 2, 2, 1, 0, 1),
+    ];
+    all.into_iter().flat_map(|(batch, channels, height, width, filters, tall, wide, stride, padding, dilation)| {
+        [Layout::Nchw, Layout::Nhwc].map(|layout| Convolution {
+            batch,
+            channels,
+            height,
+            width,
+            filters,
+            tall,
+            wide,
+            stride,
+            padding,
+            dilation,
+            layout,
+        })
+    })
+}
+
+fn convolve(s: &Convolution, inputs: &[&[f64]], outputs: &mut [Vec<f64>], term: fn(f64, f64) -> f64) {
+    s.each_output(|y, place| {
+        outputs[0][y] = 0.0;
+        s.each_tap(place, |x, w| outputs[0][y] += term(inputs[0][x], inputs[1][w]));
+    });
+}
+
+/// Puts the channels of image and filters into one random order.
+fn permute_channels(s: &Convolution, inputs: &mut [Vec<f64>], rng: &mut Rng) {
+    let order = permutation(rng, s.channels);
+    let (image, filter) = ((s.batch, (s.height, s.width)), (s.filters, (s.tall, s.wide)));
+    for (tensor, (of, plane)) in inputs.iter_mut().zip([image, filter]) {
+        let before = tensor.clone();
+        for n in 0..of {
+            for (channel, &from) in order.iter().enumerate() {
+                for at in 0..plane.0 * plane.1 {
+                    let (i, j) = (at / plane.1, at % plane.1);
+                    let to = s.at((n, channel, i, j), s.channels, plane);
+                    tensor[to] = before[s.at((n, from, i, j), s.channels, plane)];
+                }
+            }
+        }
+    }
+}
+
+/// The definition in f32.
+fn naive<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let (x, w, y) = (inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
+    let mut terms = Vec::with_capacity(s.taps());
+    s.each_output(|at, place| {
+        terms.clear();
+        s.each_tap(place, |i, j| terms.push(x[i].to_f32() * w[j].to_f32()));
+        y[at] = T::from_f32(sum(terms.len(), &|i| terms[i]));
+    });
+}
+
+fn tiled<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+    let extents = simd::ConvolutionExtents {
+        channels: s.channels,
+        image: (s.height, s.width),
+        filters: s.filters,
+        taps: (s.tall, s.wide),
+        stride: s.stride,
+        padding: s.padding,
+        dilation: s.dilation,
+        places: s.places(),
+        channels_inside: s.layout == Layout::Nhwc,
+    };
+    simd::conv2d(&extents, inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
+}
+
+fn simt_kernel(plan: fn(&Convolution) -> Launch) -> Cuda<Convolution> {
+    kernel!("conv2d/conv2d.cu", ["common.cuh"], "conv2d_naive", plan)
+}
+
+/// Tiles of 64 places by 64 filters in shared memory: an implicit GEMM.
+fn tiled_kernel() -> Cuda<Convolution> {
+    simt_kernel(launch::tiled).tiles([("filters", launch::SIMT_TILE), ("channels", 16)])
+}
+
+const HALF: [DType; 2] = [DType::F16, DType::BF16];
+
+/// The implicit GEMM on warpgroups under a launch rule of theirs.
+fn wgmma_kernel(plan: impl Fn(&Convolution) -> Plan + Send + Sync + 'static) -> Cuda<Convolution> {
+    kernel!(
+        "conv2d/conv2d_wgmma.cu",
+        ["lib/async.cuh", "conv2d/conv2d_pack.cuh", "lib/gemm.cuh", "lib/hopper.cuh", "lib/wgmma_epilogue.cuh"],
+        "conv2d_wgmma_128x192",
+        plan
+    )
+    .workspace(launch::workspace_bytes)
+    .needs("sm_90a")
+    .tiles([("filters", 64), ("channels", 64)])
+    .dtypes(HALF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::case::Case;
+    use crate::check::judge::judge_case;
+    use crate::check::{Context, Subject};
+    use crate::core::candidate::{Cpu, IntoCandidate};
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::{rejects, simulator};
+    use rstest::rstest;
+    use std::time::Duration;
+
+    #[test]
+    fn a_mirrored_filter_is_seen() {
+        let wrong = Cpu::new::<f32>(|s: &Convolution, inputs, outputs| {
+            let (x, w, y) = (inputs.slice::<f32>(0), inputs.slice::<f32>(1), outputs.slice::<f32>(0));
+            let plane = s.tall * s.wide;
+            s.each_output(|at, place| {
+                y[at] = 0.0;
+                s.each_tap(place, |i, j| {
+                    let mirrored = match s.layout {
+                        Layout::Nchw => j / plane * plane + plane - 1 - j % plane,
+                        Layout::Nhwc => j,
+                    };
+                    y[at] += x[i] * w[mirrored];
+                });
+            });
+        });
+        rejects(operator(), wrong);
+    }
+
+    #[rstest]
+    #[case(5, 3, 1, 0, 1, 3)]
+    #[case(5, 3, 1, 1, 1, 5)]
+    #[case(6, 3, 2, 1, 1, 3)]
+    #[case(5, 3, 1, 0, 2, 1)]
+    #[case(4, 3, 1, 0, 2, 0)]
+    fn outputs_along_an_axis(
+        #[case] image: usize,
+        #[case] taps: usize,
+        #[case] stride: usize,
+        #[case] padding: usize,
+        #[case] dilation: usize,
+        #[case] outputs: usize,
+    ) {
+        let s = Convolution { stride, padding, dilation, ..square(1) };
+        assert_eq!(s.outputs(image, taps), outputs);
+    }
+
+    /// 512 equal products a place, whose roundings all go one way.
+    #[rstest]
+    fn a_long_sum_does_not_lean(#[values(1, 2)] lesson: usize, #[values(1, 2, 3)] seed: u64) {
+        let device = simulator();
+        let (operator, candidate) =
+            (operator(), if lesson == 1 { simt_kernel(launch::naive) } else { tiled_kernel() }.named("lesson"));
+        let shape = Convolution { channels: 512, height: 3, width: 5, filters: 7, layout: Layout::Nhwc, ..square(1) };
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let case = Case::new(shape.to_point(), Distribution::ConstantRows, seed);
+        let judged = judge_case(&Context::new(&device, 1, Duration::from_secs(60)), &subject, &case);
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
+}
