@@ -43,7 +43,8 @@ impl<S: Shape> SuiteOf<S> {
         self
     }
 
-    /// Adds a candidate under a name, the second part of its trial names.
+    /// Adds a candidate under a name, the second part of its trial names. Two may share a name if they share no dtype: one
+    /// candidate whose dtypes have programs of their own.
     pub fn candidate(mut self, name: &str, candidate: impl IntoCandidate<S>) -> Self {
         self.suite.candidates.push(candidate.named(name));
         self

@@ -37,14 +37,14 @@ fn without_a_case(suite: &Suite) -> BTreeMap<(String, DType), BTreeSet<String>> 
 }
 
 #[rstest]
-#[case::attention(super::attention::suite())]
-#[case::attention_decode(super::attention_decode::suite())]
-#[case::gemv(super::gemv::suite())]
-#[case::gemm(super::gemm::suite())]
-#[case::linear(super::linear::suite())]
-#[case::bmm(super::bmm::suite())]
-#[case::conv2d(super::conv2d::suite())]
-#[case::lstm(super::lstm::suite())]
+#[case::attention(crate::ops::attention::suite())]
+#[case::attention_decode(crate::ops::attention_decode::suite())]
+#[case::gemv(crate::ops::gemv::suite())]
+#[case::gemm(crate::ops::gemm::suite())]
+#[case::linear(crate::ops::linear::suite())]
+#[case::bmm(crate::ops::bmm::suite())]
+#[case::conv2d(crate::ops::conv2d::suite())]
+#[case::lstm(crate::ops::lstm::suite())]
 fn every_entry_has_a_case(#[case] suite: Suite) {
     let left = without_a_case(&suite);
     assert!(left.is_empty(), "{left:#?}");

@@ -155,7 +155,7 @@ type Extents = (usize, usize, usize, usize);
 
 /// Always different from each other: nothing, single items, rows, columns and products, both sides of
 /// usual tiles, rows on 16 bytes and off.
-const EXTENTS: [Extents; 16] = [
+const EXTENTS: [Extents; 22] = [
     (0, 8, 16, 24),
     (4, 1, 2, 3),
     (3, 1, 17, 33),
@@ -172,6 +172,13 @@ const EXTENTS: [Extents; 16] = [
     (2, 100, 200, 300),
     (1, 255, 257, 31),
     (1, 36, 96, 1024),
+    // One for each tile that a batch of few operations takes.
+    (17, 2048, 8, 16),
+    (14, 2048, 8, 24),
+    (64, 72, 200, 8),
+    (63, 128, 200, 64),
+    (16, 1536, 8, 136),
+    (64, 8, 1000, 264),
 ];
 
 /// Every extents in every layout.

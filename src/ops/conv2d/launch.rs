@@ -22,7 +22,7 @@ enum Kind {
     Direct,
 }
 
-/// One way to cut the product, as its entry does it.
+/// A tile of the product, as its entry has it.
 #[derive(Debug, PartialEq)]
 struct Tile {
     entry: &'static str,
@@ -142,9 +142,9 @@ impl Tile {
         let (step, border) = packed.steps();
         let plain = packed.images == Images::Plain;
         let extents = [all_places(s), s.filters, down * across, across, channels, s.tall, wide];
-        let walk = [step[0], step[1], border[0], border[1], s.dilation, usize::from(inside), usize::from(plain)];
+        let im2col = [step[0], step[1], border[0], border[1], s.dilation, usize::from(inside), usize::from(plain)];
         let launch = [w, x, y].into_iter().fold(launch, Launch::map);
-        extents.into_iter().chain(walk).fold(launch, |launch, number| launch.scalar(number as i32))
+        extents.into_iter().chain(im2col).fold(launch, |launch, number| launch.scalar(number as i32))
     }
 }
 
@@ -255,7 +255,8 @@ mod tests {
         if !TILES[which].serves(Packed::for_maps(&shape).images) {
             return;
         }
-        let candidate = super::super::wgmma(move |s| plan_with(&TILES[which], s, &Packed::for_maps(s))).named("tile");
+        let candidate =
+            super::super::wgmma_kernel(move |s| plan_with(&TILES[which], s, &Packed::for_maps(s))).named("tile");
         let judged = judged_in_simulator(&super::super::operator(), &candidate, shape.to_point());
         assert!(judged.is_ok(), "{} {shape:?}: {judged:#?}", TILES[which].entry);
     }

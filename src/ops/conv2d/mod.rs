@@ -237,6 +237,11 @@ fn cases() -> impl Iterator<Item = Convolution> {
         (3, 64, 6, 5, 32, 3, 3, 1, 1, 2),
         // Sums so long that equal terms lean to one side.
         (1, 5000, 2, 3, 2, 2, 2, 1, 0, 1),
+        // One for each tile that a product of few operations takes.
+        (1, 1032, 2, 5, 9, 1, 1, 1, 0, 1),
+        (1, 4104, 2, 5, 9, 1, 1, 1, 0, 1),
+        (1, 136, 128, 130, 9, 1, 1, 1, 0, 1),
+        (1, 8, 160, 205, 72, 1, 1, 1, 0, 1),
     ];
     all.into_iter().flat_map(|(batch, channels, height, width, filters, tall, wide, stride, padding, dilation)| {
         [Layout::Nchw, Layout::Nhwc].map(|layout| Convolution {

@@ -11,10 +11,10 @@ const SEVERAL: [Tile; 2] = [
     tile("swap_ab_64x64_x3", [64, 64], 4, Work::SwapAb(1), 3 * MULTIPROCESSORS),
 ];
 
-/// The tiles with which there are batches of products, and how many µs it takes to store one, by bulk copies and by
+/// The tiles with which there are batches of products, and how many µs it takes to store one, by TMA and by
 /// elements: with a short k that is most of the time. What is left of the times of shapes on an H200, k of 64 to 4096 and 1
-/// to 96 items, when the start and the slices of `tiles.json` are taken off: by copies of 8 shapes (with the factors as they
-/// are) and 58 (swapped, and in pairs), by elements of 14, where the tile that is chosen takes 1.003 of the fastest one's
+/// to 96 items, when the start and the slices of `tiles.json` are taken off: by copies of 8 shapes (not swapped) and 58
+/// (swapped, and in pairs), by elements of 14, where the tile that is chosen takes 1.003 of the fastest one's
 /// time in the geometric mean (1.006 without swapping A and B).
 const STORED_US: [(&str, [f64; 2]); 8] = [
     ("128x256", [1.3, 4.5]),
@@ -33,7 +33,7 @@ static TIMES: [(&str, Times); 2] = [
     ("swap_ab_64x64_x3", Times { base_us: 2.698, slice_us: 0.42, further_us: 0.0, terabytes_per_s: 3.75 }),
 ];
 
-/// Every way to cut a batch of products, if the layout has it.
+/// Every tile of a batch of products, if the layout has it.
 pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
     TILES.iter().chain(&SWAP_AB).chain(&SEVERAL).filter(|tile| stored_us(tile.name).is_some())
 }

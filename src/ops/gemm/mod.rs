@@ -119,7 +119,7 @@ const RANGE: f64 = 1e16;
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual
 /// tiles, and pieces of models.
-const CASES: [(usize, usize, usize); 22] = [
+const CASES: [(usize, usize, usize); 32] = [
     (0, 8, 16),
     (1, 2, 3),
     (1, 17, 33),
@@ -142,6 +142,17 @@ const CASES: [(usize, usize, usize); 22] = [
     (100, 200, 300),
     (320, 256, 288),
     (8, 96, 1024),
+    // One for each tile that a product of few operations takes.
+    (144, 3072, 8),
+    (20, 1, 512),
+    (3, 2, 4096),
+    (1, 16_384, 8),
+    (9, 2, 8),
+    (41, 1, 8),
+    (3072, 144, 8),
+    (448, 2560, 8),
+    (416, 2560, 8),
+    (2560, 416, 8),
 ];
 
 /// One element of a `k`×`n` matrix: its row, its column, and a multiple of 1/8 in [1/8, 4].

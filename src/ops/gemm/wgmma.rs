@@ -15,17 +15,17 @@ const COLUMNS: usize = 64;
 /// How a block works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Work {
-    /// It takes tile after tile; so many, one below the other, fetch b for each other.
+    /// Persistent; clusters of so many blocks, one below the other, multicast b.
     Persistent(usize),
-    /// It takes a tile with A and B swapped; so many share its k.
+    /// A and B swapped, a tile a cluster; its k is split among so many blocks.
     SwapAbSplitK(usize),
-    /// It takes tile after tile with A and B swapped; so many, beside each other, fetch a for each other.
+    /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
     SwapAb(usize),
-    /// It takes a part of the k of a tile, as many as there are blocks for; a second launch adds the parts up.
+    /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
     SplitK,
 }
 
-/// One way to cut the product, as its entry does it.
+/// A tile of the product, as its entry has it.
 #[derive(Debug, PartialEq)]
 pub struct Tile {
     /// What its entries are called behind the operator's name.
@@ -33,7 +33,7 @@ pub struct Tile {
     /// Rows and columns of c a block.
     rows: usize,
     cols: usize,
-    /// Stages.
+    /// Stages of the pipeline.
     stages: usize,
     work: Work,
     /// Clusters that run at the same time.
@@ -50,7 +50,7 @@ pub(super) const fn tile(
     Tile { name, rows, cols, stages, work, at_once }
 }
 
-/// The ways without swapping A and B, or for few rows.
+/// The tiles without swapping A and B, and those for few rows.
 pub const TILES: [Tile; 14] = {
     use Work::{Persistent, SplitK, SwapAbSplitK};
     const ALL: usize = MULTIPROCESSORS;
@@ -88,7 +88,7 @@ pub(super) const SWAP_AB: [Tile; 8] = {
     ]
 };
 
-/// Every way that gemm and linear have an entry for.
+/// Every tile that gemm and linear have an entry for.
 pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
     TILES.iter().chain(&SWAP_AB)
 }
@@ -330,7 +330,7 @@ impl Tile {
         if let Work::SwapAb(sharing) = self.work { self.at_once * sharing / MULTIPROCESSORS } else { 1 }
     }
 
-    /// Blocks that fetch a for each other, and b.
+    /// Blocks that multicast a to each other, and b.
     fn sharing(&self) -> [usize; 2] {
         match self.work {
             Work::Persistent(sharing) => [1, sharing],
@@ -414,7 +414,7 @@ mod tests {
     ) {
         let operator = super::super::operator();
         for tile in tiles() {
-            let candidate = super::super::wgmma(move |_| tile).named("tile");
+            let candidate = super::super::wgmma_kernel(move |_| tile).named("tile");
             let judged = judged_in_simulator(&operator, &candidate, point.to_vec());
             assert!(judged.is_ok(), "{} {point:?}: {judged:#?}", tile.name);
         }
@@ -427,7 +427,7 @@ mod tests {
         #[values("128x192", "128x192_cluster2", "swap_ab_208x128")] name: &str,
     ) {
         let tile = tiles().find(|tile| tile.name == name).unwrap();
-        let candidate = super::super::wgmma(move |_| tile).named("tile");
+        let candidate = super::super::wgmma_kernel(move |_| tile).named("tile");
         // Twelve tiles by twelve, more than there are multiprocessors.
         let judged = judged_in_simulator(&super::super::operator(), &candidate, vec![12 * 128, 12 * 192, 8]);
         assert!(judged.is_ok(), "{judged:#?}");

@@ -169,7 +169,7 @@ const TIMED: [Layer; 4] = [
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual tiles,
 /// few rows and long sums.
-const EXTENTS: [(usize, usize, usize); 18] = [
+const EXTENTS: [(usize, usize, usize); 29] = [
     (0, 8, 16),
     (1, 2, 3),
     (1, 17, 33),
@@ -188,6 +188,18 @@ const EXTENTS: [(usize, usize, usize); 18] = [
     (32, 72, 2048),
     (320, 256, 288),
     (8, 96, 1024),
+    // One for each tile that a product of few operations takes.
+    (144, 3072, 8),
+    (20, 1, 512),
+    (100, 2, 9000),
+    (1, 16_384, 8),
+    (9, 2, 8),
+    (41, 1, 8),
+    (3072, 144, 8),
+    (448, 2560, 8),
+    (416, 2560, 8),
+    (2560, 416, 8),
+    (72, 16_384, 8),
 ];
 
 /// Every activation, with a residual and without, in turn.

@@ -23,7 +23,7 @@ mod tests {
     use crate::core::shape::Shape;
     use crate::ops::agreement::{in_simulator, judged_in_simulator};
     use crate::ops::gemm::wgmma::tiles;
-    use crate::ops::linear::{Activation, operator, wgmma_kernel};
+    use crate::ops::linear::{Activation, Layer, operator, wgmma_kernel};
     use rstest::rstest;
 
     fn by_tile(name: &str) -> Candidate {

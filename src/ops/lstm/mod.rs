@@ -130,12 +130,14 @@ fn cost(s: &Sequences, dtype: DType) -> Cost {
 }
 
 /// As (steps, batch, inputs, hidden, layers), extents always different: one of everything, no sequence, both sides of
-/// usual tiles, one long sequence.
+/// usual tiles, one long sequence, few and many sequences of every number of units that clusters take, and more units.
 fn cases() -> impl Iterator<Item = (usize, usize, usize, usize, usize)> {
     let narrow = (1..=17).map(|hidden| (3, 2, 5, hidden, 1 + hidden % 2));
     let edges = [(1, 1, 1, 1, 1), (3, 0, 4, 5, 2), (2, 3, 1, 4, 1), (1, 5, 7, 3, 2), (61, 1, 2, 3, 1)];
     let tiles = [(2, 15, 33, 31, 1), (2, 17, 31, 33, 2), (3, 5, 63, 65, 1), (2, 33, 48, 64, 1), (4, 7, 96, 80, 2)];
-    narrow.chain(edges).chain(tiles)
+    let clusters = [(2, 1, 3, 130, 1), (2, 121, 3, 97, 1), (2, 61, 3, 129, 1), (2, 1, 5, 260, 1), (2, 29, 3, 257, 1)];
+    let large = [(2, 1, 7, 390, 1), (2, 30, 4, 385, 1), (2, 1, 3, 520, 1)];
+    narrow.chain(edges).chain(tiles).chain(clusters).chain(large)
 }
 
 /// A value and the size of what was added, cancelled or carried over to make it.
