@@ -100,8 +100,6 @@ pub mod simd;
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
-mod coverage;
-#[cfg(test)]
 mod relations;
 
 #[cfg(test)]
