@@ -11,6 +11,7 @@ mod hangs;
 mod hardware;
 mod mutants;
 mod mutation;
+mod races;
 mod right;
 mod speed;
 mod subject;
