@@ -1,0 +1,89 @@
+//! Probes of arithmetic in registers: f32 multiply-adds and the special function unit.
+
+use super::probe::Probe;
+use crate::core::candidate::{Cpu, Cuda, Declare, IntoCandidate};
+use crate::core::cost::Cost;
+use crate::core::dtype::DType;
+use crate::core::launch::Launch;
+use crate::core::operator::Op;
+use crate::core::tensor::{Inputs, Outputs};
+use crate::device::Heat;
+use rayon::prelude::*;
+
+crate::shape! {
+    /// Threads, and steps of every chain of a thread.
+    struct Chains { threads: 1..=1 << 28, steps: 1..=1 << 20 }
+}
+
+const BLOCK: usize = 256;
+
+/// Chains a thread of `fma`, and of `special`.
+const FMA_CHAINS: usize = 16;
+const SPECIAL_CHAINS: usize = 8;
+
+/// `v ← SCALE·v + SHIFT`: stays bounded for any number of steps.
+const SCALE: f32 = 0.9375;
+const SHIFT: f32 = 0.0625;
+
+/// Fused multiply-adds, two operations each.
+pub fn fma(threads: usize, steps: usize) -> Probe {
+    let operator = Op::<Chains>::new("fma")
+        .input("x", |s| [s.threads])
+        .output("y", |s| [s.threads])
+        .reference(|s, x, y| {
+            let chain = |x: f64| (0..s.steps).fold(x, |v, _| v * f64::from(SCALE) + f64::from(SHIFT));
+            y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = (0..FMA_CHAINS).map(|j| chain(x + j as f64)).sum());
+        })
+        .depth(|s| s.steps)
+        .cost(|s, t| Cost { bytes: 2 * s.threads * t.size(), flops: 2 * FMA_CHAINS * s.threads * s.steps });
+    let cuda = Cuda::source(include_str!("../../kernels/fma.cu"), "fma_v1", |s: &Chains| {
+        let launch = Launch::blocks(s.threads.div_ceil(BLOCK), BLOCK);
+        launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(SCALE).scalar(SHIFT)
+    });
+    let cuda = cuda.file("kernels/fma.cu").dtypes([DType::F32]);
+    let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(fma_on_host).named("cpu")];
+    Probe::new(operator, candidates, &Chains { threads, steps }, DType::F32, Heat::Hot)
+}
+
+/// ex2.approx, one operation each.
+pub fn special(threads: usize, steps: usize) -> Probe {
+    let operator = Op::<Chains>::new("special")
+        .input("x", |s| [s.threads])
+        .output("y", |s| [s.threads])
+        .reference(|s, x, y| {
+            let chain = |x: f64| (0..s.steps).fold(x, |v, _| (-v).exp2());
+            let start = |x: f64, j: usize| x + j as f64 / SPECIAL_CHAINS as f64;
+            y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = (0..SPECIAL_CHAINS).map(|j| chain(start(x, j))).sum());
+        })
+        .depth(|s| s.steps)
+        .cost(|s, t| Cost { bytes: 2 * s.threads * t.size(), flops: SPECIAL_CHAINS * s.threads * s.steps });
+    let cuda = Cuda::source(include_str!("../../kernels/calibrate/math.cu"), "special", |s: &Chains| {
+        let launch = Launch::blocks(s.threads.div_ceil(BLOCK), BLOCK);
+        launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(0.0f32)
+    });
+    let cuda = cuda.file("kernels/calibrate/math.cu").dtypes([DType::F32]);
+    Probe::new(operator, vec![cuda.named("cuda")], &Chains { threads, steps }, DType::F32, Heat::Hot)
+}
+
+/// Elements that a core works on at once: enough vectors to hide the latency of a multiply-add.
+const LANES: usize = 128;
+
+fn fma_on_host(s: &Chains, x: &Inputs<'_>, y: &mut Outputs<'_>) {
+    let threads = x.slice::<f32>(0).par_chunks(LANES).zip(y.slice::<f32>(0).par_chunks_mut(LANES));
+    threads.for_each(|(x, y)| {
+        y.fill(0.0);
+        for j in 0..FMA_CHAINS {
+            let mut v = [0.0f32; LANES];
+            v.iter_mut().zip(x).for_each(|(v, x)| *v = x + j as f32);
+            steps(&mut v, s.steps);
+            y.iter_mut().zip(&v).for_each(|(y, v)| *y += v);
+        }
+    });
+}
+
+#[multiversion::multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
+fn steps(v: &mut [f32; LANES], steps: usize) {
+    for _ in 0..steps {
+        v.iter_mut().for_each(|v| *v = v.mul_add(SCALE, SHIFT));
+    }
+}
