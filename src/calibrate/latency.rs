@@ -30,7 +30,8 @@ pub fn probe(segments: usize, footprint: usize, steps: usize) -> Probe {
     let cuda = cuda.file("kernels/calibrate/chase.cu").dtypes([DType::F32]);
     let lines = (footprint / segments / (LINE * size_of::<i32>())).max(1).next_power_of_two();
     let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(on_host).named("cpu")];
-    Probe::new(operator, candidates, &Chain { segments, lines, steps }, DType::F32, Heat::Hot)
+    let small = Chain { segments: 2, lines: 128, steps: 500 };
+    Probe::new(operator, candidates, [Chain { segments, lines, steps }, small], DType::F32, Heat::Hot)
 }
 
 /// Where a chain ends that begins at line 0.

@@ -45,7 +45,8 @@ pub fn probe(level: Level, windows: usize, window_bytes: usize, repeats: usize) 
     let cuda = cuda.file("kernels/calibrate/levels.cu").dtypes([DType::F32]);
     let packs = (window_bytes / 16).next_multiple_of(BLOCK * UNROLL);
     let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(on_host).named("cpu")];
-    Probe::new(operator, candidates, &Windows { windows, packs, repeats }, DType::F32, Heat::Hot)
+    let small = Windows { windows: 2, packs: BLOCK * UNROLL, repeats: 3 };
+    Probe::new(operator, candidates, [Windows { windows, packs, repeats }, small], DType::F32, Heat::Hot)
 }
 
 fn reference(s: &Windows, x: &[&[f64]], y: &mut [Vec<f64>]) {

@@ -16,6 +16,7 @@ crate::shape! {
 }
 
 const BLOCK: usize = 256;
+const SMALL: Chains = Chains { threads: 300, steps: 9 };
 
 /// Chains a thread of `fma`, and of `special`.
 const FMA_CHAINS: usize = 16;
@@ -42,7 +43,7 @@ pub fn fma(threads: usize, steps: usize) -> Probe {
     });
     let cuda = cuda.file("kernels/fma.cu").dtypes([DType::F32]);
     let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(fma_on_host).named("cpu")];
-    Probe::new(operator, candidates, &Chains { threads, steps }, DType::F32, Heat::Hot)
+    Probe::new(operator, candidates, [Chains { threads, steps }, SMALL], DType::F32, Heat::Hot)
 }
 
 /// ex2.approx, one operation each.
@@ -62,7 +63,7 @@ pub fn special(threads: usize, steps: usize) -> Probe {
         launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(0.0f32)
     });
     let cuda = cuda.file("kernels/calibrate/math.cu").dtypes([DType::F32]);
-    Probe::new(operator, vec![cuda.named("cuda")], &Chains { threads, steps }, DType::F32, Heat::Hot)
+    Probe::new(operator, vec![cuda.named("cuda")], [Chains { threads, steps }, SMALL], DType::F32, Heat::Hot)
 }
 
 /// Elements that a core works on at once: enough vectors to hide the latency of a multiply-add.

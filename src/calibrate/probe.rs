@@ -20,14 +20,23 @@ pub struct Probe {
     operator: Arc<dyn Operator>,
     candidates: Vec<Candidate>,
     point: Point,
+    /// A small size at which the same kernels are checked: the reference of the timed one would take minutes.
+    small: Point,
     dtype: DType,
     heat: Heat,
 }
 
 impl Probe {
-    /// A probe at a shape.
-    pub fn new<S: Shape>(operator: Op<S>, candidates: Vec<Candidate>, shape: &S, dtype: DType, heat: Heat) -> Self {
-        Probe { operator: Arc::new(operator), candidates, point: shape.to_point(), dtype, heat }
+    /// A probe that is timed at one shape and checked at another.
+    pub fn new<S: Shape>(
+        operator: Op<S>,
+        candidates: Vec<Candidate>,
+        [timed, small]: [S; 2],
+        dtype: DType,
+        heat: Heat,
+    ) -> Self {
+        let (point, small) = (timed.to_point(), small.to_point());
+        Probe { operator: Arc::new(operator), candidates, point, small, dtype, heat }
     }
 
     /// What it moves and computes.
@@ -51,13 +60,15 @@ impl Probe {
         Suite { operator: self.operator.clone(), dtypes: vec![self.dtype], candidates: self.candidates.clone() }
     }
 
-    /// Checks the outputs and times it.
+    /// Checks the outputs at the small size and times the large one.
     ///
     /// # Errors
     /// What the device says of it; [`Fault::Unsupported`] where none of its kernels runs; a probe whose outputs are wrong
     /// measures nothing.
     pub fn measure(&self, device: &dyn Device, settings: &SessionSettings) -> Result<Summary, Fault> {
-        let problem = self.verified(device)?;
+        self.verify(device)?;
+        let mut problem = self.prepare(device, &self.point, &self.inputs(&self.point))?;
+        problem.run(Poison::Nan)?;
         let plan = TimingPlan {
             heat: self.heat,
             batch_us: BATCH_US,
@@ -73,36 +84,36 @@ impl Probe {
         Ok(measurement.summary(0))
     }
 
-    /// Readies it, and checks its outputs.
-    ///
-    /// # Errors
-    /// As [`Probe::measure`].
-    pub fn verified<'d>(&self, device: &'d dyn Device) -> Result<Box<dyn Problem + 'd>, Fault> {
+    fn inputs(&self, point: &[usize]) -> Vec<Tensor> {
+        draw(self.operator.as_ref(), point, self.dtype, DEFAULT_SEED)
+    }
+
+    fn prepare<'d>(
+        &self,
+        device: &'d dyn Device,
+        point: &[usize],
+        inputs: &[Tensor],
+    ) -> Result<Box<dyn Problem + 'd>, Fault> {
         let candidate = self.candidate(device).ok_or_else(|| {
             Fault::Unsupported(format!("the probe `{}` has no kernel for {}", self.operator.name(), device.kind()))
         })?;
-        let inputs = draw(self.operator.as_ref(), &self.point, self.dtype, DEFAULT_SEED);
-        let mut problem = device.prepare(&Job {
-            operator: self.operator.as_ref(),
-            candidate,
-            point: &self.point,
-            dtype: self.dtype,
-            inputs: &inputs,
-            offset_bytes: 0,
-        })?;
-        self.check(problem.as_mut(), &inputs)?;
-        Ok(problem)
+        let (operator, dtype) = (self.operator.as_ref(), self.dtype);
+        device.prepare(&Job { operator, candidate, point, dtype, inputs, offset_bytes: 0 })
     }
 
-    /// Holds the outputs against the reference. Chains of many equal roundings lean one way, so the bound is wide; what
-    /// is looked for is work left out.
-    fn check(&self, problem: &mut (dyn Problem + '_), inputs: &[Tensor]) -> Result<(), Fault> {
+    /// Holds the outputs of the small size against the reference. Chains of many equal roundings lean one way, so the
+    /// bound is wide; what is looked for is work left out.
+    ///
+    /// # Errors
+    /// As [`Probe::measure`].
+    pub fn verify(&self, device: &dyn Device) -> Result<(), Fault> {
         const RELATIVE: f64 = 2e-2;
-        let outputs = problem.run(Poison::Nan)?;
+        let inputs = self.inputs(&self.small);
+        let outputs = self.prepare(device, &self.small, &inputs)?.run(Poison::Nan)?;
         let exact: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
         let exact: Vec<&[f64]> = exact.iter().map(Vec::as_slice).collect();
         let mut expected: Vec<Vec<f64>> = outputs.iter().map(|output| vec![0.0; output.len()]).collect();
-        self.operator.reference(&self.point, &exact, &mut expected);
+        self.operator.reference(&self.small, &exact, &mut expected);
         for (output, expected) in outputs.iter().zip(&expected) {
             let scale = expected.iter().fold(0.0f64, |most, value| most.max(value.abs())).max(1.0);
             let found = output.to_f64();

@@ -35,7 +35,8 @@ pub fn probe((reads, writes): (usize, usize), bytes: usize, heat: Heat) -> Probe
     let cuda = cuda.file("kernels/calibrate/stream.cu").dtypes([DType::F32]);
     let n = (bytes / size_of::<f32>() / (reads + writes)).max(PACK).next_multiple_of(PACK);
     let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(on_host).named("cpu")];
-    Probe::new(operator, candidates, &Streams { n, reads, writes }, DType::F32, heat)
+    let shapes = [n, 10_000].map(|n| Streams { n, reads, writes });
+    Probe::new(operator, candidates, shapes, DType::F32, heat)
 }
 
 fn reference(s: &Streams, x: &[&[f64]], y: &mut [Vec<f64>]) {

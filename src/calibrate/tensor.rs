@@ -34,8 +34,9 @@ pub fn probe(dtype: DType, blocks: usize, steps: usize) -> Probe {
         Launch::blocks(s.blocks, BLOCK).shared((ROWS_A + ROWS_B) * ROW_BYTES).scalar(s.steps as i32)
     });
     let cuda = cuda.file("kernels/calibrate/tensor.cu").needs("sm_90a");
-    let shape = Tiles { blocks, steps, width: ROW_BYTES / dtype.size() };
-    Probe::new(operator, vec![cuda.named("cuda")], &shape, dtype, Heat::Hot)
+    let shapes =
+        [(blocks, steps), (2, 3)].map(|(blocks, steps)| Tiles { blocks, steps, width: ROW_BYTES / dtype.size() });
+    Probe::new(operator, vec![cuda.named("cuda")], shapes, dtype, Heat::Hot)
 }
 
 /// A thread holds rows `lane / 4` and `lane / 4 + 8` of its warp's sixteen, columns `8 j + lane % 4 * 2` and the next.
