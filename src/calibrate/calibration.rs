@@ -281,6 +281,19 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_files_that_ship_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/calibration");
+        let mut count = 0;
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let calibration = Calibration::read(&entry.path()).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(entry.file_name().to_str(), Some(format!("{}.json", calibration.device.key()).as_str()));
+            assert!(calibration.best_gb_per_s(Level::Dram).is_some() && !calibration.peaks.is_empty());
+            count += 1;
+        }
+        assert!(count >= 1);
+    }
+
+    #[test]
     fn other_files_are_refused_with_the_reason() {
         let text = serde_json::to_string(&sample()).unwrap();
         let refused = |text: &str| Calibration::parse(text).unwrap_err();
