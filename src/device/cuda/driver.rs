@@ -335,6 +335,17 @@ impl Drop for Buffer {
     }
 }
 
+/// Takes back what was set aside in the L2, and makes an ordinary line of every one that was to persist.
+pub fn forget_persisting(context: &Context) -> Result<()> {
+    context.bind()?;
+    // SAFETY: a context is current. Devices without such lines refuse, which leaves nothing to take back.
+    unsafe {
+        let _ = sys::cuCtxSetLimit(sys::CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
+        let _ = sys::cuCtxResetPersistingL2Cache();
+    }
+    Ok(())
+}
+
 /// Loaded machine code.
 pub struct Module {
     module: sys::CUmodule,
