@@ -103,6 +103,9 @@ pub struct Outcome {
     /// What a reader should know: cut-off cases, degenerate cases, overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Shapes that are to be timed and were not reached in time.
+    #[serde(skip)]
+    pub unreached: usize,
 }
 
 impl Outcome {
@@ -117,6 +120,7 @@ impl Outcome {
             timings: Vec::new(),
             metrics: Vec::new(),
             notes: Vec::new(),
+            unreached: 0,
         }
     }
 
@@ -352,4 +356,17 @@ fn pass() -> Verdict {
 /// JSON has no NaN and no infinity: such a number is written as `null`, and read back as NaN.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_cannot_be_believed_is_a_failure_and_one_that_is_unclear_is_not() {
+        use Verdict::{Fail, Faster, Invalid, Pass, Same, Skip, Slower, Unclear};
+        let all = [Pass, Fail, Skip, Same, Faster, Slower, Unclear, Invalid];
+        let failures: Vec<Verdict> = all.into_iter().filter(|verdict| verdict.is_failure()).collect();
+        assert_eq!(failures, [Fail, Slower, Invalid]);
+    }
 }
