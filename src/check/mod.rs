@@ -20,6 +20,7 @@ pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
+mod state;
 pub mod verify;
 mod way;
 

@@ -9,6 +9,7 @@ use super::outcome::{Failure, Outcome, Verdict};
 use super::pace::{Pace, work};
 use super::plan::Plan;
 use super::relation::{hold, rows_are_independent};
+use super::state::remembers_nothing;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::seed::derive;
@@ -143,6 +144,7 @@ fn hold_everywhere(
     }
     unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
     unless_declined(subject, repeats(context, subject, point), outcome)?;
+    unless_declined(subject, remembers_nothing(context, subject, &base), outcome)?;
     Ok(())
 }
 
