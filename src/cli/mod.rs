@@ -15,6 +15,7 @@ mod doctor;
 mod list;
 mod merge;
 mod noise;
+mod noise_stored;
 mod report;
 mod schema;
 mod selection;

@@ -2,7 +2,7 @@
 //! which slowdowns are found. Thresholds come from this.
 
 use super::selection::{Selected, Selection};
-use super::{Failure, print, project};
+use super::{Failure, noise_stored, print, project};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
 use crate::device::fingerprint::Fingerprint;
@@ -27,6 +27,9 @@ pub struct Noise {
     /// Comparisons at each step of the search for the smallest slowdown that is found; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 0)]
     search: usize,
+    /// Hold sessions of today against the accepted times instead: false alarms, and which of 1, 2 and 5 % planted are found
+    #[arg(long, conflicts_with_all = ["planted", "search", "save", "json"])]
+    stored: bool,
     /// Make this the noise table of the device: snapshots/noise/<device>.json, from which thresholds then come
     #[arg(long)]
     save: bool,
@@ -47,6 +50,10 @@ struct OfDevice {
 impl Noise {
     /// Measures and reports.
     pub fn run(self) -> Result<(), Failure> {
+        if self.stored {
+            let out = self.out.unwrap_or_else(|| project().summary_path().with_file_name("noise-stored.json"));
+            return noise_stored::run(&self.selection, self.trials, &out);
+        }
         let folder = BaselineSettings::new(&project().folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
         let mut summary = self.selection.each(|&Selected { trial, ref subject, device, points, .. }| {
