@@ -69,6 +69,30 @@ pub fn prepared(twin: &Candidate, arch: &str) -> Result<Candidate, String> {
     Ok(host.dtypes(twin.traits.dtypes.clone()).named(&twin.name))
 }
 
+/// The candidate that does its work only while nobody records it: a graph of its launches is empty.
+pub fn idle_while_recorded(twin: &Candidate, arch: &str) -> Result<Candidate, String> {
+    let Body::Cuda(kernel) = &twin.body else { return Err(format!("{}: no CUDA kernel", twin.name)) };
+    let (kernel, arch, loaded) = (kernel.clone(), arch.to_owned(), Mutex::new(None));
+    let host = CudaHost::new(move |s: &Vector, call| {
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let launcher = match loaded.take() {
+            Some(launcher) => launcher,
+            None => Launcher::load(&kernel, DType::F32, &arch)?,
+        };
+        let launcher = loaded.insert(launcher);
+        let given = call.stream as sys::CUstream;
+        // SAFETY: the stream is that of the call.
+        let status = unsafe { result::stream::is_capturing(given) };
+        match status.map_err(|error| format!("{:?}", error.0))? {
+            sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => {
+                launcher.map(call, 0..s.n as i64, given).map_err(|error| format!("{:?}", error.0))
+            }
+            _ => Ok(()),
+        }
+    });
+    Ok(host.dtypes([DType::F32]).named(&twin.name))
+}
+
 /// A loaded kernel, with a stream of its own and the events to tie it to another one. Handles are kept as addresses: a
 /// process runs one fixture, so nothing is freed before it ends.
 struct Launcher {

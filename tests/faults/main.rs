@@ -13,6 +13,7 @@ mod judgement;
 mod sim;
 mod small;
 mod table;
+mod timed;
 
 use finding::{Finding, SEEDS, find};
 use judgement::{Expectation, judge};
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         let expectation = Expectation::of(fixture.operator, fixture.defect, fixture.caught_by);
         trials.push(cpu_trial(&table, fixture.name.into(), expectation, move |_| (fixture.make)()));
     }
+    trials.extend(timed::trials());
     match cuda::fixtures() {
         Ok(fixtures) => {
             trials.extend(fixtures.into_iter().flat_map(|f| [sim_trial(&table, f.clone()), cuda_trial(&table, f)]))
