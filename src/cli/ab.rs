@@ -169,7 +169,7 @@ impl Ab {
             let noise = NoiseTable::load(&noise, &key, device).map_err(Failure::Input)?;
             let settings =
                 PerfSettings { heat: if self.hot { Heat::Hot } else { Heat::Cold }, ..PerfSettings::of(device) };
-            let _turn = lanes.enter(Check::Perf, device);
+            let _turn = lanes.enter(Check::Perf, device).map_err(Failure::Input)?;
             let _lock = DeviceLock::acquire(&key).map_err(|e| Failure::Input(format!("the device lock: {e}")))?;
             if let Some(fingerprint) = &fingerprint {
                 summary.add_device(fingerprint);

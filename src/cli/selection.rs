@@ -64,7 +64,7 @@ impl Selection {
         for (trial, points) in &selected {
             match devices.for_kind(trial.kind) {
                 Ok(device) => {
-                    let _turn = lanes.enter(Check::Perf, trial.kind);
+                    let _turn = lanes.enter(Check::Perf, trial.kind).map_err(Failure::Input)?;
                     summary.add_device(device.fingerprint());
                     let (suite, subject) = (&suites[trial.suite], trial.subject(&suites));
                     measure(&Selected { trial, suite, subject, device, points })?;

@@ -18,7 +18,7 @@ use std::time::Duration;
     about = "Judges operator kernels: correctness, properties, perf.",
     disable_version_flag = true,
     after_help = format!(
-        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments.\n\nEnvironment:\n{}",
+        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments, 3 --unsupervised and nothing failed.\n\nEnvironment:\n{}",
         environment::describe()
     ),
 )]
@@ -55,10 +55,10 @@ pub struct Options {
     /// Run benchmarks, of which a gate has none
     #[arg(long)]
     pub bench: bool,
-    /// No effect: output is never captured
+    /// Pass what candidates print on to stderr; without this it is shown with a failure only
     #[arg(long, alias = "no-capture")]
     pub nocapture: bool,
-    /// No effect: output is always shown
+    /// No effect: what a candidate prints is shown with its failure
     #[arg(long)]
     pub show_output: bool,
     /// Accepted for libtest's sake
@@ -87,7 +87,7 @@ pub struct Options {
     /// Run only these dtypes
     #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',', help_heading = "Kernelgate")]
     pub dtypes: Vec<DType>,
-    /// Run only this case, in this process: rows=3,cols=5
+    /// Run only this case: rows=3,cols=5
     #[arg(long, value_name = "AXIS=N,…", help_heading = "Kernelgate")]
     pub shape: Option<String>,
     /// The distribution of that case [default: normal]
@@ -130,9 +130,15 @@ pub struct Options {
     /// `kernelgate ab`
     #[arg(long, conflicts_with_all = ["list", "compile", "ptx"], help_heading = "Kernelgate")]
     pub serve: bool,
-    /// Run trials in this process: for debuggers and profilers. A crash then ends the run
+    /// Run all trials one after another in one child process, whose output is not captured, and which has a day for a
+    /// trial: for profilers and debuggers that follow children (compute-sanitizer --target-processes all; gdb: set
+    /// follow-fork-mode child). This process still judges how it ends
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,
+    /// Run trials in this very process: for debuggers that follow no children. A candidate that ends the process ends the
+    /// run, and nobody sees whether it was done: the exit code is never 0 where the run comes to its end
+    #[arg(long, conflicts_with = "in_process", help_heading = "Kernelgate")]
+    pub unsupervised: bool,
     /// Seconds after which a trial in a worker process counts as hung
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub time_limit: Option<Duration>,

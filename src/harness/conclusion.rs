@@ -7,6 +7,8 @@ use std::process::ExitCode;
 pub enum Conclusion {
     /// Nothing failed, or nothing was to be run.
     Good,
+    /// Nothing failed in a run whose process nobody watched.
+    Unsupervised,
     /// A trial failed.
     Failed,
     /// Trials failed, but only for want of something that was required.
@@ -23,6 +25,7 @@ impl Conclusion {
         match self {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Usage(_) => ExitCode::from(2),
+            Conclusion::Unsupervised => ExitCode::from(3),
             Conclusion::Failed | Conclusion::Missing | Conclusion::Broken(_) => ExitCode::from(101),
         }
     }
@@ -33,7 +36,7 @@ impl Conclusion {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Failed => ExitCode::from(1),
             Conclusion::Usage(_) | Conclusion::Broken(_) => ExitCode::from(2),
-            Conclusion::Missing => ExitCode::from(3),
+            Conclusion::Missing | Conclusion::Unsupervised => ExitCode::from(3),
         }
     }
 }

@@ -76,9 +76,7 @@ impl Engine {
             let outcome = Outcome::skip("an earlier trial has crashed the device for this process");
             return Reply { fingerprint, device_lost: true, ..Reply::without_device(outcome) };
         }
-        let checked = catch_unwind(AssertUnwindSafe(|| self.check(trial, device, share)));
-        let outcome = checked
-            .unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))));
+        let outcome = guarded(|| self.check(trial, device, share));
         let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
         Reply { outcome, fingerprint, device_lost: device.is_lost(), missing }
     }
@@ -171,6 +169,12 @@ fn default_budget(check: Check) -> Duration {
     }
 }
 
+/// A check whose panic is a failure.
+fn guarded(check: impl FnOnce() -> Outcome) -> Outcome {
+    let checked = catch_unwind(AssertUnwindSafe(check));
+    checked.unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))))
+}
+
 /// A candidate that panics does so in many cases, above all while a failure is shrunk: each place is reported once.
 fn quieten_panics() {
     let seen: Mutex<HashSet<String>> = Mutex::default();
@@ -183,7 +187,20 @@ fn quieten_panics() {
     }));
 }
 
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_that_panics_has_failed() {
+        let outcome = guarded(|| panic!("no room"));
+        assert_eq!((outcome.verdict, outcome.reason.as_str()), (Verdict::Fail, "the trial panicked: no room"));
+        assert_eq!(guarded(|| Outcome::new(Verdict::Pass)).verdict, Verdict::Pass);
+    }
 }

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | 0 | no trial failed |
 //! | 2 | the arguments or the declarations are wrong |
-//! | 101 | a trial failed, or the summary could not be written |
+//! | 3 | `--unsupervised`: nothing failed, but nobody would have seen the process end early |
+//! | 101 | a trial failed or did not run, or the log or the summary could not be written |
 
 pub mod arguments;
 mod budget;
@@ -20,7 +21,12 @@ pub mod plant;
 pub mod project;
 pub mod run;
 mod serve;
+pub mod terminal;
 pub mod trial;
+#[cfg(unix)]
+pub mod worker;
+#[cfg(not(unix))]
+#[path = "worker/absent.rs"]
 pub mod worker;
 
 pub use gate::{Gate, GateOf};

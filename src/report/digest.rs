@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use super::summary::Summary;
+use super::text::line;
 use crate::check::outcome::{Check, Verdict};
 use crate::core::dtype::DType;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ const VERDICTS: [Verdict; 8] = [
 pub fn describe(summary: &Summary) -> String {
     let mut text = String::new();
     for entry in &summary.devices {
-        let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, entry.fingerprint.name, entry.key);
+        let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, line(&entry.fingerprint.name), line(&entry.key));
     }
     counts(&mut text, &summary.records);
     worst_errors(&mut text, &summary.records);
@@ -74,7 +75,7 @@ fn worst_errors(text: &mut String, records: &[Record]) {
         let _ = write!(text, "{:>8}", dtype.name());
     }
     for ((operator, candidate), row) in rows {
-        let _ = write!(text, "\n{:<36}", format!("{operator}::{candidate}"));
+        let _ = write!(text, "\n{:<36}", line(&format!("{operator}::{candidate}")));
         for dtype in DType::FLOATS {
             let cell = row.get(&dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
             let _ = write!(text, "{cell:>8}");
@@ -89,7 +90,7 @@ fn reasons(text: &mut String, records: &[Record], verdict: Verdict, label: &str)
         *counts.entry(&record.outcome.reason).or_default() += 1;
     }
     for (i, (reason, count)) in counts.iter().enumerate() {
-        let _ = writeln!(text, "{}{label} {count}: {reason}", if i == 0 { "\n" } else { "" });
+        let _ = writeln!(text, "{}{label} {count}: {}", if i == 0 { "\n" } else { "" }, line(reason));
     }
 }
 
@@ -97,7 +98,13 @@ fn slowest(text: &mut String, records: &[Record]) {
     let mut order: Vec<&Record> = records.iter().collect();
     order.sort_by(|a, b| b.duration_s.total_cmp(&a.duration_s));
     for (i, record) in order.iter().take(SLOWEST).enumerate() {
-        let _ = writeln!(text, "{}slow {:>6.2} s: {}", if i == 0 { "\n" } else { "" }, record.duration_s, record.trial);
+        let _ = writeln!(
+            text,
+            "{}slow {:>6.2} s: {}",
+            if i == 0 { "\n" } else { "" },
+            record.duration_s,
+            line(&record.trial)
+        );
     }
 }
 

@@ -178,7 +178,33 @@ fn what_a_candidate_prints_does_no_harm() {
     let of_suite = |event: &&Value| event["type"] == "suite";
     let ended = events.iter().rfind(of_suite).unwrap();
     assert_eq!((&ended["event"], &ended["passed"], &ended["failed"]), (&"ok".into(), &2.into(), &0.into()));
-    assert!(ran.stderr.contains("no end of line"));
+    assert!(!ran.stderr.contains("no end of line"), "{}", ran.stderr);
+    let ran = Fixture::new().run("chatty", &["chatty", "--nocapture"]);
+    assert!(ran.stderr.contains("no end of line") && !ran.stdout.contains("no end of line"), "{}", ran.stderr);
+    let ran = Fixture::new().run("chatty_wrong", &["chatty_wrong::f32::correctness"]);
+    let text = ran.failure("double::chatty_wrong::f32::correctness");
+    assert!(text.contains("it printed ") && text.contains("no end of line"), "{text}");
+}
+
+/// What the gate itself cannot do for a trial is a failure of that trial, and not a skip.
+#[test]
+fn a_trial_that_panics_outside_its_candidate_fails() {
+    for mode in [&[][..], &["--unsupervised"]] {
+        let fixture = Fixture::new();
+        let mut command = fixture.command("right", &[&["right::f32::correctness"], mode].concat());
+        let ran = Ran::from(command.env("MISBEHAVE_REFERENCE", "1").output().unwrap());
+        assert_eq!((ran.code, &fixture.summary()["counts"]["fail"]), (Some(101), &1.into()), "{}", ran.stdout);
+        assert!(ran.failure("double::right::f32::correctness").contains("the reference itself panicked"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_baseline_that_is_required_is_a_failure_where_there_is_none() {
+    let fixture = Fixture::new();
+    let mut command = fixture.command("right", &["--exact", "double::right::f32::perf"]);
+    let ran = Ran::from(command.env("MISBEHAVE_TIMED", "1").env("KERNELGATE_REQUIRE", "baseline").output().unwrap());
+    assert_eq!((ran.code, &fixture.summary()["counts"]["fail"]), (Some(101), &1.into()), "{}", ran.stdout);
+    assert!(ran.failure("double::right::f32::perf").contains("no baseline"), "{}", ran.stdout);
 }
 
 #[test]
