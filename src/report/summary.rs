@@ -244,7 +244,8 @@ impl Summary {
         let mut place = Place::of(path)?;
         if let Place::File(real) = &place {
             let lock_path = beside(real, "lock");
-            let lock = File::create(&lock_path).map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
+            let lock = File::options().append(true).create(true).open(&lock_path);
+            let lock = lock.map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
             lock::wait(&lock, Kind::Exclusive, LOCK_LIMIT).map_err(|e| format!("{}: {e}", lock_path.display()))?;
             // A file of another run, or one that cannot be read any more, is replaced.
             if let Ok(mut gathered) = Summary::read(real)
