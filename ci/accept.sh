@@ -21,7 +21,7 @@ listed="$(tar -tvzf "$archive" 2>/dev/null)" || refuse "$archive is damaged"
 
 # Only these two kinds of file, only below their folders: an archive is not trusted further than that.
 wanted='(snapshots/[A-Za-z0-9_./-]+\.snap\.new|regressions/[A-Za-z0-9_.-]+\.txt)'
-odd="$(awk '$1 !~ /^[-d]/' <<<"$listed" | grep -E " (snapshots|regressions)/" || true)"
+odd="$(awk '$1 !~ /^[-d]/' <<<"$listed" | grep -E " (snapshots|regressions)(/| |\$)" || true)"
 [ -z "$odd" ] || refuse "$archive holds links or special files: $odd"
 files="$(tar -tzf "$archive" | grep -E "^$wanted\$" | grep -vE '(^|/)\.\.?(/|$)' | sort || true)"
 [ -z "$(uniq -d <<<"$files")" ] || refuse "$archive holds a file twice: $(uniq -d <<<"$files")"

@@ -6,7 +6,7 @@ use super::channel::{Channel, Heard, Part};
 use super::{Answer, Request, lifetime};
 use crate::check::outcome::{Outcome, Verdict};
 use crate::device::DeviceKind;
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
@@ -27,6 +27,8 @@ pub fn serve(engine: impl FnOnce() -> Engine, trials: &[Trial]) -> io::Result<()
                 "the worker process knows no trial `{name}`: declare the same suites whenever the gate starts"
             ))),
         };
+        // What a candidate printed without an end of line belongs to this trial.
+        let _ = io::stdout().flush();
         let device_lost = reply.device_lost;
         channel.say(&Answer { trial: name, nonce, reply })?;
         if device_lost {
