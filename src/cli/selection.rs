@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// Which cases to measure.
 #[derive(Args)]
 pub struct Selection {
-    /// Only trials whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    /// Only trials whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
