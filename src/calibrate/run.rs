@@ -133,7 +133,7 @@ impl Run<'_> {
         const WIDE: f64 = 0.02;
         const DROPPED: f64 = 0.2;
         let width = found.interval_us.relative_half_width();
-        if !(width <= WIDE) {
+        if width.is_nan() || width > WIDE {
             let percent = width * 100.0;
             self.calibration.notes.push(format!(
                 "{}: disturbed: ± {percent:.1} % after {} samples",
