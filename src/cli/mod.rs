@@ -9,6 +9,7 @@
 
 mod ab;
 mod bench;
+mod calibrate;
 mod check;
 mod doctor;
 mod list;
@@ -55,6 +56,8 @@ enum Sub {
     Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
+    /// Measure what this device can really do: peaks, bandwidths, latencies, launches
+    Calibrate(calibrate::Calibrate),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -86,6 +89,7 @@ pub fn main() -> ExitCode {
         Sub::Bench(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
+        Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),

@@ -71,7 +71,7 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
 #[cfg(feature = "cuda")]
 fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {
     let archs: Vec<&str> = archs.iter().map(String::as_str).collect();
-    let all = [suites, &crate::measure::yardstick::Yardstick::suites()].concat();
+    let all = [suites, &crate::measure::yardstick::Yardstick::suites(), &crate::calibrate::suites()].concat();
     match crate::device::cuda::precompile(&all, &archs) {
         Ok(kernels) => {
             println!("{kernels} kernels compiled for {}", archs.join(", "));
