@@ -149,7 +149,7 @@ impl Unaligned {
         }
         let (path, groups) = match cols {
             ..=384 => ("elements_warp", 4),
-            ..=512 => ("elements_two_warps", 2),
+            385..=512 => ("elements_two_warps", 2),
             _ => ("elements_four_warps", 1),
         };
         Some(Launch::blocks(rows.div_ceil(groups), SHARED_BLOCK).entry(format!("{op}_{path}")))
