@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Arguments of `ab`.
 #[derive(Args)]
 pub struct Ab {
-    /// Only candidates whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    /// Only candidates whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// The build to compare with: a folder that ci/bundle.sh made, or a gate binary
@@ -57,7 +57,7 @@ pub struct Ab {
     /// Compare each case so often: how many verdicts are wrong when both builds are the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Plant a slowdown in head, to see it found: softmax::cuda_v5::f32=0.02
+    /// Plant a slowdown in head, to see it found: softmax::cuda::f32=0.02
     #[arg(long, value_name = "[FILTER=]SHARE")]
     plant: Option<Plant>,
     /// The seed of the inputs and of the order of measurements

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// Which cases to measure.
 #[derive(Args)]
 pub struct Selection {
-    /// Only trials whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    /// Only trials whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
@@ -32,6 +32,9 @@ pub struct Selection {
     /// Only this shape instead of those that the operator lists: rows=8192,cols=4096; may be given several times
     #[arg(long = "shape", value_name = "AXIS=N,…")]
     shapes: Vec<String>,
+    /// Lessons too: the steps on the way to the best candidate
+    #[arg(long)]
+    lessons: bool,
     /// The seed of the inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     pub seed: u64,
@@ -78,11 +81,13 @@ impl Selection {
     }
 
     fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
-        let options = Options { filters: self.filters.clone(), dtypes: self.dtypes.clone(), ..Options::default() };
+        let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
+        let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
         let mut all = trials(suites).map_err(Failure::Input)?;
         all.retain(|trial| trial.check == Check::Perf && trial.is_selected(&options));
         if all.is_empty() {
-            return Err(Failure::Input("no timed candidate has such a name; `kernelgate list` names them".into()));
+            let why = "no timed candidate has such a name; `kernelgate list` names them, and lessons need `--lessons`";
+            return Err(Failure::Input(why.into()));
         }
         if self.shapes.is_empty() {
             return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());

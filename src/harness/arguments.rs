@@ -105,6 +105,9 @@ pub struct Options {
     /// Where the summary goes [default: target/kernelgate/summary.json]
     #[arg(long, value_name = "PATH", help_heading = "Kernelgate")]
     pub out: Option<PathBuf>,
+    /// Time lessons too: the steps on the way to the best candidate, which otherwise are only checked
+    #[arg(long, help_heading = "Kernelgate")]
+    pub lessons: bool,
     /// Seconds that a trial may spend on starting new cases
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
@@ -116,7 +119,7 @@ pub struct Options {
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,
     /// Add a slowdown to every timed launch, as a share of its time, or only in trials of a name, to see the gate find it:
-    /// 0.05, softmax::cuda_v5=0.05
+    /// 0.05, softmax::cuda=0.05
     #[arg(long, value_name = "[FILTER=]SHARE", help_heading = "Kernelgate")]
     pub plant: Option<Plant>,
     /// Compile the kernels for these architectures into the cache and run nothing: sm_80,sm_90a

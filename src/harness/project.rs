@@ -95,7 +95,12 @@ impl Project {
         }
     }
 
+    /// That of a bundle is in a file, as its folder is no checkout, or another one's.
     fn revision(&self) -> Option<String> {
+        if let Ok(text) = std::fs::read_to_string(self.folder.join("revision")) {
+            let hash = text.trim();
+            return hash.get(..12).filter(|_| hash.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned);
+        }
         let mut git = Command::new("git");
         git.arg("-C").arg(&self.folder).args(["rev-parse", "--short=12", "HEAD"]);
         let output = git.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
@@ -176,6 +181,18 @@ mod tests {
     #[case("/usr/bin/kernelgate", "kernelgate", None)]
     fn names_and_profiles(#[case] exe: &str, #[case] name: &str, #[case] flag: Option<&str>) {
         assert_eq!((test_name(Path::new(exe)).as_str(), profile_flag(Path::new(exe)).as_deref()), (name, flag));
+    }
+
+    #[test]
+    fn a_bundle_says_which_revision_it_was_made_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let revision = |text: &str| {
+            std::fs::write(folder.path().join("revision"), text).unwrap();
+            Project { folder: folder.path().into(), ..Project::new("", "p") }.revision()
+        };
+        assert_eq!(revision("0123456789abcdef0123456789abcdef01234567\n"), Some("0123456789ab".into()));
+        assert_eq!(revision("no hash of a commit"), None);
+        assert_eq!(revision(""), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Trial {
     pub check: Check,
     /// The kind of device that its candidate asks for.
     pub kind: DeviceKind,
+    /// Whether it times a lesson, which is done on request alone.
+    pub times_lesson: bool,
 }
 
 impl Trial {
@@ -43,6 +45,7 @@ impl Trial {
         let named = |filters: &[String]| filters.iter().any(|filter| self.matches(filter, options.exact));
         (options.filters.is_empty() || named(&options.filters))
             && !named(&options.skip)
+            && (options.lessons || !self.times_lesson)
             && (options.dtypes.is_empty() || options.dtypes.contains(&self.dtype))
     }
 }
@@ -64,7 +67,8 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
                     let kind = if candidate.body.is_host() { DeviceKind::Cpu } else { DeviceKind::Cuda };
-                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind });
+                    let times_lesson = candidate.traits.lesson && check == Check::Perf;
+                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind, times_lesson });
                 }
             }
         }
@@ -144,6 +148,25 @@ mod tests {
         let options = Options { filters: owned(filters), skip: owned(skip), exact, ..Options::default() };
         let selected = trials(&suites()).unwrap().iter().filter(|trial| trial.is_selected(&options)).count();
         assert_eq!(selected, expected);
+    }
+
+    #[rstest]
+    #[case::not_asked_for(&[], false, &["a::best::f32::perf"])]
+    #[case::not_even_by_name(&["lesson1"], false, &[])]
+    #[case::on_request(&[], true, &["a::lesson1::f32::perf", "a::best::f32::perf"])]
+    fn lessons_are_timed_on_request(#[case] filters: &[&str], #[case] lessons: bool, #[case] expected: &[&str]) {
+        use crate::core::candidate::Declare;
+        let op = Op::<Vector>::new("a").input("x", |s| [s.n]).output("y", |s| [s.n]).perf([Vector { n: 4 }]);
+        let cpu = || Cpu::new::<f32>(|_: &Vector, _, _| {});
+        let suite = Suite::of(op).candidate("lesson1", cpu().lesson()).candidate("best", cpu());
+        let filters = filters.iter().map(|&filter| filter.to_owned()).collect();
+        let options = Options { filters, lessons, ..Options::default() };
+        let selected: Vec<Trial> =
+            trials(&[suite.into()]).unwrap().into_iter().filter(|trial| trial.is_selected(&options)).collect();
+        let perf = selected.iter().filter(|trial| trial.check == Check::Perf).map(|trial| trial.name.as_str());
+        assert_eq!(perf.collect::<Vec<_>>(), expected);
+        let checked = selected.iter().filter(|trial| trial.name.starts_with("a::lesson1") && !trial.times_lesson);
+        assert_eq!(checked.count(), 2, "correctness and property");
     }
 
     #[test]
