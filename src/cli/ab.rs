@@ -13,6 +13,7 @@ use crate::device::{DeviceKind, Heat};
 use crate::harness::arguments::{DeviceChoice, parse_seconds, parse_seed};
 use crate::harness::lane::Lanes;
 use crate::harness::plant::Plant;
+use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::measure::threshold::NoiseTable;
 use crate::protocol::process::CommandLine;
@@ -106,7 +107,7 @@ impl Ab {
         let peer = Peer::start(self.command(build, plant)?, Deadlines::of(self.deadline));
         match peer.hello() {
             Ok(hello) => {
-                eprintln!("{}: {}, {}", build.display(), hello.name, hello.about);
+                note(format_args!("{}: {}, {}", build.display(), hello.name, hello.about));
                 Ok(peer)
             }
             Err(end) => Err(Failure::Missing(format!("{}: it {end}", build.display()))),
@@ -217,5 +218,5 @@ impl Ab {
 /// Progress, for whoever waits.
 fn say(name: &str, comparison: &BuildComparison) {
     let ratio = comparison.ratio.map_or_else(|| comparison.reason.clone(), |ratio| format!("{ratio:.4}"));
-    eprintln!("{:<8} {name}: {ratio}", comparison.verdict.name());
+    note(format_args!("{:<8} {name}: {ratio}", comparison.verdict.name()));
 }

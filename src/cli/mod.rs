@@ -22,8 +22,8 @@ mod sim;
 mod tune;
 
 use crate::core::environment;
-use crate::harness::{Gate, Project};
 use crate::harness::terminal::note;
+use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::harness::arguments::{DeviceChoice, Options, parse_seed};
 use crate::harness::devices::Devices;
 use crate::harness::lane::Lanes;
+use crate::harness::terminal::note;
 use crate::harness::trial::{Trial, trials};
 use crate::report::summary::Summary;
 use clap::Args;
@@ -76,7 +77,7 @@ impl Selection {
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),
             }
         }
-        absent.iter().for_each(|why| eprintln!("{why}"));
+        absent.iter().for_each(|why| note(format_args!("{why}")));
         if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }
     }
 

@@ -58,6 +58,13 @@ enum Use {
     Host { suite: usize, candidate: usize },
 }
 
+/// A worker that is about to run a trial.
+struct Taken {
+    process: Worker,
+    /// It has run others.
+    is_used: bool,
+}
+
 impl Pool {
     /// A pool that gives each trial so much time. No process is started yet.
     pub fn new(limit: Duration, streams: Streams) -> Self {
@@ -75,37 +82,51 @@ impl Pool {
             (None, DeviceKind::Cpu) => Use::Host { suite: trial.suite, candidate: trial.candidate },
             (None, _) => Use::Kernels,
         };
-        let ran = self.take(purpose).map(|mut worker| {
-            let ran = worker.run(&trial.name, share, self.limit);
-            (ran, worker)
-        });
-        let mut state = self.state();
-        state.busy -= 1;
-        self.returned.notify_one();
-        match ran {
-            Ok((Ok(reply), worker)) => {
-                if !reply.device_lost {
-                    state.idle.push_back((purpose, worker));
-                    let forgotten = state.surplus();
-                    drop(state);
-                    drop(forgotten);
+        let mut worker = match self.take(purpose) {
+            Ok(worker) => worker,
+            Err(why) => return self.put_back(purpose, None, Reply::without_device(Outcome::fail(why))),
+        };
+        let mut ran = worker.process.run(&trial.name, share, self.limit);
+        // What ended a process that had run others may have been one of those: alone, a trial answers for itself.
+        if worker.is_used && matches!(&ran, Err(death) if !death.hung) {
+            match Worker::spawn(self.streams) {
+                Ok(fresh) => {
+                    worker = Taken { process: fresh, is_used: false };
+                    ran = worker.process.run(&trial.name, share, self.limit);
                 }
+                Err(why) => return self.put_back(purpose, None, Reply::without_device(Outcome::fail(why))),
+            }
+        }
+        match ran {
+            Ok(reply) => {
+                let kept = (!reply.device_lost).then_some(worker.process);
+                self.put_back(purpose, kept, reply)
+            }
+            Err(death) => {
+                let mut outcome = Outcome::fail(death.why);
+                outcome.notes.extend(death.printed);
+                // Its end may take a while, for which nobody else is to wait.
+                let reply = self.put_back(purpose, None, Reply::without_device(outcome));
+                drop(worker);
                 reply
             }
-            Ok((Err((death, printed)), dead)) => {
-                // Its end may take a while, for which nobody else is to wait.
-                drop(state);
-                drop(dead);
-                let mut outcome = Outcome::fail(death);
-                outcome.notes.extend(printed);
-                Reply::without_device(outcome)
-            }
-            Err(why) => Reply::without_device(Outcome::fail(why)),
         }
     }
 
+    /// Counts a worker as busy no longer, and keeps it for the next trial where it is of use.
+    fn put_back(&self, purpose: Use, worker: Option<Worker>, reply: Reply) -> Reply {
+        let mut state = self.state();
+        state.busy -= 1;
+        state.idle.extend(worker.map(|worker| (purpose, worker)));
+        let forgotten = state.surplus();
+        self.returned.notify_one();
+        drop(state);
+        drop(forgotten);
+        reply
+    }
+
     /// An idle worker of the same use, or a new one. It counts as busy from now on, even if there is none.
-    fn take(&self, purpose: Use) -> Result<Worker, String> {
+    fn take(&self, purpose: Use) -> Result<Taken, String> {
         let mut state = self.state();
         while self.most.is_some_and(|most| state.busy >= most) {
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -113,10 +134,10 @@ impl Pool {
         state.busy += 1;
         let at = state.idle.iter().position(|(of, _)| *of == purpose);
         match at.and_then(|at| state.idle.remove(at)) {
-            Some((_, worker)) => Ok(worker),
+            Some((_, process)) => Ok(Taken { process, is_used: true }),
             None => {
                 drop(state);
-                Worker::spawn(self.streams)
+                Worker::spawn(self.streams).map(|process| Taken { process, is_used: false })
             }
         }
     }

@@ -201,12 +201,13 @@ mod tests {
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(write(&pipe, "text").unwrap_err().contains("a pipe that nobody reads"));
         let reader = Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let read = std::thread::spawn(|| reader.wait_with_output().unwrap().stdout);
         let text = "x".repeat(1 << 20);
         let begun = Instant::now();
         while write(&pipe, &text).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(20), "the reader does not come");
         }
-        assert_eq!(reader.wait_with_output().unwrap().stdout.len(), text.len());
+        assert_eq!(read.join().unwrap().len(), text.len());
     }
 
     #[test]

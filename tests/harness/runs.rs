@@ -194,7 +194,11 @@ fn a_trial_that_panics_outside_its_candidate_fails() {
         let mut command = fixture.command("right", &[&["right::f32::correctness"], mode].concat());
         let ran = Ran::from(command.env("MISBEHAVE_REFERENCE", "1").output().unwrap());
         assert_eq!((ran.code, &fixture.summary()["counts"]["fail"]), (Some(101), &1.into()), "{}", ran.stdout);
-        assert!(ran.failure("double::right::f32::correctness").contains("the reference itself panicked"), "{}", ran.stdout);
+        assert!(
+            ran.failure("double::right::f32::correctness").contains("the reference itself panicked"),
+            "{}",
+            ran.stdout
+        );
     }
 }
 

@@ -30,6 +30,17 @@ pub enum Streams {
     PassedOn,
 }
 
+/// Why a worker did not answer.
+#[derive(Debug)]
+pub struct Death {
+    /// What happened to the trial.
+    pub why: String,
+    /// It was killed since its time was up.
+    pub hung: bool,
+    /// What the trial printed.
+    pub printed: Option<String>,
+}
+
 /// A running worker, seen from the gate.
 pub struct Worker {
     keeper: Child,
@@ -61,52 +72,50 @@ impl Worker {
     ///
     /// # Errors
     /// How the worker ended, if it did not answer. It is then of no use any more.
-    pub fn run(
-        &mut self,
-        trial: &str,
-        share: Option<Duration>,
-        limit: Duration,
-    ) -> Result<Reply, (String, Option<String>)> {
+    pub fn run(&mut self, trial: &str, share: Option<Duration>, limit: Duration) -> Result<Reply, Death> {
         self.printed.clear();
-        match self.ask(trial, share, limit) {
+        let end = Instant::now() + limit;
+        match self.ask(trial, share, end) {
             Ok(mut reply) => {
                 if reply.outcome.verdict == Verdict::Fail {
                     reply.outcome.notes.extend(self.printed.describe());
                 }
                 Ok(reply)
             }
-            Err(death) => Err((death, self.printed.describe())),
+            Err(Some(why)) => Err(Death { why, hung: false, printed: self.printed.describe() }),
+            Err(None) => {
+                let why = format!("still running after {} s: an endless loop or a deadlock", limit.as_secs_f64());
+                Err(Death { why, hung: true, printed: self.printed.describe() })
+            }
         }
     }
 
-    fn ask(&mut self, trial: &str, share: Option<Duration>, limit: Duration) -> Result<Reply, String> {
+    /// The reply; else how the worker ended, or nothing if it was killed at `end`.
+    fn ask(&mut self, trial: &str, share: Option<Duration>, end: Instant) -> Result<Reply, Option<String>> {
         let nonce = random();
-        let end = Instant::now() + limit;
         if self.channel.say(&Request { trial: trial.into(), nonce, share }).is_err() {
-            return Err(self.end());
+            return Err(Some(self.end()));
         }
         loop {
             let patience = GLANCE.min(end.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
             match self.channel.hear(&mut self.part, Some(patience)) {
-                Heard::Line(line) => return self.believe(&line, trial, nonce),
+                Heard::Line(line) => return self.believe(&line, trial, nonce).map_err(Some),
                 Heard::TooLong => {
                     self.kill();
-                    return Err("the worker process sent a reply without end: something wrote to its channel".into());
+                    let why = "the worker process sent a reply without end: something wrote to its channel";
+                    return Err(Some(why.into()));
                 }
-                Heard::Closed => return Err(self.end()),
+                Heard::Closed => return Err(Some(self.end())),
                 Heard::Nothing if Instant::now() >= end => {
                     self.kill();
-                    return Err(format!(
-                        "still running after {} s: an endless loop or a deadlock",
-                        limit.as_secs_f64()
-                    ));
+                    return Err(None);
                 }
                 Heard::Nothing => {
                     if let Ok(Some(status)) = self.keeper.try_wait() {
                         // Its last word may have come since.
                         return match self.channel.hear(&mut self.part, Some(Duration::from_millis(1))) {
-                            Heard::Line(line) => self.believe(&line, trial, nonce),
-                            _ => Err(died(status)),
+                            Heard::Line(line) => self.believe(&line, trial, nonce).map_err(Some),
+                            _ => Err(Some(died(status))),
                         };
                     }
                 }
