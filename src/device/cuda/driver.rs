@@ -191,7 +191,7 @@ impl Context {
     /// Launches `function`; the arguments are the bytes of each parameter.
     pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
         let passed = arguments.iter().map(Vec::len);
-        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes.into_iter())) {
+        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes)) {
             return Err(Error(CUresult::CUDA_ERROR_INVALID_VALUE));
         }
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
