@@ -3,7 +3,7 @@
 use super::boundary::{base, has_outputs};
 use super::case::Case;
 use super::compare::Expected;
-use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
+use super::judge::{Rejection, failed, judge_drawn, judge_in, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Failure, Outcome, Verdict};
 use super::pace::{Pace, work};
@@ -176,7 +176,7 @@ fn asks_for_work(
     expected: &[Expected],
 ) -> Result<(), Rejection> {
     for (i, expected) in expected.iter().enumerate() {
-        let judge = judge_of(subject, &case.point, i);
+        let judge = judge_in(subject, case, i);
         if let Some(null) = accepted_null(expected, inputs, &judge) {
             let text = format!(
                 "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
