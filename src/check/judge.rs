@@ -172,7 +172,7 @@ fn unwritten(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Ten
 const AT_THE_EDGE: f64 = 2.0;
 
 /// The values of all outputs against the reference.
-pub(super) fn values(
+pub(crate) fn values(
     subject: &Subject<'_>,
     case: &Case,
     got: &[Tensor],
