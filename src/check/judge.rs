@@ -227,8 +227,7 @@ fn typical_as_a_whole(
     }
     let rows = subject.operator.separable().map_or(1, |axis| case.point[axis]);
     match spread(got, expected, judge, subject.dtype, rows) {
-        // Written so that NaN fails.
-        Some(found) if !(found.of_typical <= 1.0) => {
+        Some(found) if found.of_typical > 1.0 || found.of_typical.is_nan() => {
             let text = format!(
                 "the errors of `{name}` are {:.2} times as large as rounding makes them: a root mean square of {:.3} ulp \
                  over {} elements, each of them within its tolerance. Inputs or sums of a narrower type than f32, terms \

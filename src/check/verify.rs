@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn single_elements_reach_every_row_and_column_of_tiles() {
         assert_eq!(verify_product(1024, |_, _| false), Ok(Some(Errors::default())));
-        for tile in 0..64 {
-            let rows = verify_product(1024, |i, _| i / 16 == tile);
+        for tile in 0..32 {
+            let rows = verify_product(512, |i, _| i / 16 == tile);
             assert!(matches!(rows, Err(Rejection::Failed(_))), "rows of tile {tile}: {rows:?}");
-            let columns = verify_product(1024, |_, j| j / 16 == tile);
+            let columns = verify_product(512, |_, j| j / 16 == tile);
             assert!(matches!(columns, Err(Rejection::Failed(_))), "columns of tile {tile}: {columns:?}");
         }
         let Err(Rejection::Failed(failure)) = verify_product(1024, |i, _| (600..610).contains(&i)) else {

@@ -90,9 +90,31 @@ pub struct Override {
     pub because: String,
 }
 
+/// The page for users, whose examples are run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tolerances.md")]
+struct Page;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_worked_examples_of_the_page_hold() {
+        let page = include_str!("../../docs/tolerances.md");
+        let rows = page.lines().skip_while(|line| !line.starts_with("| element |")).skip(2);
+        let mut checked = 0;
+        for row in rows.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let numbers: Vec<f64> = cells[1..].iter().map(|cell| cell.parse().unwrap()).collect();
+            let [value, magnitude, depth, ulp, sum, allowed] = numbers[..] else { panic!("{row}") };
+            let dtype: DType = cells[0].split([' ', ',']).next().unwrap().parse().unwrap();
+            let found = Tolerance::default().allowed(dtype, value, depth, magnitude) / ACCUMULATOR_EPSILON;
+            assert_eq!((dtype.ulp(value) / ACCUMULATOR_EPSILON, ulp + sum, found), (ulp, allowed, allowed), "{row}");
+            checked += 1;
+        }
+        assert_eq!(checked, 4);
+    }
 
     #[test]
     fn a_rounding_between_is_one_of_the_dtype() {
