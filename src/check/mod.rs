@@ -20,6 +20,7 @@ pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
+pub mod spread;
 pub mod verify;
 mod way;
 

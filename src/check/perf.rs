@@ -165,6 +165,10 @@ impl<'d> Field<'d> {
     }
 }
 
+/// Of an operator that can only be computed whole, at a shape where that takes too long.
+const UNVERIFIED: &str = "nothing of its outputs was compared with the reference, which is too large to compute whole: \
+                          declare `Op::separable` or `Op::element`";
+
 fn time_shape(
     context: &Context<'_>,
     subject: &Subject<'_>,
@@ -179,7 +183,7 @@ fn time_shape(
     let fault = |fault| reject(context, subject, &case, fault);
 
     let mut inputs = draw(subject.operator, point, subject.dtype, seed);
-    let (problem, _) = verified(context, subject, &case, &inputs)?;
+    let (problem, compared) = verified(context, subject, &case, &inputs)?;
     notes.extend(subject.candidate.body.describe(point, subject.dtype).map(|what| format!("{shape}: {what}")));
     let mut party = Party::invite(company, context, subject, &case, &inputs);
     if party.is_empty() {
@@ -211,7 +215,9 @@ fn time_shape(
         measure(&mut field.contestants, &settings.session.shared_with(party.len()), seed).map_err(fault)?;
     let mut timing = timing(&shape, subject.dtype, settings.heat, cost, &measurement, &field);
     let comparable = subject.candidate.traits.deterministic;
-    let doubt = if comparable && !field.contestants[0].problem().timed_outputs_agree().map_err(fault)? {
+    let doubt = if compared.is_none() {
+        Some(UNVERIFIED.to_owned())
+    } else if comparable && !field.contestants[0].problem().timed_outputs_agree().map_err(fault)? {
         Some("the outputs changed while being timed, so that not the verified work was timed".to_owned())
     } else {
         unbelievable(&timing, context.device)

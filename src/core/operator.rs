@@ -36,6 +36,10 @@ pub trait Operator: Send + Sync {
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
     /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// Whether it says how to compute a single element.
+    fn computes_elements(&self) -> bool;
+    /// Value and magnitude of element `at` of the only output, if the operator says how to compute a single one.
+    fn element(&self, point: &[usize], inputs: &[Tensor], at: usize) -> Option<[f64; 2]>;
     /// The number of f32 roundings that an output collects.
     fn depth(&self, point: &[usize]) -> f64;
     /// Compulsory bytes and operations.
@@ -103,6 +107,7 @@ fn fresh_identity() -> u64 {
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
 type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
+type ElementFn = Arc<dyn Fn(&[usize], &[Tensor], usize) -> [f64; 2] + Send + Sync>;
 type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
 type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
 
@@ -137,6 +142,7 @@ pub struct Op<S> {
     outputs: Vec<Tensors>,
     reference: ComputeFn,
     magnitude: Option<ComputeFn>,
+    element: Option<ElementFn>,
     depth: DepthFn,
     cost: CostFn,
     tolerance: Option<Override>,
@@ -163,6 +169,7 @@ impl<S: Shape> Op<S> {
             outputs: Vec::new(),
             reference: Arc::new(|_, _, _| {}),
             magnitude: None,
+            element: None,
             depth: Arc::new(|_| 1.0),
             cost: Arc::new(|_, _| Cost::default()),
             tolerance: None,
@@ -266,6 +273,28 @@ impl<S: Shape> Op<S> {
         self
     }
 
+    /// Element `at` of the only output, in f64: its value and its magnitude, as [`Op::reference`] and [`Op::magnitude`] have
+    /// them, which the correctness check holds it to. Where a whole reference would cost too much, before a large case is
+    /// timed, single elements all over the output are compared. The inputs are read by `x[0].get(i)`, exactly.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Product { m: 1..=1 << 14, k: 1..=1 << 14 } }
+    /// let op = Op::<Product>::new("matrix_vector")
+    ///     .input("a", |s| [s.m, s.k])
+    ///     .input("x", |s| [s.k])
+    ///     .output("y", |s| [s.m])
+    ///     .element(|s, x, at| {
+    ///         let terms = (0..s.k).map(|p| x[0].get(at * s.k + p) * x[1].get(p));
+    ///         terms.fold([0.0, 0.0], |[value, size], term| [value + term, size + term.abs()])
+    ///     });
+    /// assert_eq!(op.name(), "matrix_vector");
+    /// ```
+    pub fn element(mut self, f: impl Fn(&S, &[Tensor], usize) -> [f64; 2] + Send + Sync + 'static) -> Self {
+        self.element = Some(Arc::new(move |point, x, at| f(&S::from_point(point), x, at)));
+        self
+    }
+
     /// The number of f32 roundings that an output collects, usually the reduction length. Without it: 1.
     pub fn depth(mut self, f: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
         self.depth = Arc::new(move |point| f(&S::from_point(point)) as f64);
@@ -320,8 +349,8 @@ impl<S: Shape> Op<S> {
         self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
     }
 
-    /// Declares that the outputs along `axis` depend only on their own slice of those inputs whose leading extent
-    /// follows it: large cases are then verified on some rows, and row order must not matter.
+    /// Declares that the outputs along `axis` depend only on their own slice of those inputs that have an extent which
+    /// follows it, the leading one or another: large cases are then verified on some rows, and row order must not matter.
     ///
     /// # Panics
     /// If there is no such axis: a slip in the declaration.
@@ -414,6 +443,12 @@ impl<S: Shape> Operator for Op<S> {
         if let Some(magnitude) = &self.magnitude {
             magnitude(point, inputs, outputs);
         }
+    }
+    fn computes_elements(&self) -> bool {
+        self.element.is_some()
+    }
+    fn element(&self, point: &[usize], inputs: &[Tensor], at: usize) -> Option<[f64; 2]> {
+        self.element.as_ref().map(|element| element(point, inputs, at))
     }
     fn depth(&self, point: &[usize]) -> f64 {
         (self.depth)(point)

@@ -100,6 +100,8 @@ pub mod simd;
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod pinned;
+#[cfg(test)]
 mod relations;
 
 #[cfg(test)]

@@ -62,12 +62,14 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// The catalogue, made once.
+/// The catalogue and the operators of the fixtures, made once.
 fn suite(operator: &str) -> Result<&'static Suite, String> {
     static CATALOGUE: OnceLock<Vec<Suite>> = OnceLock::new();
-    let all = CATALOGUE.get_or_init(catalogue);
+    let all = CATALOGUE.get_or_init(|| catalogue().into_iter().chain(cpu::suites()).collect());
     let found = all.iter().find(|suite| suite.operator.name() == operator);
-    found.ok_or_else(|| format!("the catalogue has no operator `{operator}`; correct the fixture"))
+    found.ok_or_else(|| {
+        format!("neither the catalogue nor the fixtures have an operator `{operator}`; correct the fixture")
+    })
 }
 
 /// The candidates that the faulty ones were made from: a table that rejects everything would reject them too.

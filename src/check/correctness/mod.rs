@@ -3,7 +3,7 @@
 use super::boundary::{base, has_outputs};
 use super::case::Case;
 use super::compare::Expected;
-use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
+use super::judge::{Rejection, failed, judge_drawn, judge_in, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Failure, Outcome, Verdict};
 use super::pace::{Pace, work};
@@ -97,6 +97,7 @@ fn check(
         let inputs = case.inputs(subject);
         let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
         asks_for_work(subject, case, &inputs, &expected)?;
+        elements_agree(subject, case, &inputs, &expected)?;
         Ok(found)
     });
     if let Some(judged) = judged
@@ -176,13 +177,43 @@ fn asks_for_work(
     expected: &[Expected],
 ) -> Result<(), Rejection> {
     for (i, expected) in expected.iter().enumerate() {
-        let judge = judge_of(subject, &case.point, i);
+        let judge = judge_in(subject, case, i);
         if let Some(null) = accepted_null(expected, inputs, &judge) {
             let text = format!(
                 "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
                 subject.operator.outputs()[i].name
             );
             return Err(failed("null", subject, case, text));
+        }
+    }
+    Ok(())
+}
+
+/// Elements of a case whose computation alone is held against the reference.
+const ELEMENTS: usize = 4;
+
+/// How far both may be apart, as a part of the magnitude: both are computed in f64.
+const APART: f64 = 1e-9;
+
+/// What the operator says of single elements is what its reference says of all.
+fn elements_agree(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    expected: &[Expected],
+) -> Result<(), Rejection> {
+    let [expected] = expected else { return Ok(()) };
+    let n = expected.values.len();
+    for at in (0..ELEMENTS.min(n)).map(|i| (i + 1) * n / ELEMENTS.min(n) - 1) {
+        let Some([value, magnitude]) = subject.operator.element(&case.point, inputs, at) else { return Ok(()) };
+        let (right, size) = (expected.values[at], expected.magnitudes[at]);
+        let agrees = |a: f64, b: f64| a == b || !b.is_finite() || (a - b).abs() <= APART * size.abs();
+        if !agrees(value, right) || !agrees(magnitude, size) {
+            let text = format!(
+                "`Op::element` of element {at} gives {value:e} of magnitude {magnitude:e}, the reference has {right:e} of \
+                 {size:e}: the declarations of the operator contradict each other"
+            );
+            return Err(failed("reference", subject, case, text));
         }
     }
     Ok(())

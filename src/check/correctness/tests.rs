@@ -182,6 +182,57 @@ fn a_right_candidate_passes_in_bf16() {
     assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:#?}");
 }
 
+/// Every element is within one ulp, all of them on one side of the right one.
+#[test]
+fn truncation_in_place_of_rounding_is_a_bias() {
+    let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+        for (y, row) in y.slice::<bf16>(0).iter_mut().zip(x.slice::<bf16>(0).chunks(s.cols)) {
+            let sum = row.iter().map(|v| v.to_f32()).sum::<f32>();
+            *y = bf16::from_bits((sum.to_bits() >> 16) as u16);
+        }
+    };
+    let (operator, case) = (operator(), Case::new(vec![8192, 3], Distribution::Normal, 1));
+    let (device, candidate) = (CpuDevice::new(), Cpu::new::<bf16>(body).named("c"));
+    let context = Context::new(&device, 1, Duration::from_secs(60));
+    let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 };
+    let outcome = run_case(&context, &subject, case);
+    assert_eq!(outcome.failure.map(|failure| failure.check), Some("bias".into()));
+}
+
+/// Inputs in TF32 where only long sums are: no single element gives it away.
+#[test]
+fn sums_of_rounded_inputs_are_seen_as_a_whole() {
+    let coarse = |x: &f32| f32::from_bits((x.to_bits() + 0x1000) & !0x1fff);
+    let outcome = check(move |s, x, y| {
+        for (y, row) in y.iter_mut().zip(x.chunks(s.cols)) {
+            *y = if s.cols < 1500 { row.iter().sum() } else { row.iter().map(coarse).sum() };
+        }
+    });
+    let found = outcome.failure.as_ref().map(|failure| failure.check.as_str());
+    assert!(matches!(found, Some("spread" | "values")), "{outcome:#?}");
+}
+
+#[test]
+fn an_element_that_contradicts_the_reference_is_a_fault_of_the_declaration() {
+    let element = |factor: f64| {
+        move |s: &Rows, x: &[Tensor], at: usize| {
+            let row = || (0..s.cols).map(|c| x[0].get(at * s.cols + c));
+            [factor * row().sum::<f64>(), row().map(f64::abs).sum()]
+        }
+    };
+    let body = |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| sums(s, x.slice(0), y.slice(0));
+    let (device, candidate) = (CpuDevice::new(), Cpu::new::<f32>(body).named("c"));
+    let context = Context::new(&device, 1, Duration::from_secs(60));
+    let case = || Case::new(vec![9, 40], Distribution::Normal, 1);
+    let outcome = |factor| {
+        let operator = operator().element(element(factor));
+        run_case(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 }, case())
+    };
+    assert_eq!(outcome(1.0).verdict, Verdict::Pass, "{:#?}", outcome(1.0));
+    let failure = outcome(1.001).failure.unwrap();
+    assert!(failure.check == "reference" && failure.text.contains("Op::element"), "{failure:#?}");
+}
+
 fn tail_not_written(s: &Rows, x: &[f32], y: &mut [f32]) {
     let n = y.len() & !3;
     sums(s, x, &mut y[..n]);

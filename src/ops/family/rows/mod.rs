@@ -12,7 +12,7 @@ pub type Extents = (usize, usize);
 pub fn cases() -> impl Iterator<Item = Extents> {
     let none = [(0, 128)];
     let narrow = (1..=33).map(|cols| (if cols == 5 { 6 } else { 5 }, cols));
-    let edges = [(3, 1023), (2, 1024), (3, 1025)];
+    let edges = [(3, 1023), (2, 1024), (3, 1025), (9, 4099)];
     let realistic = [(197, 768), (300, 1000), (64, 4096), (36, 8192), (7, 32_000), (5, 50_257), (1, 262_144)];
     none.into_iter().chain(narrow).chain(edges).chain(realistic)
 }
