@@ -207,6 +207,14 @@ fn values_within(
 
 fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &Comparison) -> Failure {
     let errors = comparison.errors;
+    if let Some(classes) = worst.class_difference() {
+        let text = format!(
+            "class differs: {classes}, at `{}`{:?}; `{}` is wrong in {} of {} elements\nwhere f32 arithmetic cannot \
+             carry the formula for such inputs, say so with `.range(…)`, or `.magnitude(…)` for large terms that cancel",
+            worst.output, worst.index, worst.output, worst.failing, worst.elements
+        );
+        return Failure { worst: Some(worst), ..failure("values", subject, case, text) };
+    }
     let text = format!(
         "`{}` is wrong in {} of {} elements; max abs {:.3e}, max rel {:.3e}, max {:.3} ulp, {:.3} of the allowed error",
         worst.output,

@@ -15,7 +15,7 @@ pub struct Slice {
 }
 
 /// Whether input `i` has one leading entry for each coordinate of `axis`.
-fn follows(operator: &dyn Operator, i: usize, point: &[usize], axis: usize) -> bool {
+pub(super) fn follows(operator: &dyn Operator, i: usize, point: &[usize], axis: usize) -> bool {
     let mut longer = point.to_vec();
     longer[axis] += 1;
     let (now, then) = (operator.input_dims(i, point), operator.input_dims(i, &longer));

@@ -31,7 +31,7 @@ impl Merge {
         if self.json || self.out.is_none() {
             print(&merged.to_json())?;
         }
-        eprint!("{}", digest::describe(&merged));
+        eprint!("{}", digest::describe(&merged, false));
         let failed = |(verdict, &count): (&Verdict, &usize)| verdict.is_failure() && count > 0;
         if merged.counts.iter().any(failed) { Err(Failure::Verdict) } else { Ok(()) }
     }

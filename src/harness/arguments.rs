@@ -4,7 +4,7 @@ use super::plant::Plant;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::environment;
-use crate::core::seed::DEFAULT_SEED;
+use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use clap::{Args, Parser, ValueEnum};
 use libtest_mimic::{ColorSetting, FormatSetting};
@@ -18,7 +18,8 @@ use std::time::Duration;
     about = "Judges operator kernels: correctness, properties, perf.",
     disable_version_flag = true,
     after_help = format!(
-        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments.\n\nEnvironment:\n{}",
+        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments or declarations or a filter without a hit, 4 nothing \
+         failed but cases were cut by a time that was asked for.\n\nEnvironment:\n{}",
         environment::describe()
     ),
 )]
@@ -105,11 +106,11 @@ pub struct Options {
     /// Where the summary goes [default: target/kernelgate/summary.json]
     #[arg(long, value_name = "PATH", help_heading = "Kernelgate")]
     pub out: Option<PathBuf>,
-    /// Seconds that a trial may spend on starting new cases
+    /// Seconds after which a trial starts no new case; what is cut is said, and the exit code is then 4. Without it a run
+    /// plans its cases by work and runs them all, however long the machine takes
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
-    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 26 where nothing is said: each trial has
-    /// its share and says what it leaves out
+    /// The same for all trials together, each of which has its share; 0 plans every case and has no limit
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
     /// What must be there; its lack is then a failure, not a skip
@@ -130,6 +131,12 @@ pub struct Options {
     /// `kernelgate ab`
     #[arg(long, conflicts_with_all = ["list", "compile", "ptx"], help_heading = "Kernelgate")]
     pub serve: bool,
+    /// Start no further trial after a failure; those left are ignored, with that reason
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Show how long every trial took, not the slowest ones alone
+    #[arg(long)]
+    pub report_time: bool,
     /// Run trials in this process: for debuggers and profilers. A crash then ends the run
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,
@@ -204,15 +211,6 @@ impl std::fmt::Display for DeviceChoice {
             n => write!(f, "{}:{n}", self.kind),
         }
     }
-}
-
-/// `42` or `0x2a`.
-///
-/// # Errors
-/// If it is neither.
-pub fn parse_seed(text: &str) -> Result<u64, String> {
-    let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-    hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
 }
 
 /// `20` or `0.5`.

@@ -11,6 +11,8 @@ pub enum Conclusion {
     Failed,
     /// Trials failed, but only for want of something that was required.
     Missing,
+    /// Nothing failed, but cases were cut by a time that was asked for.
+    Cut,
     /// The arguments or the declarations are wrong.
     Usage(String),
     /// The results could not be kept.
@@ -23,6 +25,7 @@ impl Conclusion {
         match self {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Usage(_) => ExitCode::from(2),
+            Conclusion::Cut => ExitCode::from(4),
             Conclusion::Failed | Conclusion::Missing | Conclusion::Broken(_) => ExitCode::from(101),
         }
     }
@@ -34,6 +37,7 @@ impl Conclusion {
             Conclusion::Failed => ExitCode::from(1),
             Conclusion::Usage(_) | Conclusion::Broken(_) => ExitCode::from(2),
             Conclusion::Missing => ExitCode::from(3),
+            Conclusion::Cut => ExitCode::from(4),
         }
     }
 }
