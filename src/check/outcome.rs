@@ -157,7 +157,6 @@ impl Outcome {
 /// The share of its planned cases that a pass may lack.
 const LARGEST_CUT: f64 = 0.5;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this signature")]
 fn is_zero(n: &usize) -> bool {
     *n == 0
 }

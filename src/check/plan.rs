@@ -279,11 +279,12 @@ mod tests {
     #[test]
     fn the_most_telling_comes_first_and_what_is_large_last() {
         let plan = plan(usize::MAX, 1);
-        let is_large = |case: &Case| size(&case.point) > size(&plan.middle) && size(&case.point) <= BEYOND;
-        let first = plan.cases.iter().rposition(|case| !is_large(case)).unwrap() + 1;
-        assert!(first < plan.cases.len() && plan.cases[..first].iter().filter(|case| is_large(case)).count() == 0);
+        let is_large = |case: &Case| size(&case.point) > size(&plan.middle);
         let beyond = plan.cases.iter().position(|case| size(&case.point) > BEYOND).unwrap();
         assert!(beyond < 12, "right behind the distributions: {beyond}");
+        let last = plan.cases.iter().rposition(|case| !is_large(case)).unwrap();
+        assert!(last + 1 < plan.cases.len(), "large ones come last");
+        assert!((0..last).all(|index| index == beyond || !is_large(&plan.cases[index])));
         assert!(size(&plan.cases[beyond].point) < BEYOND + 2 * 2048, "just past it");
     }
 

@@ -57,7 +57,6 @@ pub mod text {
     ///
     /// # Errors
     /// As the serializer.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this signature")]
     pub fn serialize<S: Serializer>(seed: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{seed:#x}"))
     }
