@@ -13,9 +13,6 @@ use crate::core::suite::Suite;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Random corners at which extents are asked for, beside the boundary shapes.
-const COMBINATIONS: usize = 8;
-
 /// What is wrong with the declarations: a sentence a mistake, each with its place and what to do.
 pub fn mistakes(suites: &[Suite]) -> Vec<String> {
     let mut found = Vec::new();
