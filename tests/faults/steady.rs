@@ -24,11 +24,14 @@ const DELAY: Duration = Duration::from_millis(4);
 /// Of the CUDA fixtures every so many are judged: each of them takes a second or two in the simulator, twice.
 const EVERY: usize = 8;
 
+/// Cases in the order in which they ran: point, offset, and how each input begins.
+type Cases = Vec<(Vec<usize>, usize, Vec<u8>)>;
+
 /// A device that notes every case that it is given.
 struct Noting {
     device: Box<dyn Device>,
     delay: Duration,
-    cases: Mutex<Vec<(Vec<usize>, usize, Vec<u8>)>>,
+    cases: Mutex<Cases>,
 }
 
 impl Device for Noting {
@@ -90,8 +93,6 @@ fn agree(name: &str, suite: &Suite, candidate: &Candidate, open: impl Fn() -> Bo
     }
     Ok(())
 }
-
-type Cases = Vec<(Vec<usize>, usize, Vec<u8>)>;
 
 /// What each check found, and on which cases.
 fn judge(
