@@ -80,6 +80,7 @@ fn candidate(name: &str) -> Cpu<Rows> {
                 y.slice::<f32>(0)[s.cols - 1] += 1.0;
             }
         }),
+        "tile" => Cpu::new::<f32>(|_, x, y| right(x, y)).tile("colls", 4).alignment(3),
         "chatty" => Cpu::new::<f32>(|_, x, y| {
             print!("no end of line");
             right(x, y);
@@ -106,5 +107,10 @@ fn main() -> ExitCode {
     })
     .dtypes([F32]);
     let gate = gate!(double()).candidate("kernel", cuda);
-    names.split(',').fold(gate, |gate, name| gate.candidate(name, candidate(name))).run()
+    let misspelt = || Cuda::ptx(DOUBLE, "dubble", |_: &Rows| Launch::blocks(1, 64).scalar(1_i64)).dtypes([F32]);
+    let add = |gate: kernelgate::harness::GateOf<Rows>, name: &str| match name {
+        "entry" => gate.candidate(name, misspelt()),
+        _ => gate.candidate(name, candidate(name)),
+    };
+    names.split(',').fold(gate, add).run()
 }

@@ -242,11 +242,12 @@ fn typical_as_a_whole(
 
 fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &Comparison) -> Failure {
     let errors = comparison.errors;
-    if comparison.of_other_class > 0 {
+    if let Some(classes) = worst.class_difference() {
         let text = format!(
-            "`{}` has NaN, an infinity or a finite value where the reference has another of them, in {} of {} elements; \
-             {} are wrong in all",
-            worst.output, comparison.of_other_class, worst.elements, worst.failing
+            "class differs: {classes}, at `{}`{:?}; {} of {} elements of `{}` are of another class, {} are wrong in \
+             all\nwhere f32 arithmetic cannot carry the formula for such inputs, say so with `.range(…)`, or \
+             `.magnitude(…)` for large terms that cancel",
+            worst.output, worst.index, comparison.of_other_class, worst.elements, worst.output, worst.failing
         );
         return Failure { worst: Some(worst), ..failure("values", subject, case, text) };
     }

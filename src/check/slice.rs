@@ -15,7 +15,7 @@ pub struct Slice {
 }
 
 /// The first dimension that has one entry for each coordinate of `axis`, of a tensor with these extents.
-fn following(dims: impl Fn(&[usize]) -> Vec<usize>, point: &[usize], axis: usize) -> Option<usize> {
+pub(super) fn following(dims: impl Fn(&[usize]) -> Vec<usize>, point: &[usize], axis: usize) -> Option<usize> {
     let mut longer = point.to_vec();
     longer[axis] += 1;
     let extents = dims(point).into_iter().zip(dims(&longer));

@@ -46,7 +46,9 @@ fn run_for_machines(mut options: Options) -> Conclusion {
     options.out = Some(out.clone());
     let conclusion = gate().execute(options);
     match std::fs::read_to_string(&out) {
-        Ok(summary) if !matches!(conclusion, Conclusion::Usage(_) | Conclusion::Broken(_)) => {
+        Ok(summary)
+            if matches!(conclusion, Conclusion::Good | Conclusion::Failed | Conclusion::Missing | Conclusion::Cut) =>
+        {
             print(&summary).map_or_else(|_| Conclusion::Broken("stdout is closed".into()), |()| conclusion)
         }
         _ => conclusion,

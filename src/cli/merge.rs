@@ -32,7 +32,7 @@ impl Merge {
         if self.json || self.out.is_none() {
             print(&merged.to_json())?;
         }
-        note(format_args!("{}", digest::describe(&merged).trim_end()));
+        note(format_args!("{}", digest::describe(&merged, false).trim_end()));
         let failed = |(verdict, &count): (&Verdict, &usize)| verdict.is_failure() && count > 0;
         if merged.counts.iter().any(failed) { Err(Failure::Verdict) } else { Ok(()) }
     }

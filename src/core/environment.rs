@@ -33,8 +33,8 @@ pub const TABLE: &[(&str, &str)] = &[
     (REQUIRE, "cuda,baseline: what must be there; its lack is then a failure, not a skip (--require)"),
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
-    (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
-    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 26, 0 for no limit (--run-budget)"),
+    (BUDGET, "seconds after which a trial starts no new case; what is cut is said (--budget); default none"),
+    (RUN_BUDGET, "the same for all trials together; 0 plans every case and has no limit (--run-budget)"),
     (
         PLANT,
         "0.05 adds 5 % to every timed launch, softmax=0.05 to those of such trials, to see the gate find it (--plant)",

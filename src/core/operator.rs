@@ -6,7 +6,7 @@ use super::dtype::DType;
 use super::port::{Port, Role};
 use super::relation::Relation;
 use super::seed::{Rng, derive, rng};
-use super::shape::{Axis, Point, Shape};
+use super::shape::{Axis, Point, Shape, outside};
 use super::tensor::Tensor;
 use super::tolerance::Override;
 use std::sync::Arc;
@@ -60,6 +60,14 @@ pub trait Operator: Send + Sync {
     fn relations(&self) -> &[Relation];
     /// The axis along which outputs are independent of each other, if there is one.
     fn separable(&self) -> Option<usize>;
+    /// Whether the outputs are defined at all.
+    fn has_reference(&self) -> bool {
+        true
+    }
+    /// What its builder was told that cannot be, in sentences.
+    fn mistakes(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// Draws the inputs of a case.
@@ -140,7 +148,7 @@ pub struct Op<S> {
     output_ports: Vec<Port>,
     inputs: Vec<Tensors>,
     outputs: Vec<Tensors>,
-    reference: ComputeFn,
+    reference: Option<ComputeFn>,
     magnitude: Option<ComputeFn>,
     element: Option<ElementFn>,
     depth: DepthFn,
@@ -153,6 +161,9 @@ pub struct Op<S> {
     distributions: Vec<Distribution>,
     relations: Vec<Relation>,
     separable: Option<usize>,
+    /// What was declared last, for [`Op::in_dtype`].
+    last_is_output: bool,
+    mistakes: Vec<String>,
     shape: std::marker::PhantomData<fn(&S)>,
 }
 
@@ -167,7 +178,7 @@ impl<S: Shape> Op<S> {
             output_ports: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            reference: Arc::new(|_, _, _| {}),
+            reference: None,
             magnitude: None,
             element: None,
             depth: Arc::new(|_| 1.0),
@@ -180,6 +191,8 @@ impl<S: Shape> Op<S> {
             distributions: Distribution::ALL.to_vec(),
             relations: Vec::new(),
             separable: None,
+            last_is_output: false,
+            mistakes: Vec::new(),
             shape: std::marker::PhantomData,
         }
     }
@@ -191,6 +204,7 @@ impl<S: Shape> Op<S> {
     fn with_input(mut self, tensors: Tensors) -> Self {
         self.input_ports.push(tensors.port.clone());
         self.inputs.push(tensors);
+        self.last_is_output = false;
         self
     }
 
@@ -246,15 +260,21 @@ impl<S: Shape> Op<S> {
         let tensors = Self::tensors(Port { name, role: Role::Data, dtype: None }, dims);
         self.output_ports.push(tensors.port.clone());
         self.outputs.push(tensors);
+        self.last_is_output = true;
         self
     }
 
     /// Fixes the dtype of the tensor declared last, whatever the case's: an f32 statistic beside bf16 data, say.
     pub fn in_dtype(mut self, dtype: DType) -> Self {
-        let last_is_output = !self.output_ports.is_empty();
-        let ports = if last_is_output { &mut self.output_ports } else { &mut self.input_ports };
-        if let Some(port) = ports.last_mut() {
-            port.dtype = Some(dtype);
+        let ports = if self.last_is_output { &mut self.output_ports } else { &mut self.input_ports };
+        match ports.last_mut() {
+            Some(port) if port.role == Role::Index && dtype != DType::I32 => {
+                self.mistakes.push(format!("`.in_dtype({dtype})` on index input `{}`: indices are i32", port.name));
+            }
+            Some(port) => port.dtype = Some(dtype),
+            None => {
+                self.mistakes.push(format!("`.in_dtype({dtype})` stands before any tensor: move it behind its own"))
+            }
         }
         self
     }
@@ -262,7 +282,7 @@ impl<S: Shape> Op<S> {
     /// The definition, in f64: inputs are exact, outputs have their length.
     pub fn reference(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
         self.identity = fresh_identity();
-        self.reference = Arc::new(move |point, x, y| f(&S::from_point(point), x, y));
+        self.reference = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
         self
     }
 
@@ -322,19 +342,35 @@ impl<S: Shape> Op<S> {
     /// The shape from which one axis at a time is varied. Say it where axes depend on each other, or where there are so many
     /// that the usual extents make large tensors.
     pub fn varied_around(mut self, shape: S) -> Self {
-        self.base = Some(shape.to_point());
+        self.base = self.listed("varied_around", [shape]).pop();
         self
+    }
+
+    /// The points of shapes inside their axes; the others are mistakes.
+    fn listed(&mut self, what: &str, shapes: impl IntoIterator<Item = S>) -> Vec<Point> {
+        let mut points: Vec<Point> = shapes.into_iter().map(|shape| shape.to_point()).collect();
+        let (axes, mistakes) = (&self.axes, &mut self.mistakes);
+        let mut number = 0;
+        points.retain(|point| {
+            number += 1;
+            let outside = outside(axes, point);
+            mistakes.extend(outside.as_ref().map(|why| format!("`.{what}`, shape {number}: {why}")));
+            outside.is_none()
+        });
+        points
     }
 
     /// Realistic shapes, checked beside the boundary shapes.
     pub fn shapes(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
-        self.shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        let shapes = self.listed("shapes", shapes);
+        self.shapes.extend(shapes);
         self
     }
 
     /// Shapes to time. Without any, no perf trial exists.
     pub fn perf(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
-        self.perf_shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        let shapes = self.listed("perf", shapes);
+        self.perf_shapes.extend(shapes);
         self
     }
 
@@ -351,12 +387,12 @@ impl<S: Shape> Op<S> {
 
     /// Declares that the outputs along `axis` depend only on their own slice of those inputs that have an extent which
     /// follows it, the leading one or another: large cases are then verified on some rows, and row order must not matter.
-    ///
-    /// # Panics
-    /// If there is no such axis: a slip in the declaration.
     pub fn separable(mut self, axis: &str) -> Self {
-        let at = self.axes.iter().position(|a| a.name == axis);
-        self.separable = Some(at.unwrap_or_else(|| panic!("operator {}: no axis `{axis}` to separate", self.name)));
+        self.separable = self.axes.iter().position(|a| a.name == axis);
+        if self.separable.is_none() {
+            let axes: Vec<_> = self.axes.iter().map(|axis| axis.name).collect();
+            self.mistakes.push(format!("`.separable(\"{axis}\")`: no such axis; the axes are {}", axes.join(", ")));
+        }
         self
     }
 
@@ -437,7 +473,9 @@ impl<S: Shape> Operator for Op<S> {
         (self.inputs[i].number)(point)
     }
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        (self.reference)(point, inputs, outputs);
+        if let Some(reference) = &self.reference {
+            reference(point, inputs, outputs);
+        }
     }
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(magnitude) = &self.magnitude {
@@ -479,5 +517,11 @@ impl<S: Shape> Operator for Op<S> {
     }
     fn separable(&self) -> Option<usize> {
         self.separable
+    }
+    fn has_reference(&self) -> bool {
+        self.reference.is_some()
+    }
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
     }
 }

@@ -4,7 +4,7 @@ use super::plant::Plant;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::environment;
-use crate::core::seed::DEFAULT_SEED;
+use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use clap::{Args, Parser, ValueEnum};
 use libtest_mimic::{ColorSetting, FormatSetting};
@@ -18,7 +18,9 @@ use std::time::Duration;
     about = "Judges operator kernels: correctness, properties, perf.",
     disable_version_flag = true,
     after_help = format!(
-        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments, 3 --unsupervised and nothing failed.\n\nEnvironment:\n{}",
+        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments or declarations or a filter without a hit, 3 \
+          --unsupervised and nothing failed, 4 nothing failed but cases were cut by a time that was asked \
+          for.\n\nEnvironment:\n{}",
         environment::describe()
     ),
 )]
@@ -108,11 +110,11 @@ pub struct Options {
     /// Time lessons too: the steps on the way to the best candidate, which otherwise are only checked
     #[arg(long, help_heading = "Kernelgate")]
     pub lessons: bool,
-    /// Seconds that a trial may spend on starting new cases
+    /// Seconds after which a trial starts no new case; what is cut is said, and the exit code is then 4. Without it a run
+    /// plans its cases by work and runs them all, however long the machine takes
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
-    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 26 where nothing is said: each trial has
-    /// its share and says what it leaves out
+    /// The same for all trials together, each of which has its share; 0 plans every case and has no limit
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
     /// What must be there; its lack is then a failure, not a skip
@@ -133,6 +135,12 @@ pub struct Options {
     /// `kernelgate ab`
     #[arg(long, conflicts_with_all = ["list", "compile", "ptx"], help_heading = "Kernelgate")]
     pub serve: bool,
+    /// Start no further trial after a failure; those left are ignored, with that reason
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Show how long every trial took, not the slowest ones alone
+    #[arg(long)]
+    pub report_time: bool,
     /// Run all trials one after another in one child process, whose output is not captured, and which has a day for a
     /// trial: for profilers and debuggers that follow children (compute-sanitizer --target-processes all; gdb: set
     /// follow-fork-mode child). This process still judges how it ends
@@ -213,15 +221,6 @@ impl std::fmt::Display for DeviceChoice {
             n => write!(f, "{}:{n}", self.kind),
         }
     }
-}
-
-/// `42` or `0x2a`.
-///
-/// # Errors
-/// If it is neither.
-pub fn parse_seed(text: &str) -> Result<u64, String> {
-    let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-    hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
 }
 
 /// `20` or `0.5`.

@@ -13,6 +13,8 @@ pub enum Conclusion {
     Failed,
     /// Trials failed, but only for want of something that was required.
     Missing,
+    /// Nothing failed, but cases were cut by a time that was asked for.
+    Cut,
     /// The arguments or the declarations are wrong.
     Usage(String),
     /// The results could not be kept.
@@ -26,6 +28,7 @@ impl Conclusion {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Usage(_) => ExitCode::from(2),
             Conclusion::Unsupervised => ExitCode::from(3),
+            Conclusion::Cut => ExitCode::from(4),
             Conclusion::Failed | Conclusion::Missing | Conclusion::Broken(_) => ExitCode::from(101),
         }
     }
@@ -37,6 +40,7 @@ impl Conclusion {
             Conclusion::Failed => ExitCode::from(1),
             Conclusion::Usage(_) | Conclusion::Broken(_) => ExitCode::from(2),
             Conclusion::Missing | Conclusion::Unsupervised => ExitCode::from(3),
+            Conclusion::Cut => ExitCode::from(4),
         }
     }
 }

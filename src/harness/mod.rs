@@ -4,11 +4,13 @@
 //! | exit code of a gate | meaning |
 //! |---|---|
 //! | 0 | no trial failed |
-//! | 2 | the arguments or the declarations are wrong |
+//! | 2 | the arguments or the declarations are wrong, or a filter matches no trial |
 //! | 3 | `--unsupervised`: nothing failed, but nobody would have seen the process end early |
+//! | 4 | no trial failed, but cases were cut by a time that was asked for |
 //! | 101 | a trial failed or did not run, or the log or the summary could not be written |
 
 pub mod arguments;
+mod broken;
 mod budget;
 pub mod conclusion;
 pub mod devices;
@@ -19,6 +21,7 @@ pub mod lane;
 mod ledger;
 pub mod plant;
 pub mod project;
+mod quota;
 pub mod run;
 mod serve;
 pub mod terminal;

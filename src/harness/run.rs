@@ -1,7 +1,8 @@
 //! A run from its options to its conclusion: selection, trials, summary.
 
 use super::arguments::{Options, Requirement};
-use super::budget::{self, Budget};
+use super::broken::Told;
+use super::budget::Budget;
 use super::conclusion::Conclusion;
 use super::devices::KernelDevice;
 use super::engine::{self, Engine, Reply};
@@ -10,8 +11,9 @@ use super::lane::Lanes;
 use super::project::{Project, shared_run_id};
 use super::serve;
 use super::terminal::{Outlet, say};
-use super::trial::{Trial, trials};
+use super::trial::{Trial, has_hits, trials};
 use super::worker::{self, Role, Streams};
+use crate::check::declaration::mistakes;
 use crate::check::outcome::{Outcome, Verdict};
 use crate::core::shape::parse;
 use crate::core::suite::Suite;
@@ -50,6 +52,13 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
         Ok(role) => role,
         Err(why) => return Conclusion::Usage(why),
     };
+    if role == Role::Gate {
+        warn_if_unoptimised();
+        let mistakes = mistakes(&suites);
+        if !mistakes.is_empty() {
+            return Conclusion::Usage(format!("mistakes in the declarations:\n  {}", mistakes.join("\n  ")));
+        }
+    }
     let all = match trials(&suites) {
         Ok(all) => all,
         Err(why) => return Conclusion::Usage(why),
@@ -63,6 +72,9 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     }
     if options.ptx {
         return renew_ptx(&suites, &project.folder.join(FOLDER));
+    }
+    if let Err(why) = has_hits(&all, &options) {
+        return Conclusion::Usage(why);
     }
     let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
     if let Err(why) = check_shape(&selected, &suites, &options) {
@@ -99,7 +111,22 @@ fn completion(record: &Record) -> Result<Completion, Failed> {
         // Not a failure, but libtest knows no word between pass and ignored.
         Verdict::Unclear => Ok(Completion::ignored_with(format!("unclear: {}", line(&outcome.reason)))),
         Verdict::Fail | Verdict::Slower | Verdict::Invalid => Err(failure::describe(record).into()),
-        Verdict::Pass | Verdict::Same | Verdict::Faster => Ok(Completion::Completed),
+        // Right as far as it was judged, and that has to be seen.
+        Verdict::Pass | Verdict::Same | Verdict::Faster => {
+            Ok(outcome.cut_note().map_or(Completion::Completed, Completion::ignored_with))
+        }
+    }
+}
+
+/// The simulator and the references take ten times as long without optimisation, and host candidates are not what ships.
+fn warn_if_unoptimised() {
+    let level = env!("KERNELGATE_OPT_LEVEL");
+    if matches!(level, "0" | "1") {
+        eprintln!(
+            "warning: kernelgate is built with opt-level {level}: a run takes many times as long, and times of host \
+             candidates mean nothing.\nwarning: add to Cargo.toml: [profile.test] opt-level = 3; or run `cargo test \
+             --release`"
+        );
     }
 }
 
@@ -178,6 +205,8 @@ struct Found {
     devices: Vec<Fingerprint>,
     /// Failures for want of something.
     missing: usize,
+    /// Failures that are the same in several trials.
+    told: Told,
 }
 
 impl Session {
@@ -189,9 +218,7 @@ impl Session {
             KernelDevice::choose(options.device, options.requires(Requirement::Cuda)).kind
         };
         let threads = options.test_threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
-        // A GPU is fast enough to need no limit.
-        let usual = (kernels == DeviceKind::Sim).then_some(budget::DEFAULT);
-        let time = options.run_budget.or(usual).filter(|time| !time.is_zero());
+        let time = options.run_budget.filter(|time| !time.is_zero());
         let lanes = threads.unwrap_or(1);
         let budget = time.map(|time| match shared_run_id() {
             // What this process leaves out, another one may run.
@@ -241,6 +268,9 @@ impl Session {
     }
 
     fn run(&self, trial: &Trial) -> Result<Completion, Failed> {
+        if self.options.fail_fast && self.has_failed() {
+            return Ok(Completion::ignored_with("--fail-fast: another trial has failed"));
+        }
         let kind = if trial.kind == DeviceKind::Cpu { trial.kind } else { self.kernels };
         let turn = self.lanes.enter(trial.check, kind);
         let start = Instant::now();
@@ -248,14 +278,20 @@ impl Session {
             Ok(_) => self.executor.run(trial, self.budget.as_ref().map(|budget| budget.share(trial))),
             Err(why) => Reply::without_device(Outcome::fail(why)),
         };
-        let record = self.record(trial, &reply, start.elapsed());
+        let mut record = self.record(trial, &reply, start.elapsed());
         drop(turn);
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).told.shorten(&mut record);
         let result = completion(&record);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.records.push(record);
         found.devices.extend(reply.fingerprint);
         found.missing += usize::from(reply.missing);
         result
+    }
+
+    fn has_failed(&self) -> bool {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.records.iter().any(|record| record.outcome.verdict.is_failure())
     }
 
     fn record(&self, trial: &Trial, reply: &Reply, took: Duration) -> Record {
@@ -301,17 +337,23 @@ impl Session {
         let unfinished = self.unfinished(selected);
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let records = [found.records, unfinished].concat();
+        let (cut, planned) = digest::cut(&records);
         let failures = records.iter().filter(|record| record.outcome.verdict.is_failure()).count();
         let mut summary = Summary::new(self.project.describe_run(self.options.run_seed()));
         found.devices.iter().for_each(|device| summary.add_device(device));
         summary.add(records);
         let path: PathBuf = self.options.out.clone().unwrap_or_else(|| self.project.summary_path());
         if self.options.is_readable() {
-            say(format_args!("{}\nsummary: {}\n\n", digest::describe(&summary), path.display()));
+            let text = digest::describe(&summary, self.options.report_time);
+            say(format_args!("{text}\nsummary: {}\n\n", path.display()));
+            if cut > 0 {
+                say(format_args!("cut: {cut} of {planned} planned cases not run, because a time was asked for\n\n"));
+            }
         }
         let kept = summary.gather(&path);
         match (conducted, kept) {
             (Err(why), Ok(_)) | (_, Err(why)) => Conclusion::Broken(why),
+            (Ok(false), Ok(_)) if failures == 0 && cut > 0 => Conclusion::Cut,
             (Ok(false), Ok(_)) if failures == 0 && self.options.unsupervised => Conclusion::Unsupervised,
             (Ok(false), Ok(_)) if failures == 0 => Conclusion::Good,
             (Ok(_), Ok(_)) if failures > found.missing => Conclusion::Failed,

@@ -24,7 +24,9 @@ const VERDICTS: [Verdict; 8] = [
 ];
 
 /// A few tables, each line at most as wide as a terminal.
-pub fn describe(summary: &Summary) -> String {
+///
+/// With `all_times` every trial is named with its time, not the slowest ones alone.
+pub fn describe(summary: &Summary, all_times: bool) -> String {
     let mut text = String::new();
     for entry in &summary.devices {
         let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, line(&entry.fingerprint.name), line(&entry.key));
@@ -33,8 +35,22 @@ pub fn describe(summary: &Summary) -> String {
     worst_errors(&mut text, &summary.records);
     reasons(&mut text, &summary.records, Verdict::Skip, "skipped");
     reasons(&mut text, &summary.records, Verdict::Unclear, "unclear");
-    slowest(&mut text, &summary.records);
+    judged(&mut text, &summary.records);
+    slowest(&mut text, &summary.records, if all_times { usize::MAX } else { SLOWEST });
     text
+}
+
+/// The cases that were cut by a time that was asked for, and those that were planned.
+pub fn cut(records: &[Record]) -> (usize, usize) {
+    let sum = |of: fn(&Record) -> usize| records.iter().map(of).sum();
+    (sum(|record| record.outcome.cut), sum(|record| record.outcome.planned))
+}
+
+/// That nothing at all was judged must not look like a good run.
+fn judged(text: &mut String, records: &[Record]) {
+    if !records.is_empty() && records.iter().all(|record| record.outcome.verdict == Verdict::Skip) {
+        let _ = writeln!(text, "\nnothing was judged: all {} trials were skipped", records.len());
+    }
 }
 
 fn counts(text: &mut String, records: &[Record]) {
@@ -94,10 +110,10 @@ fn reasons(text: &mut String, records: &[Record], verdict: Verdict, label: &str)
     }
 }
 
-fn slowest(text: &mut String, records: &[Record]) {
+fn slowest(text: &mut String, records: &[Record], most: usize) {
     let mut order: Vec<&Record> = records.iter().collect();
     order.sort_by(|a, b| b.duration_s.total_cmp(&a.duration_s));
-    for (i, record) in order.iter().take(SLOWEST).enumerate() {
+    for (i, record) in order.iter().take(most).enumerate() {
         let _ = writeln!(
             text,
             "{}slow {:>6.2} s: {}",
@@ -121,7 +137,7 @@ mod tests {
         let skip = |trial: &str| record(trial, Outcome::skip("no CUDA driver"));
         summary.add(vec![passed(), failed(), slower(), skip("gelu::fast::f16::perf"), skip("gelu::fast::bf16::perf")]);
         assert_eq!(
-            describe(&summary),
+            describe(&summary, false),
             "
 check           pass    fail    skip  slower
 correctness        1       1       0       0

@@ -20,6 +20,9 @@ pub fn describe(record: &Record) -> String {
     match &outcome.failure {
         Some(failure) => {
             line("check", &failure.check);
+            if failure.blames_declaration() {
+                line("blame", "the declaration of the operator, not the candidate");
+            }
             describe_case(failure, &mut line);
             line("found", failure.text.trim_end());
             if let Some(worst) = &failure.worst {

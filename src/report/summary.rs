@@ -55,7 +55,8 @@ pub struct Run {
     pub id: String,
     /// When it began, RFC 3339 in UTC.
     pub started: String,
-    /// The seed that all cases derive from.
+    /// The seed that all cases derive from; text in JSON, whose readers round large numbers.
+    #[serde(with = "crate::core::seed::text")]
     pub seed: u64,
     /// The command line, without folders.
     pub command: String,

@@ -12,6 +12,7 @@ mod host;
 mod judgement;
 mod sim;
 mod small;
+mod steady;
 mod table;
 
 use finding::{Finding, SEEDS, find};
@@ -53,6 +54,10 @@ fn main() -> ExitCode {
     }
     match cuda::fixtures() {
         Ok(fixtures) => {
+            let all = fixtures.clone();
+            trials.push(Trial::test("table::a_busy_machine_finds_the_same", move || {
+                Ok(steady::same_on_a_busy_machine(&all)?)
+            }));
             trials.extend(fixtures.into_iter().flat_map(|f| [sim_trial(&table, f.clone()), cuda_trial(&table, f)]))
         }
         Err(why) => trials.push(Trial::test("cuda::expected.json", move || Err(why.into()))),
