@@ -74,8 +74,15 @@ mod tests {
     use crate::core::dtype::DType;
 
     fn trials(kind: DeviceKind, candidates: usize) -> Vec<Trial> {
-        let trial =
-            |candidate, check| Trial { name: String::new(), suite: 0, candidate, dtype: DType::F32, check, kind };
+        let trial = |candidate, check| Trial {
+            name: String::new(),
+            suite: 0,
+            candidate,
+            dtype: DType::F32,
+            check,
+            kind,
+            times_lesson: false,
+        };
         (0..candidates).flat_map(|candidate| Check::ALL.map(|check| trial(candidate, check))).collect()
     }
 

@@ -1,7 +1,7 @@
 //! Whether suites are declared so that every check means something: looked at before the first trial, all mistakes at once.
 
 use super::boundary::{base, points};
-use super::slice::follows;
+use super::slice::following;
 use crate::core::candidate::{Body, Candidate, Traits};
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
@@ -193,23 +193,18 @@ fn of_separable(operator: &dyn Operator, axis: usize) -> Option<String> {
         return None;
     }
     point[axis] = point[axis].min(max - 1);
-    let mut longer = point.clone();
-    longer[axis] += 1;
-    (0..operator.outputs().len()).find_map(|i| {
-        let (now, then) = (operator.output_dims(i, &point), operator.output_dims(i, &longer));
-        let follows = now.first() == Some(&point[axis]) && then.first() == Some(&longer[axis]);
-        (!follows).then(|| {
-            format!(
-                "`.separable(\"{name}\")`: output `{}` does not have `{name}` as its first extent, so its rows cannot \
-                 be taken apart",
-                operator.outputs()[i].name
-            )
-        })
-    }).or_else(|| {
-        let any = (0..operator.inputs().len()).any(|i| follows(operator, i, &point, axis));
-        (!any && !operator.inputs().is_empty()).then(|| {
-            format!("`.separable(\"{name}\")`: no input has `{name}` as its first extent, so no row has inputs of its own")
-        })
+    let unmoved = (0..operator.outputs().len())
+        .find(|&i| following(|point| operator.output_dims(i, point), &point, axis).is_none());
+    if let Some(i) = unmoved {
+        return Some(format!(
+            "`.separable(\"{name}\")`: output `{}` does not have `{name}` as an extent, so its rows cannot be taken apart",
+            operator.outputs()[i].name
+        ));
+    }
+    let any =
+        (0..operator.inputs().len()).any(|i| following(|point| operator.input_dims(i, point), &point, axis).is_some());
+    (!any && !operator.inputs().is_empty()).then(|| {
+        format!("`.separable(\"{name}\")`: no input has `{name}` as an extent, so no row has inputs of its own")
     })
 }
 

@@ -68,7 +68,7 @@ fn a_right_declaration_has_no_mistake() {
 #[case::no_cost(with(op().cost(|_, _| Cost::default()).perf([shape(8, 8, 1e-5)])), "has no cost")]
 #[case::separable(with(op().separable("row")), "`.separable(\"row\")`: no such axis")]
 #[case::separable_attribute(with(op().separable("eps")), "names an attribute")]
-#[case::separable_second(with(op().separable("cols")), "output `y` does not have `cols` as its first extent")]
+#[case::separable_lost(with(op().output("sum", |s| [s.rows]).separable("cols")), "output `sum` does not have `cols` as an extent")]
 #[case::in_dtype_first(with(Op::<Rows>::new("copy").in_dtype(DType::F32)), "stands before any tensor")]
 #[case::in_dtype_of_an_index(with(op().index("i", |s| [s.rows], |s| s.cols).in_dtype(DType::F32)), "on index input `i`")]
 #[case::bound(with(op().index("i", |s| [s.cols], |s| s.rows)), "index input `i` has the bound 0")]
