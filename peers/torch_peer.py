@@ -1,6 +1,6 @@
 """PyTorch as a peer of kernelgate (docs/protocol.md).
 
-    kernelgate bench softmax::cuda_v5 --peer "python3 peers/torch_peer.py --mode eager,compile,liger"
+    kernelgate bench softmax::cuda --peer "python3 peers/torch_peer.py --mode eager,compile,liger"
 
 On a GPU launches are recorded in CUDA graphs over rotated copies of the inputs, in several placements, and timed by
 events behind a kernel that holds the stream: the method of kernelgate's own candidates. Every launch has an output of

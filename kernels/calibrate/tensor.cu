@@ -57,8 +57,9 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     __syncthreads();
     float d[ACCUMULATORS] = {};
     const unsigned long long of_a = descriptor(tiles), of_b = descriptor(tile_b);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     for (int step = 0; step < steps; ++step) {
+        // In each step: what the loop carries over may be moved between registers.
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int slice = 0; slice < SLICES; ++slice) {
             wgmma(d, of_a + (slice * SLICE_BYTES >> 4), of_b + (slice * SLICE_BYTES >> 4));

@@ -8,41 +8,19 @@ use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::device::Heat;
+use crate::measure::yardstick::{CHAINS, Chains, SCALE, SHIFT, multiplying};
 use rayon::prelude::*;
-
-crate::shape! {
-    /// Threads, and steps of every chain of a thread.
-    struct Chains { threads: 1..=1 << 28, steps: 1..=1 << 20 }
-}
 
 const BLOCK: usize = 256;
 const SMALL: Chains = Chains { threads: 300, steps: 9 };
 
-/// Chains a thread of `fma`, and of `special`.
-const FMA_CHAINS: usize = 16;
+/// Chains a thread of `special`.
 const SPECIAL_CHAINS: usize = 8;
-
-/// `v ← SCALE·v + SHIFT`: stays bounded for any number of steps.
-const SCALE: f32 = 0.9375;
-const SHIFT: f32 = 0.0625;
 
 /// Fused multiply-adds, two operations each.
 pub fn fma(threads: usize, steps: usize) -> Probe {
-    let operator = Op::<Chains>::new("fma")
-        .input("x", |s| [s.threads])
-        .output("y", |s| [s.threads])
-        .reference(|s, x, y| {
-            let chain = |x: f64| (0..s.steps).fold(x, |v, _| v * f64::from(SCALE) + f64::from(SHIFT));
-            y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = (0..FMA_CHAINS).map(|j| chain(x + j as f64)).sum());
-        })
-        .depth(|s| s.steps)
-        .cost(|s, t| Cost { bytes: 2 * s.threads * t.size(), flops: 2 * FMA_CHAINS * s.threads * s.steps });
-    let cuda = Cuda::source(include_str!("../../kernels/fma.cu"), "fma_v1", |s: &Chains| {
-        let launch = Launch::blocks(s.threads.div_ceil(BLOCK), BLOCK);
-        launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(SCALE).scalar(SHIFT)
-    });
-    let cuda = cuda.file("kernels/fma.cu").dtypes([DType::F32]);
-    let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(fma_on_host).named("cpu")];
+    let (operator, mut candidates) = multiplying();
+    candidates.push(Cpu::new::<f32>(fma_on_host).named("cpu"));
     Probe::new(operator, candidates, [Chains { threads, steps }, SMALL], DType::F32, Heat::Hot)
 }
 
@@ -73,7 +51,7 @@ fn fma_on_host(s: &Chains, x: &Inputs<'_>, y: &mut Outputs<'_>) {
     let threads = x.slice::<f32>(0).par_chunks(LANES).zip(y.slice::<f32>(0).par_chunks_mut(LANES));
     threads.for_each(|(x, y)| {
         y.fill(0.0);
-        for j in 0..FMA_CHAINS {
+        for j in 0..CHAINS {
             let mut v = [0.0f32; LANES];
             v.iter_mut().zip(x).for_each(|(v, x)| *v = x + j as f32);
             steps(&mut v, s.steps);

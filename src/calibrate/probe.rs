@@ -117,7 +117,9 @@ impl Probe {
         for (output, expected) in outputs.iter().zip(&expected) {
             let scale = expected.iter().fold(0.0f64, |most, value| most.max(value.abs())).max(1.0);
             let found = output.to_f64();
-            let wrong = found.iter().zip(expected).position(|(y, e)| !((y - e).abs() <= RELATIVE * scale));
+            // A NaN is no agreement.
+            let agrees = |y: f64, e: f64| (y - e).abs() <= RELATIVE * scale;
+            let wrong = found.iter().zip(expected).position(|(&y, &e)| !agrees(y, e));
             if let Some(at) = wrong {
                 return Err(Fault::Launch(format!(
                     "the probe {} is wrong at {at}: expected {}, got {}",

@@ -133,7 +133,7 @@ impl Run<'_> {
         const WIDE: f64 = 0.02;
         const DROPPED: f64 = 0.2;
         let width = found.interval_us.relative_half_width();
-        if !(width <= WIDE) {
+        if width.is_nan() || width > WIDE {
             let percent = width * 100.0;
             self.calibration.notes.push(format!(
                 "{}: disturbed: ± {percent:.1} % after {} samples",
@@ -179,7 +179,8 @@ impl Run<'_> {
             let Some(found) = self.time(&latency::probe(segments, footprint_bytes, steps), Duration::ZERO)? else {
                 continue;
             };
-            let load_ns = found.median_us * 1e3 / (steps * if self.is_gpu() { 1 } else { segments }) as f64;
+            // A GPU chases through all segments at once; a host has one.
+            let load_ns = found.median_us * 1e3 / steps as f64;
             self.calibration.latencies.push(Latency { level, footprint_bytes, load_ns });
         }
         Ok(())
@@ -208,6 +209,7 @@ impl Run<'_> {
 
     fn mixes(&mut self) -> Result<(), Fault> {
         let bytes = (4 * self.cache_bytes()).max(256 * MIB).min(self.effort.most_bytes);
+        self.bandwidth(&stream::reading(bytes, Heat::Cold), (1, 0), bytes, Heat::Cold)?;
         for mix in stream::MIXES {
             self.stream(mix, bytes, Heat::Cold)?;
         }
@@ -221,6 +223,7 @@ impl Run<'_> {
                 return Ok(());
             }
             for heat in [Heat::Hot, Heat::Cold] {
+                self.bandwidth(&stream::reading(bytes, heat), (1, 0), bytes, heat)?;
                 self.stream((1, 1), bytes, heat)?;
             }
         }
@@ -228,8 +231,11 @@ impl Run<'_> {
     }
 
     fn stream(&mut self, mix: (usize, usize), bytes: usize, heat: Heat) -> Result<(), Fault> {
-        let probe = stream::probe(mix, bytes, heat);
-        let Some(found) = self.time(&probe, BRIEFLY)? else { return Ok(()) };
+        self.bandwidth(&stream::probe(mix, bytes, heat), mix, bytes, heat)
+    }
+
+    fn bandwidth(&mut self, probe: &Probe, mix: (usize, usize), bytes: usize, heat: Heat) -> Result<(), Fault> {
+        let Some(found) = self.time(probe, BRIEFLY)? else { return Ok(()) };
         let last = if self.is_gpu() { Level::L2 } else { Level::L3 };
         let level = if heat == Heat::Hot && bytes <= self.cache_bytes() { last } else { Level::Dram };
         self.keep_bandwidth(level, mix, bytes, heat, probe.cost().bytes, &found);
@@ -318,12 +324,22 @@ mod tests {
     use crate::device::cpu::CpuDevice;
     use crate::device::sim::SimDevice;
 
+    fn is_required(what: &str) -> bool {
+        std::env::var("KERNELGATE_REQUIRE").is_ok_and(|all| all.split(',').any(|word| word.trim() == what))
+    }
+
     /// Every kernel.
     fn all() -> Vec<Probe> {
         let levels = [Level::Shared, Level::L1, Level::L2].map(|level| levels::probe(level, 1, 1, 1));
         let streams = MIXES.map(|mix| stream::probe(mix, MIB, Heat::Hot));
         let tensor = DType::FLOATS.map(|dtype| tensor::probe(dtype, 1, 1));
-        let others = [latency::probe(1, KIB, 1), math::fma(1, 1), math::special(1, 1), launch::probe(1)];
+        let others = [
+            stream::reading(MIB, Heat::Hot),
+            latency::probe(1, KIB, 1),
+            math::fma(1, 1),
+            math::special(1, 1),
+            launch::probe(1),
+        ];
         levels.into_iter().chain(streams).chain(tensor).chain(others).collect()
     }
 
@@ -334,7 +350,7 @@ mod tests {
             match probe.verify(&device) {
                 Ok(_) => {}
                 // No compiler at hand, and nobody who requires one.
-                Err(Fault::Unsupported(_)) if std::env::var_os("KERNELGATE_REQUIRE").is_none() => {}
+                Err(Fault::Unsupported(_)) if !is_required("nvrtc") => {}
                 Err(fault) => panic!("{}: {fault}", probe.describe()),
             }
         }
@@ -348,7 +364,7 @@ mod tests {
             Err(Fault::Unsupported(_)) => false,
             Err(fault) => panic!("{}: {fault}", probe.describe()),
         });
-        assert_eq!(found.count(), 3 + MIXES.len() + 2);
+        assert_eq!(found.count(), 3 + MIXES.len() + 3);
     }
 
     #[test]
@@ -359,7 +375,7 @@ mod tests {
         let found = calibrate(&CpuDevice::new(), &effort, String::new(), None, &mut |_| said += 1).unwrap();
         assert_eq!(found.latencies.len(), 3);
         assert_eq!(found.peaks.len(), 1);
-        assert_eq!(found.bandwidths.len(), 3 + MIXES.len() + 2 * 2);
+        assert_eq!(found.bandwidths.len(), 3 + 1 + MIXES.len() + 2 * 2 * 2);
         assert!(found.launches.is_empty() && found.waves.is_empty(), "a host has none");
         assert!(said > 15 && found.ridges().len() >= 3);
         assert!(found.latencies[0].load_ns < found.latencies[2].load_ns, "{:?}", found.latencies);

@@ -8,6 +8,7 @@ use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::device::Heat;
+use crate::measure::yardstick;
 use rayon::prelude::*;
 
 crate::shape! {
@@ -36,6 +37,13 @@ pub fn probe((reads, writes): (usize, usize), bytes: usize, heat: Heat) -> Probe
     let n = (bytes / size_of::<f32>() / (reads + writes)).max(PACK).next_multiple_of(PACK);
     let candidates = vec![cuda.named("cuda"), Cpu::new::<f32>(on_host).named("cpu")];
     let shapes = [n, 10_000].map(|n| Streams { n, reads, writes });
+    Probe::new(operator, candidates, shapes, DType::F32, heat)
+}
+
+/// Reads `bytes` bytes and writes hardly any.
+pub fn reading(bytes: usize, heat: Heat) -> Probe {
+    let (operator, candidates) = yardstick::reading();
+    let shapes = [bytes, 10_000].map(yardstick::elements_to_read);
     Probe::new(operator, candidates, shapes, DType::F32, heat)
 }
 

@@ -88,6 +88,12 @@ pub struct Outcome {
     pub reason: String,
     /// How many cases were judged.
     pub cases: usize,
+    /// How many were planned, where the check plans cases.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub planned: usize,
+    /// How many of those were not run, because the time that was asked for was over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: usize,
     /// The largest errors over all cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<Errors>,
@@ -115,6 +121,8 @@ impl Outcome {
             verdict,
             reason: String::new(),
             cases: 0,
+            planned: 0,
+            cut: 0,
             errors: None,
             failure: None,
             timings: Vec::new(),
@@ -133,6 +141,28 @@ impl Outcome {
     pub fn fail(reason: impl Into<String>) -> Self {
         Outcome { reason: reason.into(), ..Outcome::new(Verdict::Fail) }
     }
+
+    /// What is left out of a plan for want of time, in words.
+    pub fn cut_note(&self) -> Option<String> {
+        (self.cut > 0).then(|| format!("cut: {} of {} cases not run", self.cut, self.planned))
+    }
+
+    /// A pass of which more than [`LARGEST_CUT`] was cut shows too little to be one.
+    pub(super) fn unless_mostly_cut(mut self) -> Self {
+        if self.verdict == Verdict::Pass && self.cut as f64 > LARGEST_CUT * self.planned as f64 {
+            self.verdict = Verdict::Skip;
+            let cut = self.cut_note().unwrap_or_default();
+            self.reason = format!("{cut}, too many for a verdict: give it more time with `--budget`, or name none");
+        }
+        self
+    }
+}
+
+/// The share of its planned cases that a pass may lack.
+const LARGEST_CUT: f64 = 0.5;
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// How far outputs were from the reference.
@@ -178,6 +208,19 @@ pub struct Failure {
     pub worst: Option<Worst>,
 }
 
+impl Failure {
+    /// Whether another case could have gone well: what does not compile, or takes other arguments, fails in all of them,
+    /// and a loose declaration is no fault of the candidate.
+    pub fn depends_on_the_case(&self) -> bool {
+        !matches!(self.check.as_str(), "compile" | "signature" | "null" | "reference")
+    }
+
+    /// Whether the declaration of the operator is wrong and not the candidate.
+    pub fn blames_declaration(&self) -> bool {
+        matches!(self.check.as_str(), "null" | "reference")
+    }
+}
+
 /// The worst element of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worst {
@@ -195,6 +238,21 @@ pub struct Worst {
     pub failing: usize,
     /// Of how many.
     pub elements: usize,
+}
+
+impl Worst {
+    /// What the classes of both values are, where they differ: `expected finite, got NaN`. No error can be given then.
+    pub fn class_difference(&self) -> Option<String> {
+        let class = |text: &str| match text.parse::<f64>() {
+            Ok(value) if value.is_nan() => Some("NaN"),
+            Ok(f64::INFINITY) => Some("inf"),
+            Ok(f64::NEG_INFINITY) => Some("-inf"),
+            Ok(_) => Some("finite"),
+            Err(_) => None,
+        };
+        let (expected, got) = (class(&self.expected)?, class(&self.got)?);
+        (expected != got).then(|| format!("expected {expected}, got {got}"))
+    }
 }
 
 /// The timing of one shape.

@@ -73,7 +73,10 @@ pub fn rows_are_independent(context: &Context<'_>, subject: &Subject<'_>, point:
     let shuffled = super::slice::slice(subject.operator, axis, point, &inputs, &order).inputs;
     let before = run(context, subject, &case, &inputs)?;
     let after = run(context, subject, &case, &shuffled)?;
-    let wanted: Vec<Vec<f64>> = before.iter().map(|y| y.rows(&order).to_f64()).collect();
+    let reordered = |(i, y): (usize, &Tensor)| {
+        y.take(super::slice::rows_of_output(subject.operator, i, point, axis), &order).to_f64()
+    };
+    let wanted: Vec<Vec<f64>> = before.iter().enumerate().map(reordered).collect();
     // Both sides carry an error each, of the same element.
     let mut both = allowed(subject, &case, &shuffled);
     both.iter_mut().flatten().for_each(|allowed| *allowed *= 2.0);

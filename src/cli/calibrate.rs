@@ -6,6 +6,7 @@ use crate::core::seed::DEFAULT_SEED;
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::devices::{Devices, KernelDevice};
+use crate::harness::terminal::note;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ impl Calibrate {
         let devices = Devices::new(self.device, kind == DeviceKind::Cuda);
         let device = devices.for_kind(kind).map_err(Failure::Missing)?;
         let run = project().describe_run(DEFAULT_SEED);
-        let mut say = |probe: &str| eprintln!("{probe}");
+        let mut say = |probe: &str| note(format_args!("{probe}"));
         let calibration = calibrate(device, &Effort::default(), run.started, run.revision, &mut say)
             .map_err(|fault| Failure::Input(format!("{}: {fault}", device.fingerprint().name)))?;
         let out = self.out.unwrap_or_else(|| {
@@ -46,7 +47,7 @@ impl Calibrate {
             folder.join(format!("{}.json", device.fingerprint().key()))
         });
         calibration.write(&out).map_err(Failure::Input)?;
-        eprintln!("calibration: {}", out.display());
+        note(format_args!("calibration: {}", out.display()));
         if !self.json {
             return print(&calibration.to_string());
         }

@@ -23,6 +23,7 @@ mod sim;
 mod tune;
 
 use crate::core::environment;
+use crate::harness::terminal::note;
 use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -101,11 +102,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Verdict) => ExitCode::from(1),
         Err(Failure::Input(why)) => {
-            eprintln!("error: {why}");
+            note(format_args!("error: {why}"));
             ExitCode::from(2)
         }
         Err(Failure::Missing(why)) => {
-            eprintln!("missing: {why}");
+            note(format_args!("missing: {why}"));
             ExitCode::from(3)
         }
     }

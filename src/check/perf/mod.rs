@@ -167,6 +167,10 @@ impl<'d> Field<'d> {
     }
 }
 
+/// Of an operator that can only be computed whole, at a shape where that takes too long.
+const UNVERIFIED: &str = "nothing of its outputs was compared with the reference, which is too large to compute whole: \
+                          declare `Op::separable` or `Op::element`";
+
 fn time_shape(
     context: &Context<'_>,
     subject: &Subject<'_>,
@@ -181,7 +185,7 @@ fn time_shape(
     let fault = |fault| reject(context, subject, &case, fault);
 
     let mut inputs = draw(subject.operator, point, subject.dtype, seed);
-    let (problem, _) = verified(context, subject, &case, &inputs)?;
+    let (problem, compared) = verified(context, subject, &case, &inputs)?;
     notes.extend(subject.candidate.body.describe(point, subject.dtype).map(|what| format!("{shape}: {what}")));
     let mut party = Party::invite(company, context, subject, &case, &inputs);
     if party.is_empty() && subject.candidate.traits.deterministic {
@@ -213,7 +217,8 @@ fn time_shape(
         measure(&mut field.contestants, &settings.session.shared_with(party.len()), seed).map_err(fault)?;
     let mut timing = timing(&shape, subject.dtype, settings.heat, cost, &measurement, &field);
     let wrong = wrong_while_timed(field.contestants[0].problem(), subject, &case, &inputs).map_err(fault)?;
-    let doubt = wrong.or_else(|| unbelievable(&timing, context.device));
+    let unverified = compared.is_none().then(|| UNVERIFIED.to_owned());
+    let doubt = unverified.or(wrong).or_else(|| unbelievable(&timing, context.device));
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }

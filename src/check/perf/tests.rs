@@ -65,12 +65,14 @@ fn what_writes_hardly_anything_is_timed_beside_a_kernel_that_reads() {
     assert!(timing.read_us > Some(0.0) && timing.copy_us.is_none() && timing.floor_us == timing.read_us, "{timing:?}");
 }
 
+/// The median of five pairs: one pair on a busy host says little.
 #[test]
 fn a_planted_slowdown_takes_its_time() {
-    let plain = time(&operator(1), Cpu::new::<f32>(double), &quick());
-    let planted = time(&operator(1), Cpu::new::<f32>(double), &PerfSettings { planted: 4.0, ..quick() });
-    let ratio = planted.timings[0].p5_us / plain.timings[0].p5_us;
-    assert!(ratio > 2.0, "five times the time was planted, {ratio} was measured");
+    let p5_us = |settings: &PerfSettings| time(&operator(1), Cpu::new::<f32>(double), settings).timings[0].p5_us;
+    let planted = PerfSettings { planted: 4.0, ..quick() };
+    let mut ratios: Vec<f64> = (0..5).map(|_| p5_us(&planted) / p5_us(&quick())).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] > 2.0, "five times the time was planted, {ratios:?} were measured");
 }
 
 #[test]
