@@ -9,7 +9,7 @@ mod text;
 
 use super::{Failure, print};
 use crate::core::dtype::DType;
-use crate::harness::arguments::parse_seed;
+use crate::core::seed::parse as parse_seed;
 use crate::sim::{Checks, Dim, Error, Launch, Memory, Module, Options, Report, launch};
 use argument::{Argument, Bound};
 use clap::Args;

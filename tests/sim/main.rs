@@ -5,6 +5,7 @@ mod catalogue;
 mod command;
 mod coverage;
 mod equivalence;
+mod equivalent;
 mod evidence;
 mod fuzz;
 mod hangs;
