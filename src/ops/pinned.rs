@@ -20,7 +20,33 @@ use std::sync::Arc;
 
 /// Operator, shape, and in f32, as multiples of 2⁻²⁴ of the root mean square of the first output: what the median element
 /// may be off by, and the largest root mean square of all errors together.
-const PINNED: [(&str, &str, [f64; 2]); 0] = [];
+const PINNED: [(&str, &str, [f64; 2]); 21] = [
+    ("gelu", "n=1025", [1.021e1, 3.657e-1]),
+    ("gelu_tanh", "n=1025", [1.264e1, 2.086e-1]),
+    ("silu", "n=1025", [5.997e0, 3.558e-2]),
+    ("swiglu", "n=1025", [3.908e0, 4.325e-3]),
+    ("layernorm", "rows=3,cols=1025,eps=1e-5", [1.871e2, 1.747e1]),
+    ("layernorm_gelu", "rows=3,cols=1025,eps=1e-5", [4.437e2, 1.563e1]),
+    ("rmsnorm", "rows=3,cols=1025,eps=1e-5", [6.786e1, 8.110e-2]),
+    ("add_rmsnorm", "rows=3,cols=1025,eps=1e-5", [6.733e1, 2.296e-1]),
+    ("softmax", "rows=3,cols=1025", [2.076e2, 1.269e1]),
+    ("row_sum", "rows=64,cols=4096", [1.311e4, 2.361e2]),
+    ("row_mean", "rows=64,cols=4096", [1.223e4, 2.227e2]),
+    ("rope", "tokens=2,heads=257,half=8", [6.435e0, 1.727e0]),
+    ("gemm", "m=5,n=16,k=6152", [1.587e4, 2.831e2]),
+    ("bmm", "batch=1,m=36,n=96,k=1024,transposed_a=true,transposed_b=true", [2.584e3, 1.463e2]),
+    ("linear", "m=5,n=16,k=6152,activation=gelu_tanh,residual=true", [5.191e3, 5.716e1]),
+    ("gemv", "batch=1,n=300,k=5632", [1.453e4, 3.472e2]),
+    ("attention", "batch=1,heads=2,group=4,queries=1,keys=1025,dim=128,causal=true", [1.839e4, 5.984e2]),
+    ("attention_decode", "batch=1,heads=1,group=5,queries=1,keys=4099,dim=120,causal=false", [6.440e4, 1.124e3]),
+    (
+        "conv2d",
+        "batch=3,channels=64,height=6,width=5,filters=32,tall=3,wide=3,stride=1,padding=1,dilation=2,layout=nhwc",
+        [1.204e3, 7.324e1],
+    ),
+    ("lstm", "steps=4,batch=7,inputs=96,hidden=80,layers=2", [1.214e3, 5.347e1]),
+    ("embedding", "vocab=1000,dim=64,ids=37", [1.012e0, 1.750e-2]),
+];
 
 /// How far the figures may be off: they are of one draw of the inputs.
 const SLACK: f64 = 1.02;
@@ -107,7 +133,7 @@ fn every_operator_allows_what_is_pinned() {
         let found = pinned.figures();
         let is_close = |found: f64, pinned: f64| found <= SLACK * pinned && pinned <= SLACK * found;
         if !is_close(found[0], figures[0]) || !is_close(found[1], figures[1]) {
-            wrong.push(format!("{name}: {found:.1?}, pinned {figures:?}"));
+            wrong.push(format!("{name}: {:.3e} and {:.3e}, pinned {figures:?}", found[0], found[1]));
         }
     });
     let is_pinned = |name: &str| PINNED.iter().any(|(pinned, ..)| *pinned == name);
@@ -122,9 +148,11 @@ fn one_element_just_outside_is_wrong_and_half_of_it_is_not() {
     each(|name, pinned, _| {
         let (at, allowed) = (pinned.median(), pinned.allowed(pinned.median()));
         let judged = |size: f64| pinned.judged(|i| if i == at { size * allowed } else { 0.0 });
-        let outside = judged(1.5);
-        assert!(matches!(&outside, Err(Rejection::Failed(f)) if f.check == "values"), "{name}: {outside:?}");
-        assert!(judged(0.5).is_ok(), "{name}: {:?}", judged(0.5));
+        let is_wrong =
+            |judged: &Result<Errors, Rejection>| matches!(judged, Err(Rejection::Failed(f)) if f.check == "values");
+        assert!(is_wrong(&judged(1.5)), "{name}: {:?}", judged(1.5));
+        // Half of it may still be too much for the outputs as a whole.
+        assert!(!is_wrong(&judged(0.5)), "{name}: {:?}", judged(0.5));
     });
 }
 
@@ -154,6 +182,6 @@ fn figures() {
             operator.shapes().iter().filter(fits).max_by(|a, b| operator.depth(a).total_cmp(&operator.depth(b)));
         let shape = crate::core::shape::describe(operator.axes(), point.unwrap());
         let [element, whole] = Pinned::of(&suite, &shape).figures();
-        println!("    (\"{}\", \"{shape}\", [{element:.1}, {whole:.1}]),", operator.name());
+        println!("    (\"{}\", \"{shape}\", [{element:.3e}, {whole:.3e}]),", operator.name());
     }
 }

@@ -57,8 +57,12 @@ fn of_suite(suite: &Suite) -> Vec<String> {
     if let Some(twice) = repeated(&suite.dtypes) {
         found.push(format!("`.dtypes` names {twice} twice"));
     }
-    if let Some(twice) = repeated(suite.candidates.iter().map(|candidate| &candidate.name)) {
-        found.push(format!("two candidates are called `{twice}`: give each its own name"));
+    let names = suite.candidates.iter().flat_map(|candidate| {
+        let computed = suite.dtypes.iter().filter(|dtype| candidate.traits.dtypes.contains(dtype));
+        computed.map(|&dtype| (&candidate.name, dtype))
+    });
+    if let Some((name, dtype)) = repeated(names) {
+        found.push(format!("two candidates are called `{name}` in {dtype}: give each its own name"));
     }
     found
 }

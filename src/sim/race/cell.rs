@@ -235,8 +235,9 @@ mod tests {
         cell.record_read(Entry::new(1, 0, 0, 15, None, 0), &clock(0));
         cell.record_read(Entry::new(1, 1, 0, 15, None, 0), &clock(1));
         cell.record_read(Entry::new(2, 1, 3, 15, None, 7), &clock(1));
-        let found = cell.conflict_of_write(Entry::new(1, 1, 0, 15, None, 5), &clock(1), |_| false).unwrap();
-        assert_eq!(found.warp(), 0);
+        assert_eq!(cell.reads.map(Entry::warp), [1, 0]);
+        let found = cell.conflict_of_write(Entry::new(1, 0, 0, 15, None, 5), &clock(0), |_| false).unwrap();
+        assert_eq!(found.warp(), 1);
     }
 
     #[test]

@@ -88,14 +88,28 @@ fn counters() -> Vec<Code> {
     for (ty, name) in [("u32", "32 bits"), ("u64", "64 bits")] {
         let register = if ty == "u32" { "%r10" } else { "%rd20" };
         for (what, races, body) in [
-            ("plain", true, format!("ld.global.{ty} {register}, [%rd1]; add.{ty} {register}, {register}, 1; st.global.{ty} [%rd1], {register};")),
+            (
+                "plain",
+                true,
+                format!(
+                    "ld.global.{ty} {register}, [%rd1]; add.{ty} {register}, {register}, 1; st.global.{ty} [%rd1], {register};"
+                ),
+            ),
             ("atomic", false, format!("red.global.add.{ty} [%rd1], 1;")),
             ("atomic of the device", false, format!("red.gpu.global.add.{ty} [%rd1], 1;")),
             ("atomic of the block", true, format!("red.cta.global.add.{ty} [%rd1], 1;")),
             ("atomic with result", false, format!("atom.global.add.{ty} {register}, [%rd1], 1;")),
             ("atomic of the block with result", true, format!("atom.cta.global.add.{ty} {register}, [%rd1], 1;")),
-            ("atomic, then a plain read", true, format!("red.global.add.{ty} [%rd1], 1; ld.global.{ty} {register}, [%rd1];")),
-            ("atomic, then a volatile read", false, format!("red.global.add.{ty} [%rd1], 1; ld.volatile.global.{ty} {register}, [%rd1];")),
+            (
+                "atomic, then a plain read",
+                true,
+                format!("red.global.add.{ty} [%rd1], 1; ld.global.{ty} {register}, [%rd1];"),
+            ),
+            (
+                "atomic, then a volatile read",
+                false,
+                format!("red.global.add.{ty} [%rd1], 1; ld.volatile.global.{ty} {register}, [%rd1];"),
+            ),
             ("plain reset before", true, format!("st.global.{ty} [%rd1], 0; red.global.add.{ty} [%rd1], 1;")),
         ] {
             codes.push(code("counter of blocks", format!("{name} {what}"), races, 4, one(&body)));
@@ -125,10 +139,20 @@ fn words() -> Vec<Code> {
             ("a value a thread", true, format!("st.global.{ty} [%rd0], {of_thread};")),
             ("one value by all, read by all", true, format!("st.global.{ty} [%rd0], 1; ld.global.{ty} %rs5, [%rd0];")),
             ("only read", false, format!("ld.global.{ty} %rs5, [%rd0];")),
-            ("written by one block", false, format!("add.u32 %r6, %r0, %r1; setp.eq.u32 %p1, %r2, 0; @%p1 st.global.{ty} [%rd0], 1;")),
+            (
+                "written by one block",
+                false,
+                format!("add.u32 %r6, %r0, %r1; setp.eq.u32 %p1, %r2, 0; @%p1 st.global.{ty} [%rd0], 1;"),
+            ),
         ] {
             let body = if ty == "u32" { body.replace("%rs5", "%r12") } else { body };
-            codes.push(code("one word and several blocks", format!("{ty} {name}"), races, 4, format!("{begin} {body}")));
+            codes.push(code(
+                "one word and several blocks",
+                format!("{ty} {name}"),
+                races,
+                4,
+                format!("{begin} {body}"),
+            ));
         }
     }
     codes
@@ -136,9 +160,7 @@ fn words() -> Vec<Code> {
 
 /// Stretches of an array that overlap by a mistake of an index, and those that do not.
 fn stretches() -> Vec<Code> {
-    let at = |index: &str, of: &str| {
-        format!("{index} mul.wide.u32 %rd5, {of}, 4; add.s64 %rd6, %rd0, %rd5;")
-    };
+    let at = |index: &str, of: &str| format!("{index} mul.wide.u32 %rd5, {of}, 4; add.s64 %rd6, %rd0, %rd5;");
     let store = "st.global.u32 [%rd6], %r2;";
     let cases: Vec<(&str, bool, String)> = vec![
         ("own", false, format!("{} {store}", at("", "%r2"))),
@@ -151,15 +173,36 @@ fn stretches() -> Vec<Code> {
         ("modulo", true, format!("{} {store}", at("and.b32 %r10, %r2, 127;", "%r10"))),
         ("a step of a grid", false, format!("{} {store} st.global.u32 [%rd6+1024], %r2;", at("", "%r2"))),
         ("a step too small", true, format!("{} {store} st.global.u32 [%rd6+512], %r2;", at("", "%r2"))),
-        ("rest with a right guard", false, format!("setp.gt.u32 %p0, %r2, 199; @%p0 bra E; {} {store} E:", at("", "%r2"))),
+        (
+            "rest with a right guard",
+            false,
+            format!("setp.gt.u32 %p0, %r2, 199; @%p0 bra E; {} {store} E:", at("", "%r2")),
+        ),
         ("rest clamped to the last", true, format!("{} {store}", at("min.u32 %r10, %r2, 199;", "%r10"))),
-        ("borders read before they are written", true, format!("{} ld.global.u32 %r11, [%rd6+4]; st.global.u32 [%rd6], %r11;", at("", "%r2"))),
-        ("borders from another array", false, format!("{} ld.global.u32 %r11, [%rd6+4]; st.global.u32 [%rd2], %r11;", at("", "%r2"))),
-        ("borders of the next block alone", true, format!("setp.ne.u32 %p0, %r0, 63; {} @%p0 bra S; ld.global.u32 %r11, [%rd6+4]; S: {store}", at("", "%r2"))),
+        (
+            "borders read before they are written",
+            true,
+            format!("{} ld.global.u32 %r11, [%rd6+4]; st.global.u32 [%rd6], %r11;", at("", "%r2")),
+        ),
+        (
+            "borders from another array",
+            false,
+            format!("{} ld.global.u32 %r11, [%rd6+4]; st.global.u32 [%rd2], %r11;", at("", "%r2")),
+        ),
+        (
+            "borders of the next block alone",
+            true,
+            format!("setp.ne.u32 %p0, %r0, 63; {} @%p0 bra S; ld.global.u32 %r11, [%rd6+4]; S: {store}", at("", "%r2")),
+        ),
         ("transposed", false, format!("{} {store}", at("shl.b32 %r10, %r0, 2; add.u32 %r10, %r10, %r1;", "%r10"))),
-        ("transposed with a wrong pitch", true, format!("{} {store}", at("mul.lo.u32 %r10, %r0, 3; add.u32 %r10, %r10, %r1;", "%r10"))),
+        (
+            "transposed with a wrong pitch",
+            true,
+            format!("{} {store}", at("mul.lo.u32 %r10, %r0, 3; add.u32 %r10, %r10, %r1;", "%r10")),
+        ),
     ];
-    let make = |(name, races, body): (&str, bool, String)| code("overlapping stretches", name.to_owned(), races, 4, body);
+    let make =
+        |(name, races, body): (&str, bool, String)| code("overlapping stretches", name.to_owned(), races, 4, body);
     cases.into_iter().map(make).collect()
 }
 
@@ -170,16 +213,44 @@ fn graphs() -> Vec<Code> {
     for step in [1, 7, 32, 64, 100] {
         for (name, races, body) in [
             ("pull in place", true, "ld.global.u32 %r11, [%rd8]; add.u32 %r11, %r11, 1; st.global.u32 [%rd6], %r11;"),
-            ("pull into another array", false, "ld.global.u32 %r11, [%rd8]; add.u32 %r11, %r11, 1; st.global.u32 [%rd11], %r11;"),
-            ("pull in place by volatile accesses", false, "ld.volatile.global.u32 %r11, [%rd8]; add.u32 %r11, %r11, 1; st.volatile.global.u32 [%rd6], %r11;"),
-            ("push plainly to two", true, "ld.global.u32 %r11, [%rd9]; add.u32 %r11, %r11, 1; st.global.u32 [%rd9], %r11; ld.global.u32 %r11, [%rd11]; add.u32 %r11, %r11, 1; st.global.u32 [%rd11], %r11;"),
+            (
+                "pull into another array",
+                false,
+                "ld.global.u32 %r11, [%rd8]; add.u32 %r11, %r11, 1; st.global.u32 [%rd11], %r11;",
+            ),
+            (
+                "pull in place by volatile accesses",
+                false,
+                "ld.volatile.global.u32 %r11, [%rd8]; add.u32 %r11, %r11, 1; st.volatile.global.u32 [%rd6], %r11;",
+            ),
+            (
+                "push plainly to two",
+                true,
+                "ld.global.u32 %r11, [%rd9]; add.u32 %r11, %r11, 1; st.global.u32 [%rd9], %r11; ld.global.u32 %r11, [%rd11]; add.u32 %r11, %r11, 1; st.global.u32 [%rd11], %r11;",
+            ),
             ("push atomically to two", false, "red.global.add.u32 [%rd9], 1; red.global.add.u32 [%rd11], 1;"),
             ("push atomically, read plainly", true, "red.global.add.u32 [%rd8], 1; ld.global.u32 %r11, [%rd6];"),
-            ("push atomically within the block", true, "red.cta.global.add.u32 [%rd9], 1; red.cta.global.add.u32 [%rd11], 1;"),
-            ("push to one of its own", false, "ld.global.u32 %r11, [%rd9]; add.u32 %r11, %r11, 1; st.global.u32 [%rd9], %r11;"),
-            ("read, change and write the own", false, "ld.global.u32 %r11, [%rd6]; add.u32 %r11, %r11, 1; st.global.u32 [%rd6], %r11;"),
+            (
+                "push atomically within the block",
+                true,
+                "red.cta.global.add.u32 [%rd9], 1; red.cta.global.add.u32 [%rd11], 1;",
+            ),
+            (
+                "push to one of its own",
+                false,
+                "ld.global.u32 %r11, [%rd9]; add.u32 %r11, %r11, 1; st.global.u32 [%rd9], %r11;",
+            ),
+            (
+                "read, change and write the own",
+                false,
+                "ld.global.u32 %r11, [%rd6]; add.u32 %r11, %r11, 1; st.global.u32 [%rd6], %r11;",
+            ),
             ("mark the next", false, "st.global.u32 [%rd9], 1; st.global.u32 [%rd11], 1;"),
-            ("mark the next with the own number", true, "add.u32 %r12, %r2, 1; st.global.u32 [%rd9], %r12; st.global.u32 [%rd11], %r12;"),
+            (
+                "mark the next with the own number",
+                true,
+                "add.u32 %r12, %r2, 1; st.global.u32 [%rd9], %r12; st.global.u32 [%rd11], %r12;",
+            ),
         ] {
             // Within the block everything stays in the block only where no edge leaves it: each step here has one that does.
             let body = format!("{} {body}", begin.replace("STEP", &step.to_string()));

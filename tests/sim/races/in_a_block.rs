@@ -45,14 +45,32 @@ fn taken(register: &str) -> &'static str {
 }
 
 /// An exchange through memory with `between` between the two sides.
-fn exchange(space: &str, (width, ty, register): (u32, &str, &str), index: &str, reads_first: bool, between: &str) -> String {
+fn exchange(
+    space: &str,
+    (width, ty, register): (u32, &str, &str),
+    index: &str,
+    reads_first: bool,
+    between: &str,
+) -> String {
     let (one, out) = (value(register), taken(register));
     let store = format!("st.{space}.{ty} [%rd10], {one};");
     let load = format!("ld.{space}.{ty} {out}, [%rd11]; st.global.{ty} [%rd2], {out};");
     let (first, second) = if reads_first { (load, store) } else { (store, load) };
     let clear = if space == "shared" {
-        let zero = if width == 2 { "mov.u16 %rs3, 0;" } else if width == 4 { "mov.u32 %r13, 0;" } else { "mov.u64 %rd14, 0;" };
-        let from = if width == 2 { "%rs3" } else if width == 4 { "%r13" } else { "%rd14" };
+        let zero = if width == 2 {
+            "mov.u16 %rs3, 0;"
+        } else if width == 4 {
+            "mov.u32 %r13, 0;"
+        } else {
+            "mov.u64 %rd14, 0;"
+        };
+        let from = if width == 2 {
+            "%rs3"
+        } else if width == 4 {
+            "%r13"
+        } else {
+            "%rd14"
+        };
         format!("{zero} st.shared.{ty} [%rd10], {from}; bar.sync 0;")
     } else {
         String::new()
@@ -131,31 +149,111 @@ fn one_word(space: &str) -> Vec<Code> {
     let cases: Vec<(&str, bool, u32, String)> = vec![
         ("increment", true, 32, format!("{load} add.u32 %r10, %r10, 1; {}", store("%r10"))),
         ("increment by two warps", true, 64, format!("{load} add.u32 %r10, %r10, 1; {}", store("%r10"))),
-        ("increment by one thread", false, 64, format!("{five} @!%p1 bra E; {load} add.u32 %r10, %r10, 1; {} E:", store("%r10"))),
+        (
+            "increment by one thread",
+            false,
+            64,
+            format!("{five} @!%p1 bra E; {load} add.u32 %r10, %r10, 1; {} E:", store("%r10")),
+        ),
         ("atomic increment", false, 64, format!("red.{space}.add.u32 {word}, 1;")),
         ("atomic increment of the block", false, 64, format!("red.cta.{space}.add.u32 {word}, 1;")),
         ("atomic increment and plain read", true, 64, format!("red.{space}.add.u32 {word}, 1; {load}")),
-        ("atomic increment, barrier, plain read", false, 64, format!("red.{space}.add.u32 {word}, 1; bar.sync 0; {load}")),
-        ("atomic increment, barrier of the warp, plain read", true, 64, format!("red.{space}.add.u32 {word}, 1; bar.warp.sync -1; {load}")),
-        ("plain reset and atomic increment", true, 64, format!("{five} @%p1 {} red.{space}.add.u32 {word}, 1;", store("0"))),
-        ("plain reset, barrier, atomic increment", false, 64, format!("{five} @%p1 {} bar.sync 0; red.{space}.add.u32 {word}, 1;", store("0"))),
-        ("plain reset by a warp that then counts", true, 64, format!("setp.lt.u32 %p1, %r0, 32; setp.eq.u32 %p2, %r0, 0; @%p2 {} bar.warp.sync -1; red.{space}.add.u32 {word}, 1;", store("0"))),
+        (
+            "atomic increment, barrier, plain read",
+            false,
+            64,
+            format!("red.{space}.add.u32 {word}, 1; bar.sync 0; {load}"),
+        ),
+        (
+            "atomic increment, barrier of the warp, plain read",
+            true,
+            64,
+            format!("red.{space}.add.u32 {word}, 1; bar.warp.sync -1; {load}"),
+        ),
+        (
+            "plain reset and atomic increment",
+            true,
+            64,
+            format!("{five} @%p1 {} red.{space}.add.u32 {word}, 1;", store("0")),
+        ),
+        (
+            "plain reset, barrier, atomic increment",
+            false,
+            64,
+            format!("{five} @%p1 {} bar.sync 0; red.{space}.add.u32 {word}, 1;", store("0")),
+        ),
+        (
+            "plain reset by a warp that then counts",
+            true,
+            64,
+            format!(
+                "setp.lt.u32 %p1, %r0, 32; setp.eq.u32 %p2, %r0, 0; @%p2 {} bar.warp.sync -1; red.{space}.add.u32 {word}, 1;",
+                store("0")
+            ),
+        ),
         ("one value by all", false, 64, store("7")),
         ("one value by all, read by all behind a barrier", false, 64, format!("{} bar.sync 0; {load}", store("7"))),
-        ("one value by all, read by another warp", true, 64, format!("setp.lt.u32 %p1, %r0, 32; @%p1 bra W; {load} bra E; W: {} E:", store("7"))),
+        (
+            "one value by all, read by another warp",
+            true,
+            64,
+            format!("setp.lt.u32 %p1, %r0, 32; @%p1 bra W; {load} bra E; W: {} E:", store("7")),
+        ),
         ("one value by some, read by all", true, 32, format!("setp.lt.u32 %p1, %r0, 4; @%p1 {} {load}", store("7"))),
         ("values of their own by all", true, 64, store("%r0")),
         ("values of their own by the lanes of a warp", true, 32, store("%r0")),
-        ("one value by some, another by one", true, 32, format!("setp.lt.u32 %p1, %r0, 4; @%p1 {} setp.eq.u32 %p2, %r0, 9; @%p2 {}", store("7"), store("8"))),
+        (
+            "one value by some, another by one",
+            true,
+            32,
+            format!("setp.lt.u32 %p1, %r0, 4; @%p1 {} setp.eq.u32 %p2, %r0, 9; @%p2 {}", store("7"), store("8")),
+        ),
         ("read by all, written by one", true, 32, format!("{load} {five} @%p1 {}", store("7"))),
-        ("read by all, barrier of the warp, written by one", false, 32, format!("{load} bar.warp.sync -1; {five} @%p1 {}", store("7"))),
-        ("read by all of two warps, written by one", true, 64, format!("{load} bar.warp.sync -1; {five} @%p1 {}", store("7"))),
-        ("read by all of two warps, barrier, written by one", false, 64, format!("{load} bar.sync 0; {five} @%p1 {}", store("7"))),
-        ("largest value, plain test before an atomic", true, 64, format!("{load} setp.lt.u32 %p1, %r10, %r0; @%p1 red.{space}.max.u32 {word}, %r0;")),
-        ("largest value, volatile test before an atomic", false, 64, format!("ld.volatile.{space}.u32 %r10, {word}; setp.lt.u32 %p1, %r10, %r0; @%p1 red.{space}.max.u32 {word}, %r0;")),
+        (
+            "read by all, barrier of the warp, written by one",
+            false,
+            32,
+            format!("{load} bar.warp.sync -1; {five} @%p1 {}", store("7")),
+        ),
+        (
+            "read by all of two warps, written by one",
+            true,
+            64,
+            format!("{load} bar.warp.sync -1; {five} @%p1 {}", store("7")),
+        ),
+        (
+            "read by all of two warps, barrier, written by one",
+            false,
+            64,
+            format!("{load} bar.sync 0; {five} @%p1 {}", store("7")),
+        ),
+        (
+            "largest value, plain test before an atomic",
+            true,
+            64,
+            format!("{load} setp.lt.u32 %p1, %r10, %r0; @%p1 red.{space}.max.u32 {word}, %r0;"),
+        ),
+        (
+            "largest value, volatile test before an atomic",
+            false,
+            64,
+            format!(
+                "ld.volatile.{space}.u32 %r10, {word}; setp.lt.u32 %p1, %r10, %r0; @%p1 red.{space}.max.u32 {word}, %r0;"
+            ),
+        ),
         ("largest value by atomics alone", false, 64, format!("red.{space}.max.u32 {word}, %r0;")),
-        ("a guard that lets one thread too many write", true, 64, format!("setp.gt.u32 %p1, %r0, 1; @%p1 bra E; {} E:", store("%r0"))),
-        ("a guard that lets one thread write", false, 64, format!("setp.gt.u32 %p1, %r0, 0; @%p1 bra E; {} E:", store("%r0"))),
+        (
+            "a guard that lets one thread too many write",
+            true,
+            64,
+            format!("setp.gt.u32 %p1, %r0, 1; @%p1 bra E; {} E:", store("%r0")),
+        ),
+        (
+            "a guard that lets one thread write",
+            false,
+            64,
+            format!("setp.gt.u32 %p1, %r0, 0; @%p1 bra E; {} E:", store("%r0")),
+        ),
         ("a lock", false, 64, lock(space, "atom.acquire.cta", "atom.release.cta", word)),
         ("a lock that is not released", true, 64, lock(space, "atom.acquire.cta", "atom.relaxed.cta", word)),
     ];
