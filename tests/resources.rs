@@ -21,13 +21,16 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of `kernels/` with this extension, of its folders too, in the order of their paths.
+/// The files of `kernels/` with this extension, of its folders too, in the order of their paths. The probes of a
+/// calibration are not among them: what they take depends on what they are compiled to measure.
 fn files(extension: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![root().join("kernels")], Vec::new());
     while let Some(folder) = folders.pop() {
         for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if path.is_dir() {
-                folders.push(path);
+                if !path.ends_with("calibrate") {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|found| found == extension) {
                 found.push(path);
             }

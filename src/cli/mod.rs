@@ -9,11 +9,13 @@
 
 mod ab;
 mod bench;
+mod calibrate;
 mod check;
 mod doctor;
 mod list;
 mod merge;
 mod noise;
+mod noise_stored;
 mod report;
 mod schema;
 mod selection;
@@ -21,6 +23,7 @@ mod sim;
 mod tune;
 
 use crate::core::environment;
+use crate::harness::terminal::note;
 use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -55,6 +58,8 @@ enum Sub {
     Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
+    /// Measure what this device can really do: peaks, bandwidths, latencies, launches
+    Calibrate(calibrate::Calibrate),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -86,6 +91,7 @@ pub fn main() -> ExitCode {
         Sub::Bench(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
+        Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
@@ -96,11 +102,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Verdict) => ExitCode::from(1),
         Err(Failure::Input(why)) => {
-            eprintln!("error: {why}");
+            note(format_args!("error: {why}"));
             ExitCode::from(2)
         }
         Err(Failure::Missing(why)) => {
-            eprintln!("missing: {why}");
+            note(format_args!("missing: {why}"));
             ExitCode::from(3)
         }
     }

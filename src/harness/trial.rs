@@ -50,6 +50,27 @@ impl Trial {
     }
 }
 
+/// Whether every filter names a trial and the arguments select at least one: a run of nothing is no pass.
+///
+/// # Errors
+/// Which of the arguments matches nothing.
+pub fn has_hits(all: &[Trial], options: &Options) -> Result<(), String> {
+    if let Some(filter) = options.filters.iter().find(|f| !all.iter().any(|trial| trial.matches(f, options.exact))) {
+        let how = if options.exact { "is called" } else { "has a name with" };
+        return Err(format!("no trial {how} `{filter}`: `--list` names all {} trials", all.len()));
+    }
+    if !options.ignored && !all.iter().any(|trial| trial.is_selected(options)) {
+        let dtypes: Vec<&str> = options.dtypes.iter().map(|dtype| dtype.name()).collect();
+        let named = |what: &str, values: &[String]| {
+            if values.is_empty() { String::new() } else { format!(" {what} {}", values.join(",")) }
+        };
+        let dtypes = if dtypes.is_empty() { String::new() } else { format!(" --dtype {}", dtypes.join(",")) };
+        let (filters, skips) = (named("the filter", &options.filters), named("--skip", &options.skip));
+        return Err(format!("no trial is left by{filters}{skips}{dtypes}: `--list` names all {} trials", all.len()));
+    }
+    Ok(())
+}
+
 /// All trials of some suites, the perf trials last, since they need the machine for themselves, and before them those
 /// of kernels, which wait for each other: the host's have had all threads by then.
 ///
@@ -167,6 +188,27 @@ mod tests {
         assert_eq!(perf.collect::<Vec<_>>(), expected);
         let checked = selected.iter().filter(|trial| trial.name.starts_with("a::lesson1") && !trial.times_lesson);
         assert_eq!(checked.count(), 2, "correctness and property");
+    }
+
+    #[rstest]
+    #[case::none_asked(&[], false, &[], None)]
+    #[case::hit(&["gelu_tanh"], false, &[], None)]
+    #[case::one_of_two(&["gelu_tanh", "gulu"], false, &[], Some("`gulu`"))]
+    #[case::part_of_a_name(&["gelu::naive::f32"], true, &[], Some("is called `gelu::naive::f32`"))]
+    #[case::dtype(&["gelu"], false, &[DType::I32], Some("no trial is left by the filter gelu --dtype i32"))]
+    fn a_filter_without_a_hit_is_named(
+        #[case] filters: &[&str],
+        #[case] exact: bool,
+        #[case] dtypes: &[DType],
+        #[case] expected: Option<&str>,
+    ) {
+        let filters = filters.iter().map(|name| (*name).to_owned()).collect();
+        let options = Options { filters, exact, dtypes: dtypes.to_vec(), ..Options::default() };
+        match (has_hits(&trials(&suites()).unwrap(), &options), expected) {
+            (Ok(()), None) => {}
+            (Err(why), Some(expected)) => assert!(why.contains(expected), "{why}"),
+            (got, expected) => panic!("{got:?} against {expected:?}"),
+        }
     }
 
     #[test]

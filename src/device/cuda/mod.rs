@@ -5,7 +5,6 @@
 
 mod cache;
 mod choices;
-mod code;
 mod compile;
 pub mod cublaslt;
 mod cudnn;
@@ -21,6 +20,7 @@ mod probe;
 mod problem;
 mod program;
 mod ptx;
+mod refresh;
 mod scratch;
 mod tensor_map;
 mod timing;
