@@ -16,7 +16,7 @@ namespace {
 
 // Keys and values are read once for 64 queries, and the products run on tensor cores (mma.sync, compute capability
 // 8.0 and up). A block takes 64 queries of a head, 16 a warp, and loops over the keys, 64 at a time. Scores never leave
-// the registers; weights are rounded to the dtype before they meet the values, as in every attention on tensor cores.
+// the registers; weights are rounded to the dtype before the second product, as in every attention on tensor cores.
 
 constexpr int QUERIES = 64;  // of a block
 constexpr int KEYS = 64;     // of a step

@@ -280,7 +280,7 @@ struct Attend {
         const int first = tile.first + group * GROUP_QUERIES;
         const int row = first + threadIdx.x % WARPGROUP_THREADS / WARP * 16 + threadIdx.x % WARP / 4;
         const float scale = s.scale * LOG2_E;
-        // Steps that end before this key meet only keys that all rows see.
+        // KV blocks that end before this key hold only keys that all rows see.
         const int common = s.causal ? min(s.keys, first + 1 + s.keys - s.queries) : s.keys;
 
         float scores[C::KEYS / 2];

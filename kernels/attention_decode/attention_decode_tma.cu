@@ -17,8 +17,8 @@
 // split_kv_tma: every warp has a pipeline of its own, into which it copies sixteen keys and values a stage (tensor maps of heads,
 // keys, elements: what lies past the keys of a head is zero): no warp waits for the copy of another. The queries come the same
 // way, ahead of the first keys; requested later, they would arrive behind all of these. A block takes one work tile (a split of a
-// head) after the other, and its copies run ahead into the next. Partials meet in the shared memory of the cluster's first block,
-// or in the workspace, where the last arriver reduces. Its counters are zero between launches, so two launches of this module
+// head) after the other, and its copies run ahead into the next. Partials are reduced in the shared memory of the cluster's first
+// block, or in the workspace by the last arriver. Its counters are zero between launches, so two launches of this module
 // must not run at the same time.
 #include "partials.cuh"
 

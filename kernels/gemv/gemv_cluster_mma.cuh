@@ -15,7 +15,7 @@ namespace clusters {
 
 constexpr int MOST_BLOCKS = 8;  // of a cluster
 constexpr int VECTORS = 8;
-constexpr int ROWS = 8;    // of a group, that meet in a block
+constexpr int ROWS = 8;    // of a group, reduced in a block
 constexpr int LINE = 32;   // columns of 128 bytes, that lie together
 constexpr int CHUNK = 16;  // columns of two products: four neighbours a lane
 constexpr int CHUNKS = LINE / CHUNK;

@@ -224,7 +224,7 @@ __device__ __forceinline__ TileOrigin tile_at(int index, int clusters_m, int til
 }
 
 // The clusters' tiles of every item, by the rows and columns of the product, and which of them a block that stays takes.
-// EXCHANGED: those are columns and rows of c. Where its rows are few, a column of its tiles is taken after the other: what
+// SWAP_AB: those are columns and rows of c. Where its rows are few, a column of its tiles is taken after the other: what
 // runs at the same time then shares columns of b, of which there is more to read (384x4096x4096 21.5 us, by bands 32.5).
 template <class C, bool SWAP_AB = false>
 struct TileScheduler {
@@ -347,10 +347,10 @@ __device__ __forceinline__ bool consume_one_tile(const TensorMap& a, const Tenso
     return true;
 }
 
-// Few rows of a: A and B swapped, split-K within a cluster. the product is that of b and a transposed, 64 columns of c by TILE_N of its
-// rows, so that no more rows are multiplied than there are. One tile a cluster of SPLIT blocks, each of which takes a part
-// of k; the partial sums are reduced through shared memory, where the stages were, and each block stores a part of the outputs. Always
-// added in the same order: the same bits each time. C::A_ORDER is that of b.
+// Few rows of a: A and B swapped, split-K within a cluster. The product is that of b and a transposed, 64 columns of c by
+// TILE_N of its rows, so that no more rows are multiplied than there are. One tile a cluster of SPLIT blocks, each of which
+// takes a part of k; the partial sums are reduced through shared memory, where the stages were, and each block stores a part
+// of the outputs. Always added in the same order: the same bits each time. C::A_ORDER is that of b.
 template <class C, int SPLIT, class Epilogue>
 __device__ __forceinline__ void swap_ab_split_k(const TensorMap& a, const TensorMap& b, const TensorMap&,
                                        scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {

@@ -87,8 +87,8 @@ struct LinearEpilogue {
 };
 
 #if !defined(KERNELGATE_F32)
-// As in `Unchanged`, for WIDTH columns of the 16 rows of a warp. A lane holds two biases of every 64 columns and hands them
-// round; the residuals of the first 64 columns are loaded before the product, the others brought into L2 (`whole`).
+// As in `Unchanged`, for WIDTH columns of the 16 rows of a warp. A lane holds two biases of every 64 columns, which go to the
+// other lanes by shuffles; the residuals of the first 64 columns are loaded before the product, the others brought into L2 (`whole`).
 template <int WIDTH>
 struct LinearEpilogue::Tile {
     static constexpr int CHUNKS = WIDTH / 64;

@@ -154,22 +154,8 @@ mod tests {
         assert!(launches > 1000, "{launches}");
     }
 
-    /// Operators whose kernels may have no entry that no correctness case reaches.
-    const FULLY_REACHED: [&str; 13] = [
-        "gelu",
-        "gelu_tanh",
-        "silu",
-        "swiglu",
-        "layernorm",
-        "layernorm_gelu",
-        "rmsnorm",
-        "add_rmsnorm",
-        "softmax",
-        "row_sum",
-        "row_mean",
-        "rope",
-        "embedding",
-    ];
+    /// Entries that only shapes beyond a correctness case launch: tests of their own run them at small ones.
+    const ONLY_AT_LARGE_SHAPES: [&str; 0] = [];
 
     /// The names behind `.entry` in a PTX text.
     fn entries(ptx: &str) -> BTreeSet<String> {
@@ -203,9 +189,7 @@ mod tests {
 
     #[test]
     fn every_compiled_entry_has_a_correctness_case() {
-        let of = |suite: &Suite| FULLY_REACHED.contains(&suite.operator.name());
-        let mut suites: Vec<Suite> = catalogue().into_iter().filter(of).collect();
-        assert_eq!(suites.len(), FULLY_REACHED.len());
+        let mut suites = catalogue();
         for suite in &mut suites {
             suite.candidates.retain(
                 |candidate| matches!(&candidate.body, Body::Cuda(kernel) if kernel.program.language == Language::Cuda),

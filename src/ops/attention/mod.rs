@@ -338,7 +338,7 @@ fn scalars(s: &Heads) -> [Scalar; 6] {
     [group, queries, keys, dim, Scalar::I32(i32::from(s.causal)), Scalar::F32(s.scale() as f32)]
 }
 
-/// What a candidate may lose that rounds the weights to the dtype before they meet the values: half an ulp each.
+/// What a candidate may lose that rounds the weights to the dtype before the second product: half an ulp each.
 pub(super) fn rounded_weights() -> Override {
     Tolerance::default().intermediate(1.0).because("tensor cores take the weights in the dtype")
 }

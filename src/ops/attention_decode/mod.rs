@@ -96,7 +96,7 @@ fn split_kv() -> Cuda<Heads> {
     kernel("attention_naive", launch::split_kv).workspace(launch::split_kv_workspace_bytes)
 }
 
-/// Kernels in half width whose keys and values come by TMA and meet the queries on tensor cores.
+/// Kernels in half width whose keys and values come by TMA and are multiplied on tensor cores.
 fn tma_kernel(plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     let kernel = kernel!(
         "attention_decode/attention_decode_tma.cu",

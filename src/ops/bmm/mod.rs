@@ -1,6 +1,6 @@
 //! A batch of matrix products: `C[i] = op(A[i]) op(B[i])`, where op(A\[i\]) is `m`×`k`, op(B\[i\]) `k`×`n` and C\[i\]
 //! `m`×`n`, all row-major, the items of a tensor one behind the other. op leaves a matrix as it is or transposes it: a factor
-//! that is transposed lies the other way in memory.
+//! that is transposed has its extents the other way round in memory.
 
 mod simt;
 #[cfg(feature = "cuda")]

@@ -97,9 +97,9 @@ impl Tile {
         let groups = channels.div_ceil(self.channels().0) * s.tall * wide;
         let slices = groups.div_ceil(SLICE / self.channels().0).div_ceil(self.split) as f64;
         let tiles = self.tiles(s).div_ceil(self.at_once());
-        let rounds = tiles.div_ceil(self.blocks);
+        let waves = tiles.div_ceil(self.blocks);
         let busy_us = tiles as f64 * (slices * self.slice_us + self.tile_us);
-        let waiting_us = rounds as f64 * (slices * self.alone_us + self.tile_us);
+        let waiting_us = waves as f64 * (slices * self.alone_us + self.tile_us);
         self.base_us + busy_us.max(waiting_us)
     }
 

@@ -188,7 +188,7 @@ fn operator() -> Op<Convolution> {
         .perf(layers())
 }
 
-/// What is timed: pieces of residual networks.
+/// What is timed: layers of residual networks.
 fn layers() -> impl Iterator<Item = Convolution> {
     // (batch, channels, side, filters, taps, stride, layout).
     let all = [

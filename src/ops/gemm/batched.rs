@@ -4,9 +4,10 @@ use super::times::Times;
 use super::wgmma::{SWAP_AB, TILES, Tile, Work, tile};
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
-/// Those of batches alone: a multiprocessor has several blocks, so that with a short k the products of one run during the
-/// stores of another.
-const SEVERAL: [Tile; 2] = [
+/// Those of batches alone. Pairs for rows that straddle lines of 128 bytes; small ones of which a multiprocessor has several,
+/// so that with a short k the mainloop of one runs during the stores of another.
+const OWN: [Tile; 3] = [
+    tile("128x256_cluster2", [128, 256], 4, Work::Persistent(2), MULTIPROCESSORS / 2),
     tile("swap_ab_128x64_x2", [128, 64], 3, Work::SwapAb(1), 2 * MULTIPROCESSORS),
     tile("swap_ab_64x64_x3", [64, 64], 4, Work::SwapAb(1), 3 * MULTIPROCESSORS),
 ];
@@ -27,15 +28,16 @@ const STORED_US: [(&str, [f64; 2]); 8] = [
     ("swap_ab_64x64_x3", [0.41, 0.83]),
 ];
 
-/// The times of `SEVERAL`, from the same shapes.
-static TIMES: [(&str, Times); 2] = [
+/// The times of `OWN`, from the same shapes.
+static TIMES: [(&str, Times); 3] = [
+    ("128x256_cluster2", Times { base_us: 5.141, slice_us: 0.6, further_us: 2.585, terabytes_per_s: 2.525 }),
     ("swap_ab_128x64_x2", Times { base_us: 2.929, slice_us: 0.459, further_us: 0.0, terabytes_per_s: 4.18 }),
     ("swap_ab_64x64_x3", Times { base_us: 2.698, slice_us: 0.42, further_us: 0.0, terabytes_per_s: 3.75 }),
 ];
 
 /// Every tile of a batch of products, if the layout has it.
 pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
-    TILES.iter().chain(&SWAP_AB).chain(&SEVERAL).filter(|tile| stored_us(tile.name).is_some())
+    TILES.iter().chain(&SWAP_AB).chain(&OWN).filter(|tile| stored_us(tile.name).is_some())
 }
 
 /// What it takes to store this tile by bulk copies and by elements, µs, if batches have it.

@@ -122,7 +122,7 @@ const UNDEFINED: [Distribution; 2] = [Distribution::Tiny, Distribution::LargeMea
 const RANGE: f64 = 1e16;
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual
-/// tiles, pieces of models, and sums of thousands of terms.
+/// tiles, layers of models, and sums of thousands of terms.
 const CASES: [(usize, usize, usize); 34] = [
     (0, 8, 16),
     (1, 2, 3),

@@ -360,7 +360,7 @@ impl Tile {
     fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
         let ring_bytes = self.stages * (stage_bytes + 16);
-        // A warpgroup has 64 rows of the product, which are columns of c where the A and B are swapped.
+        // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
         let groups = match self.work {
             Work::SwapAbSplitK(_) => 1,
             Work::SwapAb(_) => self.cols / 64,
@@ -420,8 +420,8 @@ mod tests {
         }
     }
 
-    /// Three chunks of columns go out through two buffers: the next tile's first must not take the last one's. With the
-    /// factors swapped there is one buffer.
+    /// Three chunks of columns go out through two buffers: the next tile's first must not take the last one's. With A
+    /// and B swapped there is one buffer.
     #[rstest]
     fn a_second_tile_leaves_the_stores_of_the_first_alone(
         #[values("128x192", "128x192_cluster2", "swap_ab_208x128")] name: &str,

@@ -94,7 +94,7 @@ const UNDEFINED: [Distribution; 2] = [Distribution::Tiny, Distribution::LargeMea
 const RANGE: f64 = 1e16;
 
 /// As (batch, n, k), always different from each other: nothing, single vectors and rows, both sides of what a pack, a
-/// lane, a warp and a block take, and pieces of models.
+/// lane, a warp and a block take, and layers of models.
 const CASES: [(usize, usize, usize); 22] = [
     (0, 8, 16),
     (1, 2, 3),

@@ -160,7 +160,7 @@ const STEPS: usize = 12;
 /// 2¹⁸ products of two such values still fit an f32 sum.
 const RANGE: f64 = 1e16;
 
-/// A piece of a model, plain and with all that can follow, and a word at a time.
+/// A layer of a model, plain and with all that can follow, and a word at a time.
 const TIMED: [Layer; 4] = [
     Layer { m: 512, n: 5632, k: 2048, activation: Activation::None, residual: false },
     Layer { m: 512, n: 5632, k: 2048, activation: Activation::GeluTanh, residual: false },
@@ -305,7 +305,7 @@ fn permute_outputs(s: &Layer, _: &[Vec<f64>], outputs: &mut [Vec<f64>], rng: &mu
     outputs[0].chunks_exact_mut(s.n).for_each(|row| permute(row, 1, &order));
 }
 
-/// Puts pieces of `width` elements into this order.
+/// Puts runs of `width` elements into this order.
 fn permute(values: &mut [f64], width: usize, order: &[usize]) {
     let before = values.to_vec();
     for (to, &from) in values.chunks_exact_mut(width).zip(order) {

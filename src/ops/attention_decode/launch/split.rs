@@ -17,7 +17,7 @@ pub struct Split {
     pub parts: usize,
     pub cta_groups: CtaGroups,
     pub cluster: usize,
-    /// Rounds that a group has under split: more of them wait for each other where there are many blocks.
+    /// KV blocks that a group has in flight, a pipeline stage each: with many thread blocks more of them delay each other.
     pub stages: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Persistent blocks over the splits of all heads, by TMA; partials meet in a cluster or in the workspace.
+//! Persistent blocks over the splits of all heads, by TMA; partials are reduced in a cluster or in the workspace.
 
 use super::{MOST_PARTS, Share, entry, is_served, key_heads, rows};
 use crate::core::launch::{Launch, Plan};
