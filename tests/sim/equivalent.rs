@@ -218,20 +218,14 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("gelu_tanh cuda", "comparison off by one", "%p6, %rd35, 3", LESS_THAN_A_PACK),
     ("gelu_tanh cuda", "constant off by one", "%p6, %rd35, 3", LESS_THAN_A_PACK),
     (
-        "conv2d cuda_v1",
+        "conv2d lesson1_naive",
         "constant wrong",
         "%f62, 0f00000000",
         "Read only where an output has no product: there is a channel, and a filter has a tap.",
     ),
-    (
-        "gemm cuda_v6 gemm_v6",
-        "constant off by one",
-        "%r251, %r192, 56",
-        "Both are even, the column and their count: the next one is there where it is.",
-    ),
     ("gemv lesson2_warp_per_row gemv_warp_per_row", "comparison off by one", "%p5, %r23, %r3", HALVES),
-    ("gemv cuda_v3 gemv_v3_few", "comparison off by one", "%p20, %r227, %r3", HALVES),
-    ("gemv cuda_v4 gemv_v3_half", "comparison off by one", "%p3, %r8, %r4", HALVES),
+    ("gemv lesson3_block_per_row gemv_row_tile", "comparison off by one", "%p20, %r227, %r3", HALVES),
+    ("gemv cuda gemv_half_block_per_row", "comparison off by one", "%p3, %r8, %r4", HALVES),
     ("gemv cuda gemv_row_tile", "constant off by one", "mov.u32 %r410, 0", ABSENT),
     (
         "gemv cuda gemv_row_tile",

@@ -56,12 +56,21 @@ fn cases() -> impl Iterator<Item = Heads> {
     let long = [(1, 2, 4, 1, 1000, 128), (2, 1, 1, 1, 1025, 64), (1, 1, 5, 1, 4099, 120), (3, 1, 2, 1, 513, 56)];
     let many = [(17, 16, 1, 1, 9, 16), (9, 16, 2, 1, 17, 72)];
     let clusters = [(1, 8, 2, 1, 1060, 128), (2, 4, 1, 2, 1041, 40), (4, 8, 3, 1, 401, 96)];
-    let ahead = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
+    let keys_first = [(1, 8, 3, 1, 1801, 8), (4, 8, 1, 1, 449, 8), (2, 8, 2, 2, 1800, 72)];
     let groups = [(2, 8, 2, 4, 1801, 128), (1, 8, 3, 1, 3601, 128), (5, 8, 2, 1, 1031, 128)];
-    let lent = [(3, 4, 2, 1, 4111, 128), (4, 6, 1, 2, 2081, 128)];
-    let gathered = [(1, 2, 3, 1, 8222, 128), (3, 1, 2, 2, 3001, 128), (2, 4, 8, 1, 733, 128)];
-    let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters);
-    fixed.chain(ahead).chain(groups).chain(lent).chain(gathered).flat_map(
+    let stream_k = [(3, 4, 2, 1, 4111, 128), (4, 6, 1, 2, 2081, 128), (1, 11, 1, 1, 803, 128)];
+    let split_kv = [(1, 2, 3, 1, 8222, 128), (3, 1, 2, 2, 3001, 128), (2, 4, 8, 1, 733, 128), (2, 1, 1, 1, 1101, 128)];
+    let one_row = [(1, 3, 1, 1, 201, 96), (2, 4, 1, 1, 333, 128), (3, 1, 1, 1, 2573, 128), (1, 8, 1, 1, 4097, 72)];
+    let eight_rows = [(3, 11, 5, 1, 67, 128), (3, 1, 7, 1, 2579, 128)];
+    let full = [
+        (9, 16, 1, 1, 17, 72),
+        (9, 16, 5, 1, 19, 72),
+        (11, 9, 1, 1, 33, 32),
+        (11, 9, 3, 1, 21, 32),
+        (11, 9, 7, 1, 23, 32),
+    ];
+    let fixed = rows.chain(queries).chain(dims).chain(long).chain(many).chain(clusters).chain(full);
+    fixed.chain(keys_first).chain(groups).chain(stream_k).chain(split_kv).chain(one_row).chain(eight_rows).flat_map(
         |(batch, heads, group, queries, keys, dim)| {
             [true, false].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
         },

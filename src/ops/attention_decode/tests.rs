@@ -22,6 +22,7 @@ fn is_right(dtype: DType, point: &[usize]) {
 #[case::a_last_part_of_few_keys(&[1, 8, 3, 1, 4090, 128, 0])]
 #[case::stream_k(&[1, 9, 2, 2, 5500, 128, 1])]
 #[case::stream_k_by_halves_of_clusters(&[3, 8, 1, 1, 2090, 128, 0])]
+#[case::stream_k_of_eight_rows(&[1, 9, 4, 2, 5500, 128, 0])]
 #[case::alone(&[9, 8, 2, 1, 900, 128, 1])]
 #[case::eight_cta_groups_of_a_head(&[1, 1, 3, 1, 65_600, 128, 0])]
 #[case::two_cta_groups_of_each_head(&[2, 2, 1, 2, 16_400, 128, 1])]

@@ -95,7 +95,7 @@ const RANGE: f64 = 1e16;
 
 /// As (batch, n, k), always different from each other: nothing, single vectors and rows, both sides of what a pack, a
 /// lane, a warp and a block take, and layers of models.
-const CASES: [(usize, usize, usize); 22] = [
+const CASES: [(usize, usize, usize); 24] = [
     (0, 8, 16),
     (1, 2, 3),
     (2, 1, 5),
@@ -118,6 +118,9 @@ const CASES: [(usize, usize, usize); 22] = [
     (3, 130, 2048),
     (9, 430, 2304),
     (1, 2, 32_768),
+    // Clusters of four groups of rows in f32, and more rows than wide blocks take.
+    (3, 2531, 160),
+    (2, 2117, 24),
 ];
 
 /// Layers of models with 1 and 8 billion weights: 32, 22, 125, 112 and 22 MiB in half-width types.
