@@ -147,7 +147,7 @@ impl Plan {
             ));
         }
         if !self.at_middle {
-            let (base, middle) = (describe(axes, &base), describe(axes, &self.middle));
+            let (base, middle) = (describe(axes, base), describe(axes, &self.middle));
             self.notes.push(format!("relations, row order and repetition planned at {base} only, not at {middle}"));
         }
         self
