@@ -105,11 +105,19 @@ fn a_deadlock_is_reported_within_a_tenth_of_a_second(#[case] body: &str, #[case]
     assert!(time < Duration::from_millis(100), "{time:?}");
 }
 
+/// The first lane of each block arrives at the flag and waits until so many have.
+fn barrier_of_the_grid(blocks: u32) -> Vec<(Check, String)> {
+    let body = format!(
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; atom.global.add.u32 %r3, [%rd1], 1;\n\
+         L: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.ne.u32 %p2, %r3, {blocks}; @%p2 bra L; E:"
+    );
+    hang(&body, 32, usual()).0
+}
+
 #[test]
-fn a_barrier_of_the_whole_grid_is_called_that() {
-    let body = "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; atom.global.add.u32 %r3, [%rd1], 1;\n\
-                L: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.ne.u32 %p2, %r3, 4; @%p2 bra L; E:";
-    let (found, _) = hang(body, 32, usual());
+fn a_barrier_of_the_whole_grid_opens_when_all_blocks_have_arrived() {
+    assert_eq!(barrier_of_the_grid(4), []);
+    let found = barrier_of_the_grid(5);
     let message = &found.iter().find(|(check, _)| *check == Check::EndlessLoop).expect("an endless loop").1;
-    assert!(message.contains("barrier of the whole grid"), "{message}");
+    assert!(message.contains("it polls global memory, and no other block that is left writes there"), "{message}");
 }

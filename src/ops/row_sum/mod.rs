@@ -7,6 +7,7 @@ use super::float::{Float, sum};
 use super::simd;
 use super::softmax::Matrix;
 use crate::core::cost::Cost;
+use crate::core::distribution::Distribution;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -28,6 +29,9 @@ fn operator() -> Op<Matrix> {
 /// Sums of 2¹⁸ terms of this size still fit an f32.
 const RANGE: f64 = 1e32;
 
+/// Long sums of terms around one large mean differ by less than their roundings: no tolerance can tell them from a constant.
+const UNDEFINED: [Distribution; 1] = [Distribution::LargeMean];
+
 /// The sum of each row times a factor that `scale` takes from the number of columns.
 pub(super) fn declare(name: &str, scale: fn(usize) -> f64) -> Op<Matrix> {
     Op::new(name)
@@ -37,6 +41,7 @@ pub(super) fn declare(name: &str, scale: fn(usize) -> f64) -> Op<Matrix> {
         .magnitude(move |s, inputs, outputs| fold(s, inputs, outputs, f64::abs, scale(s.cols)))
         .depth(|s| s.cols)
         .range(RANGE)
+        .not_under(UNDEFINED)
         .cost(|s, dtype| Cost { bytes: (s.rows * s.cols + s.rows) * dtype.size(), flops: s.rows * s.cols })
         .separable("rows")
         .exact_relation(

@@ -82,16 +82,13 @@ impl Cluster {
         if grid.options.warp_order == WarpOrder::Descending {
             self.order.reverse();
         }
-        self.watch = Watch::new();
+        self.watch = if grid.clusters_take_turns() { Watch::from(LOOK) } else { Watch::new() };
     }
 
     /// Turns of the warps until the cluster is done or leaves off.
     pub fn go_on(&mut self, grid: &Grid<'_>, log: &mut Log) -> Progress {
         log.work = self.work;
         let takes_turns = grid.clusters_take_turns();
-        if takes_turns {
-            self.watch = Watch::from(log.work + LOOK);
-        }
         while !self.order.is_empty() {
             if grid.options.warp_order == WarpOrder::Seeded {
                 self.rng.shuffle(&mut self.order);
@@ -124,6 +121,7 @@ impl Cluster {
             }
             if let Some(found) = self.watch.look(grid, log, &self.warps, &self.blocks) {
                 if takes_turns && found.polls_global_memory {
+                    self.watch = Watch::from(self.work + LOOK);
                     return Progress::Waits;
                 }
                 self.report_standstill(grid, log, found);

@@ -20,8 +20,10 @@ pub(super) enum Stop {
 
 /// Jumps backwards before lanes of the same warp get their turn: a lane may spin until another one acts.
 const ROTATE_BACK_EDGES: u64 = 512;
-/// Jumps backwards before other warps get their turn, or work, whichever is less.
+/// Jumps backwards before other warps get their turn, or work, whichever is less; fewer where a warp may well wait for
+/// another block.
 const YIELD_BACK_EDGES: u64 = 4_096;
+const YIELD_BACK_EDGES_IN_TURN: u64 = 1_024;
 const YIELD_WORK: u64 = 1_000_000;
 /// Work that an action and a turn count for: about as many additions take as long.
 const ACTION_WORK: u64 = 24;
@@ -45,7 +47,8 @@ pub(super) fn runner() -> Runner {
 #[inline(always)]
 fn run(ctx: &mut Context<'_>) -> (Stop, bool) {
     let mut ran = false;
-    let until = Until { back_edges: ctx.warp.back_edges + YIELD_BACK_EDGES, work: ctx.log.work + YIELD_WORK };
+    let jumps = if ctx.grid.clusters_take_turns() { YIELD_BACK_EDGES_IN_TURN } else { YIELD_BACK_EDGES };
+    let until = Until { back_edges: ctx.warp.back_edges + jumps, work: ctx.log.work + YIELD_WORK };
     wake(ctx);
     loop {
         let Some(turn) = ctx.warp.next_turn() else {
