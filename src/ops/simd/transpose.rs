@@ -8,23 +8,23 @@ use super::level::Level;
 const STRIP: usize = 16;
 
 /// The matrix, whose rows are `width` long, with its rows as columns.
-pub(super) fn turned<T: Lane>(matrix: &[T], width: usize) -> Vec<T> {
+pub(super) fn transpose<T: Lane>(matrix: &[T], width: usize) -> Vec<T> {
     let height = matrix.len() / width;
-    let mut turned = vec![T::default(); matrix.len()];
+    let mut out = vec![T::default(); matrix.len()];
     for first in (0..width).step_by(STRIP) {
         for (row, values) in matrix.chunks_exact(width).enumerate() {
             let strip = values[first..].iter().take(STRIP);
-            strip.enumerate().for_each(|(col, &value)| turned[(first + col) * height + row] = value);
+            strip.enumerate().for_each(|(col, &value)| out[(first + col) * height + row] = value);
         }
     }
-    turned
+    out
 }
 
 /// The same in f32.
 pub(super) fn transposed<T: Lane>(matrix: &[T], width: usize) -> Vec<f32> {
     let mut wide = vec![0.0; matrix.len()];
     convert(Level::best(), matrix, &mut wide);
-    turned(&wide, width)
+    transpose(&wide, width)
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn rows_become_columns() {
         let matrix: Vec<f32> = (0..3 * 37).map(|at| at as f32).collect();
-        let turned = turned(&matrix, 37);
-        assert!((0..3 * 37).all(|at| turned[at] == (at % 3 * 37 + at / 3) as f32), "{turned:?}");
+        let out = transpose(&matrix, 37);
+        assert!((0..3 * 37).all(|at| out[at] == (at % 3 * 37 + at / 3) as f32), "{out:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Matrix product: the cut into tasks, blocks and tiles.
 //!
-//! Letters: C (m x n) = A (m x k) B (k x n), all row-major. A task owns a block of C. It walks down k
+//! Letters: C (m x n) = A (m x k) B (k x n), all row-major. A task owns a block of C. It loops over k
 //! in steps of `DEPTH`, packs its columns of B for that step into panels one tile wide, and runs the
 //! register tile over them. B is packed because its rows lie far apart and a panel has to stream; the few
 //! rows of A that a tile reads are moved together, so that they do not compete for the same cache lines.

@@ -114,14 +114,14 @@ impl<'a> Panels<'a> {
 }
 
 /// The columns of each panel, from left to right. All but the last few are `TILE_VECTORS` wide. A panel of one vector
-/// has too few sums to hide the latency of its additions, so where one would be left over its neighbour lends one.
+/// has too few sums to hide the latency of its additions, so where one would be left over its neighbour is one narrower.
 #[inline(always)]
 fn panels<S: Simd>(cols: usize) -> impl Iterator<Item = Range<usize>> {
     let mut first = 0;
     std::iter::from_fn(move || {
         let left = (cols - first).div_ceil(S::LANES);
-        let lends = S::TILE_VECTORS > 2 && left == S::TILE_VECTORS + 1;
-        let vectors = if lends { S::TILE_VECTORS - 1 } else { S::TILE_VECTORS };
+        let narrower = S::TILE_VECTORS > 2 && left == S::TILE_VECTORS + 1;
+        let vectors = if narrower { S::TILE_VECTORS - 1 } else { S::TILE_VECTORS };
         let panel = first..cols.min(first + vectors * S::LANES);
         first = panel.end;
         (!panel.is_empty()).then_some(panel)
