@@ -162,7 +162,9 @@ mod tests {
     fn a_second_round_of_a_loop_makes_no_lane_another() {
         let halves = Who::lane(0).joined(0b0011, Who::lane(1), 0b1100);
         assert_eq!(halves.joined(0xF, Who::lane(0), 0b0011), halves);
-        assert!(!halves.joins_exactly(0xF, Who::lane(0), 0b0011));
+        let bytes = Who::lane(0).joined(0b0001, Who::lane(1), 0b0010);
+        assert_eq!(bytes.joined(0b0011, Who::lane(0), 0b0001), bytes);
+        assert!(!bytes.joins_exactly(0b0011, Who::lane(0), 0b0001));
     }
 
     #[test]
