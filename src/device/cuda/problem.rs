@@ -152,6 +152,13 @@ impl Problem for CudaProblem<'_> {
 
     fn run_on(&mut self, inputs: &[Tensor], poison: Poison) -> Result<Vec<Tensor>, Fault> {
         self.image.replace_inputs(inputs);
+        if let Some(watch) = &self.watch {
+            self.device
+                .context
+                .bind()
+                .and_then(|()| watch.replace_inputs(&self.image))
+                .map_err(|e| fault(self.device, e))?;
+        }
         self.run(poison)
     }
 

@@ -38,6 +38,14 @@ impl Watch {
         Ok(Watch { inputs, held: device.context.event()?, beside: device.context.beside()? })
     }
 
+    /// Brings the inputs that the image has now from here on.
+    ///
+    /// # Errors
+    /// What the driver said.
+    pub fn replace_inputs(&self, image: &Image) -> Result<(), Error> {
+        fill(image, &self.inputs, Poison::Nan)
+    }
+
     /// Takes the inputs away, holds the stream, and brings them back behind that. The poison is in place when it returns:
     /// another stream would not wait for it.
     ///

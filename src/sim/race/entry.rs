@@ -85,7 +85,7 @@ impl Entry {
 
     /// The same write by every living lane, all with one value.
     pub fn by_every_lane(self) -> Entry {
-        self.with(Who::every(self.bytes()), self.bytes())
+        self.with(Who::every(), self.bytes())
     }
 
     /// Everything but lane and bytes.
