@@ -62,6 +62,8 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    add,
+    relu,
     gelu,
     gelu_tanh,
     silu,
@@ -80,6 +82,7 @@ catalogue![
     gemv,
     attention,
     attention_decode,
+    attention_cached,
     conv2d,
     lstm,
     embedding
