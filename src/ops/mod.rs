@@ -88,7 +88,7 @@ catalogue![
     embedding
 ];
 
-mod family;
+pub(crate) mod family;
 mod float;
 pub mod simd;
 

@@ -55,9 +55,8 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "NaN")]
     fn nan_turned_into_zero_is_seen() {
-        let wrong = Cpu::new::<f32>(|_: &Vector, inputs, outputs| map::<f32>(inputs, outputs, |x| x.max(0.0)));
-        let rejected = std::panic::catch_unwind(|| rejects(operator(), wrong));
-        assert!(rejected.is_err_and(|why| format!("{:?}", why.downcast_ref::<String>()).contains("classes")));
+        rejects(operator(), Cpu::new::<f32>(|_: &Vector, inputs, outputs| map::<f32>(inputs, outputs, |x| x.max(0.0))));
     }
 }
