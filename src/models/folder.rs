@@ -114,10 +114,6 @@ impl Weights for Folder {
             other => wrong("f32, f16 or bf16".into(), format!("{other:?}")),
         }
     }
-
-    fn stored_bytes(&self) -> usize {
-        self.tensors.values().map(|stored| stored.range.len()).sum()
-    }
 }
 
 /// Rounds every element, of `N` bytes, to `dtype`.

@@ -13,11 +13,6 @@ pub trait Weights: Sync {
     /// # Errors
     /// When it is not there, or another one.
     fn tensor(&self, name: &str, dims: &[usize], dtype: DType) -> Result<Bytes, Error>;
-
-    /// Bytes of what was read for it, if it is read from files.
-    fn stored_bytes(&self) -> usize {
-        0
-    }
 }
 
 /// The elements of a tensor: in a mapped file, or in memory of their own, aligned for any dtype.
@@ -54,10 +49,5 @@ impl Bytes {
             Bytes::Owned(words, bytes) => &mut bytemuck::cast_slice_mut(words)[..*bytes],
             Bytes::Mapped(..) => unreachable!("copied above"),
         }
-    }
-
-    /// Whether they take memory of their own.
-    pub const fn is_owned(&self) -> bool {
-        matches!(self, Bytes::Owned(..))
     }
 }

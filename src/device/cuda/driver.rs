@@ -274,6 +274,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
     /// Its address.
     pub fn address(&self) -> u64 {
         self.pointer

@@ -127,7 +127,7 @@ fn buffers(image: &Image, base: u64) -> Vec<Buffer<'_>> {
 }
 
 /// A tensor map as the driver encodes it.
-fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+pub(super) fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
     tensor_map::encode(map)
         .map_err(|error| Fault::Launch(format!("the driver refuses the tensor map {map:?}: {error}")))
 }

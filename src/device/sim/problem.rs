@@ -87,13 +87,6 @@ impl SimProblem {
         self.program.check(&entry, launch, &arguments)?;
         self.is_approximate |=
             self.program.module.is_approximate(&entry).map_err(|error| fault(&self.program.file, error))?;
-        let dim = |extents: [usize; 3]| -> Result<sim::Dim, Fault> {
-            let [x, y, z] = extents.map(u32::try_from);
-            match (x, y, z) {
-                (Ok(x), Ok(y), Ok(z)) => Ok(sim::Dim::new(x, y, z)),
-                _ => Err(Fault::Launch(format!("{extents:?} are more than a launch can have"))),
-            }
-        };
         let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
             .cluster(dim([launch.cluster, 1, 1])?)
             .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
@@ -158,8 +151,17 @@ impl SimProblem {
     }
 }
 
+/// The extents of a grid, a block or a cluster.
+pub(super) fn dim(extents: [usize; 3]) -> Result<sim::Dim, Fault> {
+    let [x, y, z] = extents.map(u32::try_from);
+    match (x, y, z) {
+        (Ok(x), Ok(y), Ok(z)) => Ok(sim::Dim::new(x, y, z)),
+        _ => Err(Fault::Launch(format!("{extents:?} are more than a launch can have"))),
+    }
+}
+
 /// A tensor map as simulated kernels read it.
-fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+pub(super) fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
     if map.fill == Fill::Nan {
         return Err(Fault::Unsupported("tensor maps that fill with NaN are not modelled by the simulator".into()));
     }
