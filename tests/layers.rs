@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&str; 9] = ["cli", "harness", "report", "baseline", "check", "protocol", "measure", "device", "core"];
 
 /// Beside the layers: who may use what.
-const ASIDE: [(&str, &[&str]); 2] = [("ops", &["core", "device"]), ("sim", &[])];
+const ASIDE: [(&str, &[&str]); 3] = [("models", &["core", "device", "ops"]), ("ops", &["core", "device"]), ("sim", &[])];
 
 /// Who, besides the layers' order, is allowed to know the catalogue.
 const USES_OPS: [&str; 1] = ["cli"];
+
+/// Who is allowed to know the language models.
+const USES_MODELS: [&str; 1] = ["cli"];
 
 /// Who is allowed to know the simulator: the device that adapts it, and the command that runs files in it.
 const USES_SIM: [&str; 2] = ["device", "cli"];
@@ -21,7 +24,7 @@ const HOMES: [(&str, &[&str]); 3] =
     [("insta", &["src/baseline/"]), ("libtest_mimic", &["src/harness/"]), ("cudarc", &["src/device/cuda/"])];
 
 /// Where `unsafe` may stand.
-const UNSAFE_HOMES: [&str; 2] = ["src/device/cuda/", "src/ops/simd/"];
+const UNSAFE_HOMES: [&str; 3] = ["src/device/cuda/", "src/ops/simd/", "src/models/mapped.rs"];
 
 /// Every source file with its text, comments removed.
 fn sources() -> Vec<(String, String)> {
@@ -111,7 +114,8 @@ fn may_use(from: &str, to: &str) -> bool {
     }
     match (rank(from), rank(to)) {
         (Some(from), Some(to)) => from < to,
-        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && USES_SIM.contains(&from)),
+        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && USES_SIM.contains(&from))
+            || (to == "models" && USES_MODELS.contains(&from)),
     }
 }
 

@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod doctor;
 mod list;
+mod llm;
 mod merge;
 mod noise;
 mod report;
@@ -55,6 +56,8 @@ enum Sub {
     Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
+    /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
+    Llm(Box<llm::Llm>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -86,6 +89,7 @@ pub fn main() -> ExitCode {
         Sub::Bench(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
+        Sub::Llm(llm) => llm.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),

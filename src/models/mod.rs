@@ -43,7 +43,7 @@ pub use description::{Extents, Model};
 pub use error::Error;
 pub use folder::Folder;
 pub use launched::LaunchedExecutor;
-pub use layout::Memory;
+pub use layout::{Limits, Memory};
 pub use named::{NAMES, named};
 pub use perplexity::{Perplexity, perplexity};
 pub use random::RandomWeights;
