@@ -92,7 +92,7 @@ impl Llm {
     }
 
     fn measure(&self, opened: &Opened) -> Result<(), Failure> {
-        let measured = opened.with_executor(self, |executor, device, way| {
+        let measured = opened.with_executor(self, |executor, device, way| -> Result<_, Failure> {
             let prompt = self.prompt_of(opened)?;
             let measured = generate::measure(self, opened, executor, &prompt)?;
             let (run, fingerprint) = measured.record(self, device, way);

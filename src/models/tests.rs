@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const TINY: [&str; 3] = ["llama-tiny", "llama3-tiny", "opt-tiny"];
 
-/// What the issue of a goldens' script is.
+/// What transformers computed.
 #[derive(serde::Deserialize)]
 struct Golden {
     prompt: Vec<u32>,

@@ -145,7 +145,7 @@ impl Measured {
 /// What the device reads in a second, in GB, measured now; the simulator tells no time.
 fn read_gb_per_s(device: &dyn Device) -> Option<f64> {
     /// More than any cache holds.
-    const BYTES: usize = 512 << 20;
+    const BYTES: usize = 256 << 20;
     const SAMPLES: usize = 7;
     if device.kind() == DeviceKind::Sim {
         return None;
