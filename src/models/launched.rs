@@ -7,9 +7,9 @@ use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
 use super::session::Executor;
 use super::weights::Weights;
+use crate::core::candidate::Body;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
-use crate::core::candidate::{Body, Kernel};
 use crate::device::arena::{Arena, BufferId, KernelId, Region};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// A step's operator, ready on the device.
 struct Ready {
     operator: Arc<dyn Operator>,
-    kernel: Kernel,
+    /// What says how much scratch a launch needs.
+    body: Body,
     id: KernelId,
 }
 
@@ -54,7 +55,8 @@ impl<'a> LaunchedExecutor<'a> {
             if !ready.contains_key(call.operator) {
                 let kernel = operators.on_gpu(call.operator, dtype, &arch)?;
                 let id = arena.load(&kernel, dtype)?;
-                ready.insert(call.operator, Ready { operator: operators.operator(call.operator)?, kernel, id });
+                let operator = operators.operator(call.operator)?;
+                ready.insert(call.operator, Ready { operator, body: Body::Cuda(kernel), id });
             }
         }
         let layout = Layout::of(model, &limits, dtype);
@@ -99,7 +101,7 @@ impl<'a> LaunchedExecutor<'a> {
         let point = (call.point)(e);
         let ready = &self.ready[call.operator];
         let (operator, id) = (Arc::clone(&ready.operator), ready.id);
-        let wanted = Body::Cuda(ready.kernel.clone()).workspace_bytes(&point);
+        let wanted = ready.body.workspace_bytes(&point);
         let workspace = self.workspace_of(wanted)?;
         let inputs = operator.inputs().iter().zip(&call.inputs);
         let mut regions: Vec<Region<'_>> = inputs.map(|(port, at)| self.region(port.name, *at, e)).collect();

@@ -62,7 +62,7 @@ impl Arena for CudaArena<'_> {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<BufferId, Fault> {
-        let held: usize = self.memory.iter().map(Memory::len).sum();
+        let held: usize = self.memory.iter().map(Memory::bytes).sum();
         let memory = self.device.context.allocate(bytes).map_err(|error| {
             Fault::Unsupported(format!(
                 "{bytes} bytes of device memory cannot be had beside the {held} that are in use: {error}"

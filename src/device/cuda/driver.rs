@@ -275,7 +275,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// Its length in bytes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 

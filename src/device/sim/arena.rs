@@ -18,7 +18,7 @@ pub struct SimArena<'d> {
     device: &'d SimDevice,
     memory: sim::Memory,
     buffers: Vec<Placed>,
-    kernels: Vec<(Kernel, DType, Arc<Loaded>)>,
+    kernels: Vec<Arc<(Kernel, DType, Arc<Loaded>)>>,
 }
 
 impl<'d> SimArena<'d> {
@@ -58,12 +58,13 @@ impl Arena for SimArena<'_> {
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let loaded = self.device.programs.get(&kernel.program, dtype)?;
-        self.kernels.push((kernel.clone(), dtype, loaded));
+        self.kernels.push(Arc::new((kernel.clone(), dtype, loaded)));
         Ok(KernelId(self.kernels.len() - 1))
     }
 
     fn launch(&mut self, kernel: KernelId, point: &[usize], regions: &[Region<'_>]) -> Result<(), Fault> {
-        let (kernel, dtype, program) = self.kernels[kernel.0].clone();
+        let ready = Arc::clone(&self.kernels[kernel.0]);
+        let (kernel, dtype, program) = &*ready;
         let placed: Vec<Buffer<'_>> = regions
             .iter()
             .map(|region| Buffer {
@@ -74,7 +75,7 @@ impl Arena for SimArena<'_> {
             })
             .collect();
         for launch in kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
-            let entry = kernel.entry_of(&launch, dtype);
+            let entry = kernel.entry_of(&launch, *dtype);
             let arguments = arguments(&launch, &placed, |map| encode(&program.file, map))?;
             program.check(&entry, &launch, &arguments)?;
             let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
