@@ -9,6 +9,11 @@ cd "$(dirname "$0")"
 export KERNELGATE_ROOT="$PWD" KERNELGATE_CACHE="$PWD/kernels" INSTA_WORKSPACE_ROOT="$PWD"
 export KERNELGATE_REQUIRE="${KERNELGATE_REQUIRE:-cuda}"
 mkdir -p results
+# Whoever runs the bundle owns its kernels: the gate takes machine code from nobody else.
+if [ -d kernels ]; then
+    [ "$(id -u)" != 0 ] || chown -R 0:0 kernels
+    chmod -R go-w kernels
+fi
 
 bin/gate --device cuda --out results/summary.json "$@" | tee results/gate.txt
 code="${PIPESTATUS[0]}"

@@ -125,13 +125,13 @@ def attention_by(backend):
     return {"attention": attention, "attention_decode": attention}
 
 
-def compiled():
-    """The same under torch.compile: one compilation a shape."""
+def compiled(mode=None):
+    """The same under torch.compile: one compilation a shape. Launches are recorded in graphs by the peer itself."""
     # Past the limit torch.compile falls back to eager code without a word.
     for limit in ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit"):
         if hasattr(torch._dynamo.config, limit):
             setattr(torch._dynamo.config, limit, 1 << 20)
-    return {name: torch.compile(function, dynamic=False) for name, function in EAGER.items()}
+    return {name: torch.compile(function, dynamic=False, mode=mode) for name, function in EAGER.items()}
 
 
 def liger():

@@ -1,6 +1,6 @@
 """PyTorch as a peer of kernelgate (docs/protocol.md).
 
-    kernelgate bench softmax::cuda_v5 --peer "python3 peers/torch_peer.py --mode eager,compile,liger"
+    kernelgate bench softmax::cuda --peer "python3 peers/torch_peer.py --mode eager,compile,liger"
 
 On a GPU launches are recorded in CUDA graphs over rotated copies of the inputs, in several placements, and timed by
 events behind a kernel that holds the stream: the method of kernelgate's own candidates. Every launch has an output of
@@ -28,8 +28,9 @@ L2_TIMES = 3
 PLACEMENTS = 8
 LEAST_SETS, MOST_SETS = 2, 512
 MOST_LAUNCHES = 2048
-# Cycles that the stream is held: before the clock is looked at, and while it is.
-HOLD_CYCLES, CLOCK_CYCLES = 20_000, 100_000
+# Cycles that the stream is held: before the clock is looked at, and while it is. Python takes tens of microseconds to
+# enqueue what follows. Were the stream idle by then, the clock would seem low and the sample be taken for a throttled one.
+HOLD_CYCLES, CLOCK_CYCLES = 400_000, 100_000
 
 
 def load(tensor, device):
@@ -184,7 +185,7 @@ class CudaCase:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     modes = (
-        "eager, compile, liger, epilogue (linear with GELU in one launch), flash or cudnn (attention by that back end), "
+        "eager, compile, max_autotune (compile with its longest search), liger, epilogue (linear with GELU in one launch), flash or cudnn (attention by that back end), "
         "or several, separated by commas"
     )
     parser.add_argument("--mode", default="eager", help=modes)
@@ -195,6 +196,7 @@ def main():
     makers = {
         "eager": lambda: torch_operators.EAGER,
         "compile": torch_operators.compiled,
+        "max_autotune": lambda: torch_operators.compiled("max-autotune-no-cudagraphs"),
         "liger": torch_operators.liger,
         "epilogue": lambda: torch_operators.EPILOGUE,
         "flash": lambda: torch_operators.attention_by("FLASH_ATTENTION"),
@@ -220,7 +222,8 @@ def main():
     if arguments.device == "cpu":
         name, cuda = host_timing.device_name(), f"{torch.get_num_threads()} threads"
     else:
-        name, cuda = torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}"
+        cudnn = torch.backends.cudnn.version()
+        name, cuda = torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}, cuDNN {cudnn}"
     protocol.serve("torch", f"PyTorch {torch.__version__}, {cuda}", [(arguments.device, name)], offers, prepare)
 
 

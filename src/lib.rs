@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod baseline;
+pub mod calibrate;
 pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;

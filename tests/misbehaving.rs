@@ -1,5 +1,6 @@
 //! A gate for the functional tests: `MISBEHAVE` names the candidates that it has, each with a fault of its own.
-//! Without it there are only two right ones. With `MISBEHAVE_TIMED` they are timed too.
+//! Without it there are only two right ones. With `MISBEHAVE_TIMED` they are timed too, with `MISBEHAVE_REFERENCE` the
+//! reference panics.
 
 use kernelgate::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,10 @@ fn double() -> Op<Rows> {
         .input("x", |s| [s.rows, s.cols])
         .output("y", |s| [s.rows, s.cols])
         .cost(|s, t| Cost { bytes: 2 * s.rows * s.cols * t.size(), flops: s.rows * s.cols })
-        .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x))
+        .reference(|_, x, y| {
+            assert!(std::env::var_os("MISBEHAVE_REFERENCE").is_none(), "the reference is broken");
+            y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x);
+        })
 }
 
 /// A right kernel: y[i] = x[i] + x[i], a thread an element.
@@ -76,10 +80,12 @@ fn candidate(name: &str) -> Cpu<Rows> {
                 y.slice::<f32>(0)[s.cols - 1] += 1.0;
             }
         }),
+        "tile" => Cpu::new::<f32>(|_, x, y| right(x, y)).tile("colls", 4).alignment(3),
         "chatty" => Cpu::new::<f32>(|_, x, y| {
             print!("no end of line");
             right(x, y);
         }),
+        "chatty_wrong" => Cpu::new::<f32>(|_, _, _| print!("no end of line")),
         _ => Cpu::new::<f32>(|_, x, y| right(x, y)),
     }
 }
@@ -101,5 +107,10 @@ fn main() -> ExitCode {
     })
     .dtypes([F32]);
     let gate = gate!(double()).candidate("kernel", cuda);
-    names.split(',').fold(gate, |gate, name| gate.candidate(name, candidate(name))).run()
+    let misspelt = || Cuda::ptx(DOUBLE, "dubble", |_: &Rows| Launch::blocks(1, 64).scalar(1_i64)).dtypes([F32]);
+    let add = |gate: kernelgate::harness::GateOf<Rows>, name: &str| match name {
+        "entry" => gate.candidate(name, misspelt()),
+        _ => gate.candidate(name, candidate(name)),
+    };
+    names.split(',').fold(gate, add).run()
 }

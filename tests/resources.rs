@@ -21,13 +21,31 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The files of `kernels/` with this extension, of its folders too, in the order of their paths. The probes of a
+/// calibration are not among them: what they take depends on what they are compiled to measure.
+fn files(extension: &str) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![root().join("kernels")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                if !path.ends_with("calibrate") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// The headers beside the kernels; the crate itself supplies `kernelgate.cuh`.
 fn headers() -> Result<Vec<(String, String)>, Failed> {
     let mut headers = Vec::new();
-    for entry in std::fs::read_dir(root().join("kernels"))? {
-        let path = entry?.path();
+    for path in files("cuh") {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with(".cuh") && name != "kernelgate.cuh" {
+        if name != "kernelgate.cuh" {
             headers.push((name, std::fs::read_to_string(path)?));
         }
     }
@@ -36,7 +54,7 @@ fn headers() -> Result<Vec<(String, String)>, Failed> {
 
 /// As the catalogue has it; what is in none stands beside all headers.
 fn program(file: &Path) -> Result<Program, Failed> {
-    let name = format!("kernels/{}", file.file_name().unwrap_or_default().to_string_lossy());
+    let name = file.strip_prefix(root()).unwrap_or(file).to_string_lossy().into_owned();
     let mut candidates = catalogue().into_iter().flat_map(|suite| suite.candidates);
     let known = candidates.find_map(|candidate| match candidate.body {
         Body::Cuda(kernel) => Some(kernel.program.clone()).filter(|program| program.file == name),
@@ -146,13 +164,8 @@ fn main() -> ExitCode {
         return compile_here(Path::new(&file));
     }
     let arguments = Arguments::from_args();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("kernels"))
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "cu"));
-    files.sort();
     let mut trials = Vec::new();
-    for file in files {
+    for file in files("cu") {
         for arch in ARCHS {
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let file = file.clone();

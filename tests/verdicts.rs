@@ -238,7 +238,7 @@ fn a_pending_snapshot_goes_when_it_says_nothing_new() {
 fn a_yardstick_of_another_kind_is_taken_over_without_a_change_of_the_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::accepted(folder.path());
-    let beside_reading = |us| Timing { copy_us: None, read_us: Some(7.0), ..timing("n=1", us, 8.0) };
+    let beside_reading = |us| Timing { copy_us: None, read_us: Some(7.0), ..timing("n=1", us, 7.0) };
     let outcome = gate.judge(vec![beside_reading(10.05)]);
     assert_eq!((outcome.verdict, outcome.timings[0].normalised_ratio), (Verdict::Same, None));
     let row = |text: &str| text.lines().find(|line| line.starts_with("n=1 ")).unwrap().to_owned();
@@ -258,7 +258,10 @@ fn rows_left_out_this_time_stay_and_rows_no_longer_timed_go() {
     assert_eq!(gate.pending(), None, "two shapes were not measured, which is no change");
     gate.operator = Op::<Vector>::new("gelu").perf([1, 4].map(|n| Vector { n }));
     let outcome = gate.judge(vec![timing("n=1", 10.0, 8.0), timing("n=4", 40.0, 8.0)]);
-    assert_eq!((outcome.verdict, outcome.reason.as_str()), (Verdict::Skip, "no baseline for nvidia-h200-132: n=4"));
+    assert_eq!(outcome.verdict, Verdict::Fail, "rows that nothing is held against are no accident");
+    for words in ["gelu.v3.f32.snap", "n=2 cold; n=3 cold", "cargo insta review"] {
+        assert!(outcome.reason.contains(words), "{}", outcome.reason);
+    }
     let shapes: Vec<String> =
         gate.pending().unwrap().lines().filter_map(|l| Some(l.split_once(" |")?.0.trim().into())).collect();
     assert_eq!(shapes, ["shape", "n=1", "n=4"]);
@@ -273,6 +276,70 @@ fn what_cannot_be_believed_is_never_proposed() {
     let outcome = gate.judge(timings);
     assert_eq!(outcome.verdict, Verdict::Invalid);
     assert_eq!(gate.pending(), None);
+}
+
+#[test]
+fn a_row_in_another_heat_or_of_another_shape_is_a_failure() {
+    for (old, new) in [("n=2                              | cold", "n=2 | hot"), ("n=2 ", "n=22 ")] {
+        let folder = tempfile::tempdir().unwrap();
+        let gate = Gate::accepted(folder.path());
+        let text = fs::read_to_string(gate.snapshot()).unwrap();
+        assert!(text.contains(old), "{text}");
+        fs::write(gate.snapshot(), text.replace(old, new)).unwrap();
+        let outcome = gate.judge(times([10.0, 20.0, 30.0]));
+        assert_eq!(outcome.verdict, Verdict::Fail, "{new}: {outcome:?}");
+        assert!(outcome.reason.contains("shapes that are not timed"), "{}", outcome.reason);
+    }
+}
+
+#[rstest]
+#[case::median("    20.000 |", "     1e300 |")]
+#[case::interval(" 0.10 |", " 100 |")]
+#[case::yardstick("8.0000 copy", "400.00 copy")]
+fn a_damaged_number_is_a_failure_under_every_setting(
+    #[case] old: &str,
+    #[case] new: &str,
+    #[values(None, Some(("INSTA_UPDATE", "always")), Some(("INSTA_FORCE_PASS", "1")))] setting: Option<(&str, &str)>,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::accepted(folder.path());
+    let text = fs::read_to_string(gate.snapshot()).unwrap();
+    assert!(text.contains(old), "{text}");
+    fs::write(gate.snapshot(), text.replacen(old, new, 1)).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_measures_a_regression", "--ignored", "--nocapture"])
+        .env("KERNELGATE_TEST_ROOT", folder.path())
+        .envs(setting)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(said.contains("the verdict was fail"), "{said}");
+    assert_eq!(fs::read_to_string(gate.snapshot()).unwrap(), text.replacen(old, new, 1), "it is not overwritten");
+}
+
+#[test]
+fn a_first_baseline_that_is_incomplete_is_not_proposed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::new(folder.path());
+    let subject = Subject { operator: &gate.operator, candidate: &gate.candidate, dtype: F32 };
+    let cut = |timings| Outcome { timings, unreached: 2, ..Outcome::new(Verdict::Pass) };
+    let outcome = judge(cut(vec![timing("n=1", 10.0, 8.0)]), &subject, &gpu(), &gate.settings);
+    assert_eq!((outcome.verdict, gate.pending()), (Verdict::Skip, None));
+    assert!(outcome.notes.iter().any(|note| note.contains("1 of 3 shapes")), "{:?}", outcome.notes);
+    // Rows that are there are kept, so a baseline can be changed in part.
+    gate.judge(times([10.0, 20.0, 30.0]));
+    gate.accept();
+    judge(cut(vec![timing("n=1", 12.0, 8.0)]), &subject, &gpu(), &gate.settings);
+    assert!(gate.pending().is_some_and(|text| text.contains("n=3 ")));
+}
+
+#[test]
+fn a_time_that_is_hardly_known_is_no_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::new(folder.path());
+    let wide = Timing { low_us: 5.0, high_us: 15.0, ..timing("n=1", 10.0, 8.0) };
+    let outcome = gate.judge(vec![wide]);
+    assert_eq!((outcome.verdict, gate.pending()), (Verdict::Unclear, None), "{outcome:?}");
 }
 
 #[rstest]

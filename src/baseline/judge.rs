@@ -1,7 +1,7 @@
 //! What measured times mean against the accepted ones, and the snapshot that is proposed for review.
 
 use super::BaselineSettings;
-use super::row::{Row, Table};
+use super::row::{MOST_HALF_WIDTH, Row, Table, half_width_of};
 use super::standing::{Standing, stand};
 use super::store::{Metadata, read};
 use crate::check::Subject;
@@ -10,7 +10,8 @@ use crate::check::perf::worst;
 use crate::core::shape::describe;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::Change;
-use crate::measure::threshold::{Distance, NoiseTable};
+use crate::measure::threshold::{Distance, NoiseTable, case_name};
+use std::path::Path;
 
 /// Judges the timings of a perf outcome. The verdict is made first; then, if the table would change, the proposed one
 /// is written as a pending snapshot.
@@ -31,10 +32,11 @@ pub fn judge(
     };
 
     let mut proposed = accepted.clone();
-    retire(&mut proposed, subject, &outcome.timings);
-    let mut reasons = Reasons::default();
+    let mut reasons = Reasons { unknown: retire(&mut proposed, subject, &outcome.timings), ..Reasons::default() };
     for timing in &mut outcome.timings {
-        let threshold = settings.threshold.unwrap_or_else(|| noise.threshold(timing.median_us, Distance::Stored));
+        let case = case_name(subject.operator.name(), &subject.candidate.name, subject.dtype, &timing.shape);
+        let of_noise = || noise.threshold_of(&case, timing.median_us, Distance::Stored);
+        let threshold = settings.threshold.unwrap_or_else(of_noise);
         judge_timing(timing, &accepted, &mut proposed, threshold, &mut reasons);
     }
     outcome.verdict = worst(&outcome.timings);
@@ -44,19 +46,42 @@ pub fn judge(
     if outcome.reason.is_empty() {
         outcome.reason = reasons.of(outcome.verdict, &fingerprint.key());
     }
+    if !reasons.unknown.is_empty() {
+        (outcome.verdict, outcome.reason) = (Verdict::Fail, unknown(&path, &reasons.unknown));
+    }
     outcome.notes.append(&mut reasons.notes);
-    if settings.write_pending {
+    let (timed, all) = (outcome.timings.len(), outcome.timings.len() + outcome.unreached);
+    if accepted.rows.is_empty() && timed < all {
+        let what = format!("{timed} of {all} shapes were timed: nothing is proposed, a first baseline has all of them");
+        outcome.notes.push(what);
+    } else if settings.write_pending {
         let metadata = metadata(subject, fingerprint);
         outcome.notes.extend(settings.propose(&path, Some(&accepted), &proposed, &metadata));
     }
     outcome
 }
 
-/// Rows of shapes that the operator no longer times go; those that were only left out this time stay.
-fn retire(proposed: &mut Table, subject: &Subject<'_>, timings: &[Timing]) {
+/// Takes out the rows that no timing will ever be held against, of shapes that the operator does not list or in another
+/// heat than shapes are timed in, and names them. Rows of shapes that were only left out this time stay.
+fn retire(proposed: &mut Table, subject: &Subject<'_>, timings: &[Timing]) -> Vec<String> {
     let listed: Vec<String> =
         subject.operator.perf_shapes().iter().map(|point| describe(subject.operator.axes(), point)).collect();
-    proposed.rows.retain(|row| listed.contains(&row.shape) || timings.iter().any(|t| t.shape == row.shape));
+    let is_known = |row: &Row| {
+        let is_timed = |t: &Timing| t.shape == row.shape && t.heat == row.heat;
+        timings.iter().any(is_timed) || (listed.contains(&row.shape) && timings.iter().all(|t| t.heat == row.heat))
+    };
+    let (known, unknown) = std::mem::take(&mut proposed.rows).into_iter().partition(is_known);
+    proposed.rows = known;
+    unknown.into_iter().map(|row: Row| format!("{} {}", row.shape, row.heat_name())).collect()
+}
+
+fn unknown(path: &Path, rows: &[String]) -> String {
+    format!(
+        "{}: rows of shapes that are not timed: {}; restore the file from version control, or accept it without them \
+         with `cargo insta review`",
+        path.display(),
+        rows.join("; ")
+    )
 }
 
 /// What is said about the trial, by kind.
@@ -66,6 +91,7 @@ struct Reasons {
     faster: Vec<String>,
     unclear: Vec<String>,
     missing: Vec<String>,
+    unknown: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -88,6 +114,13 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
         if timing.verdict == Verdict::Unclear {
             reasons.unclear.push(format!("{}: only {} samples", timing.shape, timing.samples));
         }
+        return;
+    }
+    let half_width = half_width_of(timing);
+    if half_width.is_nan() || half_width > MOST_HALF_WIDTH {
+        timing.verdict = Verdict::Unclear;
+        let percent = 100.0 * half_width;
+        reasons.unclear.push(format!("{}: known to ±{percent:.1} % only", timing.shape));
         return;
     }
     timing.threshold = Some(threshold);

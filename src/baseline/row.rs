@@ -4,6 +4,7 @@
 use super::store::Document;
 use crate::check::outcome::Timing;
 use crate::device::Heat;
+use crate::device::code::DIGITS as CODE_DIGITS;
 
 /// The first line; the number is the version of the format.
 const TITLE: &str = "kernelgate perf 1";
@@ -120,6 +121,11 @@ impl Row {
         self.yardstick.zip(yardstick_of(timing)).is_some_and(|(then, now)| then.unit != now.unit)
     }
 
+    /// `cold` or `hot`.
+    pub fn heat_name(&self) -> &'static str {
+        heat_name(self.heat).trim_end()
+    }
+
     /// The same row, now that the code is known which takes this time.
     pub fn with_code(&self, code: &str) -> Self {
         let mut row = Row { code: Some(code.into()), ..self.clone() };
@@ -149,9 +155,12 @@ impl Row {
         let [shape, heat, median, half_width, of_ceiling, yardstick, epoch, code] = cells[..] else {
             return Err(format!("expected 8 columns, found {}", cells.len()));
         };
+        if shape.is_empty() {
+            return Err("expected a shape, found nothing".into());
+        }
         let heat = [Heat::Cold, Heat::Hot].into_iter().find(|&h| heat_name(h).trim() == heat);
         let (epoch, epoch_yardstick) = epoch.split_once('/').ok_or("expected `median/yardstick` as epoch")?;
-        Ok(Row {
+        let row = Row {
             shape: shape.into(),
             heat: heat.ok_or("expected `cold` or `hot` as heat")?,
             median_us: time("median", median)?,
@@ -159,11 +168,57 @@ impl Row {
             of_ceiling: or_dash(of_ceiling, |text| Ok(number("ceiling", text)? / 100.0))?,
             yardstick: or_dash(yardstick, parse_yardstick)?,
             epoch_us: (time("epoch", epoch)?, or_dash(epoch_yardstick, |text| time("epoch", text))?),
-            code: or_dash(code, |text| Ok(text.to_owned()))?,
+            code: or_dash(code, parse_code)?,
             text: line.trim_end().into(),
-        })
+        };
+        row.is_consistent().map(|()| row)
+    }
+
+    /// Whether the numbers of a row can all be true at once.
+    fn is_consistent(&self) -> Result<(), String> {
+        if self.half_width > MOST_HALF_WIDTH {
+            return Err(format!(
+                "an interval of ±{:.4} % is none to compare with (at most {} %)",
+                100.0 * self.half_width,
+                100.0 * MOST_HALF_WIDTH
+            ));
+        }
+        let epoch = self.epoch_us.0 / self.median_us;
+        if !(1.0 / MOST_CREEP..=MOST_CREEP).contains(&epoch) {
+            return Err(format!("the epoch and the median are {epoch:.3} times apart (at most {MOST_CREEP})"));
+        }
+        let Some(Yardstick { us, unit }) = self.yardstick else { return Ok(()) };
+        if let Some(then_us) = self.epoch_us.1
+            && !(1.0 / MOST_CREEP..=MOST_CREEP).contains(&(then_us / us))
+        {
+            return Err(format!("the yardsticks of epoch and median are {:.3} times apart", then_us / us));
+        }
+        // Multiply-adds are no ceiling for tensor cores: the ceiling of such a row is another, lower yardstick.
+        let (most, least) = (us / self.median_us, if unit == Unit::Fma { 0.0 } else { us / self.median_us });
+        match self.of_ceiling {
+            Some(share) if share > most + CEILING_STEP || share < least - CEILING_STEP => Err(format!(
+                "{:.1} % of the ceiling is not {} over {} ({:.1} %)",
+                100.0 * share,
+                figures(us),
+                figures(self.median_us),
+                100.0 * most
+            )),
+            _ => Ok(()),
+        }
     }
 }
+
+/// The widest interval that makes a baseline: with a wider one no change would ever be seen.
+pub const MOST_HALF_WIDTH: f64 = 0.25;
+
+/// Median and epoch differ by creep at the most: what changes by more begins a new epoch.
+const MOST_CREEP: f64 = 4.0;
+
+/// The share of a ceiling is written with one decimal of a per cent, and the times that it comes from with five figures.
+const CEILING_STEP: f64 = 0.001;
+
+/// A launch takes no longer than this, µs: it would be ended before.
+const MOST_US: f64 = 1e8;
 
 impl Table {
     /// The row of a shape.
@@ -228,7 +283,11 @@ fn number(what: &str, text: &str) -> Result<f64, String> {
 
 fn time(what: &str, text: &str) -> Result<f64, String> {
     let us = number(what, text)?;
-    if us > 0.0 { Ok(us) } else { Err(format!("`{text}` makes no sense as {what}: a time is more than 0")) }
+    if us > 0.0 && us <= MOST_US {
+        Ok(us)
+    } else {
+        Err(format!("`{text}` makes no sense as {what}: a time is more than 0 and at most {MOST_US:e} µs"))
+    }
 }
 
 fn parse_yardstick(text: &str) -> Result<Yardstick, String> {
@@ -238,6 +297,15 @@ fn parse_yardstick(text: &str) -> Result<Yardstick, String> {
         us: time("yardstick", us)?,
         unit: unit.ok_or_else(|| format!("`{name}` is no yardstick; expected copy, read or fma"))?,
     })
+}
+
+fn parse_code(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == CODE_DIGITS && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+    if is_hash {
+        Ok(text.into())
+    } else {
+        Err(format!("`{text}` is no code: expected {CODE_DIGITS} hexadecimal digits"))
+    }
 }
 
 fn or_dash<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
@@ -296,6 +364,16 @@ n=7                              | cold |     2.0100 |  0.45 |         - |      
     #[case::heat("n=1 | warm | 1 | 0.1 | - | - | 1/- | -", "cold")]
     #[case::unit("n=1 | cold | 1 | 0.1 | - | 3 mile | 1/- | -", "mile")]
     #[case::epoch("n=1 | cold | 1 | 0.1 | - | - | 1 | -", "epoch")]
+    #[case::endless("n=1 | cold | 1e300 | 0.1 | - | - | 1e300/- | -", "at most")]
+    #[case::wide("n=1 | cold | 1 | 100 | - | - | 1/- | -", "none to compare with")]
+    #[case::negative("n=1 | cold | 1 | -1 | - | - | 1/- | -", "half width")]
+    #[case::yardstick_50_times_off("n=1 | cold | 10 | 0.1 | 90.0 | 450 copy | 10/450 | -", "of the ceiling")]
+    #[case::yardstick_of_the_epoch("n=1 | cold | 10 | 0.1 | 90.0 | 9.0 copy | 10/450 | -", "yardsticks of epoch")]
+    #[case::median_of_another_row("n=1 | cold | 100 | 0.1 | 90.0 | 9.0 copy | 100/9.0 | -", "of the ceiling")]
+    #[case::ceiling_above_the_fma("n=1 | cold | 10 | 0.1 | 95.0 | 9.0 fma | 10/9.0 | -", "of the ceiling")]
+    #[case::epoch_of_another_row("n=1 | cold | 1 | 0.1 | - | - | 9/- | -", "the epoch")]
+    #[case::code("n=1 | cold | 1 | 0.1 | - | - | 1/- | 0123456789aX", "hexadecimal")]
+    #[case::no_shape(" | cold | 1 | 0.1 | - | - | 1/- | -", "a shape")]
     #[case::twice("n=7 | cold | 1 | 0.1 | - | - | 1/- | -", "second row")]
     fn a_bad_row_is_refused(#[case] row: &str, #[case] part: &str) {
         let (at, what) = Table::parse(&format!("{TEXT}\n{row}")).unwrap_err();

@@ -61,8 +61,12 @@ mod tests {
     use crate::core::tolerance::Tolerance;
     use half::bf16;
 
-    const JUDGE: Judge =
-        Judge { dtype: DType::BF16, tolerance: Tolerance { ulps: 1.0, factor: 4.0, intermediate: 0.0 }, depth: 1.0 };
+    const JUDGE: Judge = Judge {
+        dtype: DType::BF16,
+        tolerance: Tolerance { ulps: 1.0, factor: 4.0, intermediate: 0.0, units: 0.0 },
+        depth: 1.0,
+        equal_terms: false,
+    };
 
     /// bf16 results of `values` by one way of rounding.
     fn leaning(values: Vec<f64>, magnitude: f64, round: impl Fn(f32) -> bf16) -> Option<Lean> {

@@ -53,7 +53,8 @@ pub struct CaseId {
     pub dtype: DType,
     /// The input distribution.
     pub distribution: Distribution,
-    /// The seed of the inputs.
+    /// The seed of the inputs; text in JSON, whose readers round large numbers.
+    #[serde(with = "crate::core::seed::text")]
     pub seed: u64,
     /// Offset of the buffers, bytes.
     #[serde(default)]

@@ -25,6 +25,8 @@ pub struct Judge {
     pub tolerance: Tolerance,
     /// f32 roundings an element collects.
     pub depth: f64,
+    /// Whether the terms of a sum may all be the same, so that all additions round to one side.
+    pub equal_terms: bool,
 }
 
 impl Judge {
@@ -32,7 +34,11 @@ impl Judge {
     pub fn allowed(&self, value: f64, magnitude: f64) -> f64 {
         // A magnitude past the range (an infinite term that the reference cancels) allows nothing more.
         let magnitude = if magnitude.is_finite() { magnitude } else { 0.0 };
-        self.tolerance.allowed(self.dtype, value, self.depth, magnitude)
+        if self.equal_terms {
+            self.tolerance.allowed_of_equal_terms(self.dtype, value, self.depth, magnitude)
+        } else {
+            self.tolerance.allowed(self.dtype, value, self.depth, magnitude)
+        }
     }
 
     /// Whether `got` is acceptable where the reference is `value`, and the error between finite values.
@@ -41,18 +47,14 @@ impl Judge {
             return (value.is_nan() && got.is_nan(), f64::INFINITY);
         }
         let allowed = self.allowed(value, magnitude);
-        let rounded = self.dtype.round(value);
         if got.is_infinite() {
             // An infinity is right where the reference rounds to it, or comes so close that an allowed error does.
-            let nearest = self.dtype.round(value.abs() + allowed).copysign(value);
-            return (rounded == got || (value.is_finite() && nearest == got), f64::INFINITY);
+            let farthest = if got > 0.0 { value + allowed } else { value - allowed };
+            return (self.dtype.round(farthest) == got, f64::INFINITY);
         }
-        if rounded.is_infinite() {
-            let reachable = value.is_finite() && self.dtype.round(value.abs() - allowed).is_finite();
-            return (reachable && got.signum() == value.signum(), f64::INFINITY);
-        }
+        // What the dtype cannot hold a kernel may still hold, as long as it is close enough.
         let error = (got - value).abs();
-        // Written so that a NaN error fails.
+        // Written so that a NaN error fails; that of an infinity is one.
         (error <= allowed, error)
     }
 }
@@ -64,6 +66,8 @@ pub struct Comparison {
     pub errors: Errors,
     /// Number of elements that failed.
     pub failing: usize,
+    /// How many of them are NaN, infinite or finite where the reference is not.
+    pub of_other_class: usize,
     /// The flat index of the worst element, if any failed.
     pub worst: Option<usize>,
 }
@@ -78,12 +82,13 @@ pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
         let range = chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
         compare_range(got, expected, judge, range)
     });
-    let none = || (0.0, Comparison { errors: Errors::default(), failing: 0, worst: None });
+    let none = || (0.0, Comparison { errors: Errors::default(), failing: 0, of_other_class: 0, worst: None });
     let worse = |a: (f64, Comparison), b: (f64, Comparison)| {
         let (share, worst) =
             if b.1.worst.is_some() && (a.1.worst.is_none() || b.0 > a.0) { (b.0, b.1.worst) } else { (a.0, a.1.worst) };
         let errors = a.1.errors.max(b.1.errors);
-        (share, Comparison { errors, failing: a.1.failing + b.1.failing, worst })
+        let (failing, of_other_class) = (a.1.failing + b.1.failing, a.1.of_other_class + b.1.of_other_class);
+        (share, Comparison { errors, failing, of_other_class, worst })
     };
     if n <= CHUNK { compare_range(got, expected, judge, 0..n).1 } else { chunks.reduce(none, worse).1 }
 }
@@ -91,11 +96,15 @@ pub fn compare(got: &Tensor, expected: &Expected, judge: &Judge) -> Comparison {
 /// The comparison of some elements, and the share of the allowed error that the worst of them has.
 fn compare_range(got: &Tensor, expected: &Expected, judge: &Judge, range: Range<usize>) -> (f64, Comparison) {
     let mut errors = Errors::default();
-    let (mut failing, mut worst, mut worst_share) = (0, None, 0.0);
+    let (mut failing, mut of_other_class, mut worst, mut worst_share) = (0, 0, None, 0.0);
     for i in range {
         let (value, magnitude) = (expected.values[i], expected.magnitudes[i]);
         let (accepted, error) = judge.accepts(got.get(i), value, magnitude);
-        let share = if error.is_finite() { error / judge.allowed(value, magnitude) } else { f64::INFINITY };
+        let share = match error {
+            0.0 => 0.0,
+            error if error.is_finite() => error / judge.allowed(value, magnitude),
+            _ => f64::INFINITY,
+        };
         if error.is_finite() {
             errors = errors.max(Errors {
                 max_abs: error,
@@ -106,12 +115,13 @@ fn compare_range(got: &Tensor, expected: &Expected, judge: &Judge, range: Range<
         }
         if !accepted {
             failing += 1;
+            of_other_class += usize::from(error.is_infinite());
             if worst.is_none() || share > worst_share {
                 (worst, worst_share) = (Some(i), share);
             }
         }
     }
-    (worst_share, Comparison { errors, failing, worst })
+    (worst_share, Comparison { errors, failing, of_other_class, worst })
 }
 
 impl Comparison {
@@ -166,16 +176,46 @@ mod tests {
     #[case::max_near_the_edge(DType::F16, 65504.0, 65525.0, true)]
     #[case::inf_for_small(DType::F16, INF, 60000.0, false)]
     #[case::zero_for_denormal(DType::F16, 0.0, 3e-7, false)]
+    #[case::integer(DType::I32, 1000.0, 1000.0, true)]
+    #[case::next_integer(DType::I32, 1001.0, 1000.0, false)]
+    #[case::integer_far_off(DType::I32, 1e9 + 1.0, 1e9, false)]
     fn classes_and_values(#[case] dtype: DType, #[case] got: f64, #[case] value: f64, #[case] accepted: bool) {
-        let judge = Judge { dtype, tolerance: Tolerance::new(1.0, 1.0), depth: 1.0 };
+        let judge = Judge { dtype, tolerance: Tolerance::new(1.0, 1.0), depth: 1.0, equal_terms: false };
         let expected = Expected { values: vec![value], magnitudes: vec![0.0] };
         let comparison = compare(&Tensor::from_f64(dtype, &[1], &[got]), &expected, &judge);
         assert_eq!(comparison.failing == 0, accepted, "{comparison:?}");
     }
 
+    /// Each element may be off by 5000, more than f16 has room above the largest number.
+    #[rstest]
+    #[case::within(64_512.0, 68_864.0, true)]
+    #[case::too_far(63_488.0, 68_864.0, false)]
+    #[case::of_the_right_sign_alone(1.0, 68_864.0, false)]
+    #[case::of_the_other_sign(-64_512.0, 68_864.0, false)]
+    #[case::infinite(INF, 68_864.0, true)]
+    #[case::nearly_infinite(INF, 61_000.0, true)]
+    #[case::infinite_in_the_wrong_direction(-INF, 61_000.0, false)]
+    fn values_that_may_be_off_by_more_than_the_range(#[case] got: f64, #[case] value: f64, #[case] accepted: bool) {
+        let judge = Judge { dtype: DType::F16, tolerance: Tolerance::new(1.0, 4.0), depth: 1.0, equal_terms: false };
+        let magnitude = 5000.0 / (4.0 * crate::core::tolerance::ACCUMULATOR_EPSILON);
+        assert_eq!(judge.accepts(got, value, magnitude).0, accepted);
+        // Allowed errors wider than all of the range.
+        assert!(judge.accepts(64_512.0, 68_864.0, 1e3 * magnitude).0);
+        assert!(judge.accepts(-INF, 68_864.0, 1e3 * magnitude).0);
+    }
+
+    #[test]
+    fn elements_of_another_class_are_counted_and_come_first() {
+        let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
+        let expected = Expected { values: vec![1.0, 1.0, INF, NAN, 1.0], magnitudes: vec![1.0; 5] };
+        let got = Tensor::from_f64(DType::F32, &[5], &[1e9, NAN, -INF, 1.0, 1.0]);
+        let comparison = compare(&got, &expected, &judge);
+        assert_eq!((comparison.failing, comparison.of_other_class, comparison.worst), (4, 3, Some(1)));
+    }
+
     #[test]
     fn the_worst_element_is_named() {
-        let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0 };
+        let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
         let expected = Expected { values: vec![1.0; 6], magnitudes: vec![1.0; 6] };
         let got = Tensor::from_f64(DType::F32, &[2, 3], &[1.0, 1.1, 1.0, 1.0, 1.0, 1.5]);
         let worst = compare(&got, &expected, &judge).describe("y", &got, &expected, &judge).unwrap();

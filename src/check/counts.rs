@@ -6,6 +6,7 @@ use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, prepare, reject};
 use super::outcome::{Metric, Outcome, Verdict};
+use super::slice::rows_of_output;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::operator::Operator;
@@ -91,7 +92,8 @@ fn cut(subject: &Subject<'_>, mut point: Point) -> Point {
 }
 
 fn next_axis(operator: &dyn Operator, point: &Point) -> Option<usize> {
-    let rows = operator.separable().filter(|&axis| point[axis] > FEWEST_ROWS);
+    let lies_outside = |axis: usize| rows_of_output(operator, 0, point, axis) == 0;
+    let rows = operator.separable().filter(|&axis| point[axis] > FEWEST_ROWS && lies_outside(axis));
     rows.or_else(|| {
         let can_halve = |&i: &usize| {
             let axis = &operator.axes()[i];

@@ -6,6 +6,7 @@ use super::case::Case;
 use super::compare::{Comparison, Expected, Judge, compare, unflatten};
 use super::outcome::{Errors, Failure, Worst};
 use super::reference::expected;
+use super::spread::spread;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::tensor::Tensor;
@@ -67,7 +68,14 @@ pub fn judge_of(subject: &Subject<'_>, point: &[usize], output: usize) -> Judge 
         dtype: subject.operator.outputs()[output].dtype(subject.dtype),
         tolerance: tolerance(subject),
         depth: subject.operator.depth(point),
+        equal_terms: false,
     }
+}
+
+/// How output `i` of a subject is judged in a case: where rows are constant the terms of a sum may be the same.
+pub fn judge_in(subject: &Subject<'_>, case: &Case, output: usize) -> Judge {
+    let equal_terms = case.distribution == Distribution::ConstantRows;
+    Judge { equal_terms, ..judge_of(subject, &case.point, output) }
 }
 
 /// What replaces the derived tolerance: the candidate's own, or that of the operator.
@@ -164,7 +172,7 @@ fn unwritten(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Ten
 const AT_THE_EDGE: f64 = 2.0;
 
 /// The values of all outputs against the reference.
-pub(super) fn values(
+pub(crate) fn values(
     subject: &Subject<'_>,
     case: &Case,
     got: &[Tensor],
@@ -183,7 +191,7 @@ fn values_within(
 ) -> Result<Errors, Rejection> {
     let mut errors = Errors::default();
     for (i, (got, expected)) in got.iter().zip(expected.iter()).enumerate() {
-        let mut judge = judge_of(subject, &case.point, i);
+        let mut judge = judge_in(subject, case, i);
         judge.tolerance.factor *= widened;
         let comparison = compare(got, expected, &judge);
         errors = errors.max(comparison.errors);
@@ -192,21 +200,57 @@ fn values_within(
             return Err(Rejection::Failed(Box::new(wrong_values(subject, case, worst, &comparison))));
         }
         // On data without repetition alone: the other distributions repeat values.
-        let leaning = if case.distribution == Distribution::Normal { lean(got, expected, &judge) } else { None };
-        if let Some(leaning) = leaning {
-            let text = format!(
-                "`{name}` leans one way: its mean signed error is {:+.3} ulp over {} elements, each of them within its \
-                 tolerance. Truncated instead of rounded, or scaled by a factor close to 1",
-                leaning.mean_ulp, leaning.elements
-            );
-            return Err(failed("bias", subject, case, text));
+        if case.distribution == Distribution::Normal {
+            typical_as_a_whole(subject, case, i, got, expected, &judge)?;
         }
     }
     Ok(errors)
 }
 
+/// What no single element gives away: errors that are all on one side, or all larger than rounding makes them.
+fn typical_as_a_whole(
+    subject: &Subject<'_>,
+    case: &Case,
+    output: usize,
+    got: &Tensor,
+    expected: &Expected,
+    judge: &Judge,
+) -> Result<(), Rejection> {
+    let name = subject.operator.outputs()[output].name;
+    if let Some(leaning) = lean(got, expected, judge) {
+        let text = format!(
+            "`{name}` leans one way: its mean signed error is {:+.3} ulp over {} elements, each of them within its \
+             tolerance. Truncated instead of rounded, or scaled by a factor close to 1",
+            leaning.mean_ulp, leaning.elements
+        );
+        return Err(failed("bias", subject, case, text));
+    }
+    let rows = subject.operator.separable().map_or(1, |axis| case.point[axis]);
+    match spread(got, expected, judge, subject.dtype, rows) {
+        Some(found) if found.of_typical > 1.0 || found.of_typical.is_nan() => {
+            let text = format!(
+                "the errors of `{name}` are {:.2} times as large as rounding makes them: a root mean square of {:.3} ulp \
+                 over {} elements, each of them within its tolerance. Inputs or sums of a narrower type than f32, terms \
+                 left out, or a function that is too coarse",
+                found.of_typical, found.rms_ulp, found.elements
+            );
+            Err(failed("spread", subject, case, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &Comparison) -> Failure {
     let errors = comparison.errors;
+    if let Some(classes) = worst.class_difference() {
+        let text = format!(
+            "class differs: {classes}, at `{}`{:?}; {} of {} elements of `{}` are of another class, {} are wrong in \
+             all\nwhere f32 arithmetic cannot carry the formula for such inputs, say so with `.range(…)`, or \
+             `.magnitude(…)` for large terms that cancel",
+            worst.output, worst.index, comparison.of_other_class, worst.elements, worst.output, worst.failing
+        );
+        return Failure { worst: Some(worst), ..failure("values", subject, case, text) };
+    }
     let text = format!(
         "`{}` is wrong in {} of {} elements; max abs {:.3e}, max rel {:.3e}, max {:.3} ulp, {:.3} of the allowed error",
         worst.output,

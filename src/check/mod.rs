@@ -8,6 +8,7 @@ pub mod case;
 pub mod compare;
 pub mod correctness;
 pub mod counts;
+pub mod declaration;
 pub mod judge;
 pub mod large;
 pub mod null;
@@ -20,6 +21,8 @@ pub mod property;
 pub mod reference;
 pub mod relation;
 pub mod slice;
+pub mod spread;
+mod state;
 pub mod verify;
 mod way;
 
@@ -49,6 +52,13 @@ impl Subject<'_> {
         self.operator.distributions().iter().copied().filter(is_tried).collect()
     }
 
+    /// The step of the offsets that its buffers may start at, bytes: its alignment, in whole elements of every tensor.
+    pub fn offset_step(&self) -> usize {
+        let ports = self.operator.inputs().iter().chain(self.operator.outputs());
+        let element_bytes = ports.map(|port| port.dtype(self.dtype).size()).max().unwrap_or(1);
+        self.candidate.traits.alignment.max(1).next_multiple_of(element_bytes)
+    }
+
     /// The inputs that it is spared, and why.
     pub fn spared(&self) -> impl Iterator<Item = String> {
         let spared = self.candidate.traits.not_under.iter();
@@ -65,18 +75,27 @@ pub struct Context<'a> {
     pub seed: u64,
     /// When to stop starting new cases. What was cut off is said in the outcome.
     pub deadline: Instant,
+    /// The work that a check may plan, in the unit of its cases' work: counted, so that no clock decides what is judged.
+    pub work: f64,
 }
 
+/// Longer than any check takes.
+const NO_END: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 impl<'a> Context<'a> {
-    /// A context that ends `budget` from now.
+    /// A context that ends `budget` from now, in which everything that the device takes is planned.
     pub fn new(device: &'a dyn Device, seed: u64, budget: Duration) -> Self {
-        Context { device, seed, deadline: Instant::now() + budget }
+        Context { device, seed, deadline: Instant::now() + budget, work: f64::INFINITY }
     }
 
-    /// The same with half the time that is left.
-    fn halved(self) -> Self {
-        let now = Instant::now();
-        Context { deadline: now + self.deadline.saturating_duration_since(now) / 2, ..self }
+    /// A context that has all the time that its cases take.
+    pub fn without_deadline(device: &'a dyn Device, seed: u64) -> Self {
+        Context::new(device, seed, NO_END)
+    }
+
+    /// The same in which no more than so much work is planned.
+    pub fn planning(self, work: f64) -> Self {
+        Context { work, ..self }
     }
 
     /// Whether the budget is spent.

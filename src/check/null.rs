@@ -45,7 +45,7 @@ mod tests {
     use rstest::rstest;
 
     fn judge(factor: f64) -> Judge {
-        Judge { dtype: DType::F32, tolerance: Tolerance::new(1.0, factor), depth: 1.0 }
+        Judge { dtype: DType::F32, tolerance: Tolerance::new(1.0, factor), depth: 1.0, equal_terms: false }
     }
 
     #[rstest]

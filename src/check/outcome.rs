@@ -88,6 +88,12 @@ pub struct Outcome {
     pub reason: String,
     /// How many cases were judged.
     pub cases: usize,
+    /// How many were planned, where the check plans cases.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub planned: usize,
+    /// How many of those were not run, because the time that was asked for was over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: usize,
     /// The largest errors over all cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<Errors>,
@@ -103,6 +109,9 @@ pub struct Outcome {
     /// What a reader should know: cut-off cases, degenerate cases, overrides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Shapes that are to be timed and were not reached in time.
+    #[serde(skip)]
+    pub unreached: usize,
 }
 
 impl Outcome {
@@ -112,11 +121,14 @@ impl Outcome {
             verdict,
             reason: String::new(),
             cases: 0,
+            planned: 0,
+            cut: 0,
             errors: None,
             failure: None,
             timings: Vec::new(),
             metrics: Vec::new(),
             notes: Vec::new(),
+            unreached: 0,
         }
     }
 
@@ -129,6 +141,28 @@ impl Outcome {
     pub fn fail(reason: impl Into<String>) -> Self {
         Outcome { reason: reason.into(), ..Outcome::new(Verdict::Fail) }
     }
+
+    /// What is left out of a plan for want of time, in words.
+    pub fn cut_note(&self) -> Option<String> {
+        (self.cut > 0).then(|| format!("cut: {} of {} cases not run", self.cut, self.planned))
+    }
+
+    /// A pass of which more than [`LARGEST_CUT`] was cut shows too little to be one.
+    pub(super) fn unless_mostly_cut(mut self) -> Self {
+        if self.verdict == Verdict::Pass && self.cut as f64 > LARGEST_CUT * self.planned as f64 {
+            self.verdict = Verdict::Skip;
+            let cut = self.cut_note().unwrap_or_default();
+            self.reason = format!("{cut}, too many for a verdict: give it more time with `--budget`, or name none");
+        }
+        self
+    }
+}
+
+/// The share of its planned cases that a pass may lack.
+const LARGEST_CUT: f64 = 0.5;
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// How far outputs were from the reference.
@@ -174,6 +208,19 @@ pub struct Failure {
     pub worst: Option<Worst>,
 }
 
+impl Failure {
+    /// Whether another case could have gone well: what does not compile, or takes other arguments, fails in all of them,
+    /// and a loose declaration is no fault of the candidate.
+    pub fn depends_on_the_case(&self) -> bool {
+        !matches!(self.check.as_str(), "compile" | "signature" | "null" | "reference")
+    }
+
+    /// Whether the declaration of the operator is wrong and not the candidate.
+    pub fn blames_declaration(&self) -> bool {
+        matches!(self.check.as_str(), "null" | "reference")
+    }
+}
+
 /// The worst element of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worst {
@@ -191,6 +238,21 @@ pub struct Worst {
     pub failing: usize,
     /// Of how many.
     pub elements: usize,
+}
+
+impl Worst {
+    /// What the classes of both values are, where they differ: `expected finite, got NaN`. No error can be given then.
+    pub fn class_difference(&self) -> Option<String> {
+        let class = |text: &str| match text.parse::<f64>() {
+            Ok(value) if value.is_nan() => Some("NaN"),
+            Ok(f64::INFINITY) => Some("inf"),
+            Ok(f64::NEG_INFINITY) => Some("-inf"),
+            Ok(_) => Some("finite"),
+            Err(_) => None,
+        };
+        let (expected, got) = (class(&self.expected)?, class(&self.got)?);
+        (expected != got).then(|| format!("expected {expected}, got {got}"))
+    }
 }
 
 /// The timing of one shape.
@@ -352,4 +414,17 @@ fn pass() -> Verdict {
 /// JSON has no NaN and no infinity: such a number is written as `null`, and read back as NaN.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_cannot_be_believed_is_a_failure_and_one_that_is_unclear_is_not() {
+        use Verdict::{Fail, Faster, Invalid, Pass, Same, Skip, Slower, Unclear};
+        let all = [Pass, Fail, Skip, Same, Faster, Slower, Unclear, Invalid];
+        let failures: Vec<Verdict> = all.into_iter().filter(|verdict| verdict.is_failure()).collect();
+        assert_eq!(failures, [Fail, Slower, Invalid]);
+    }
 }

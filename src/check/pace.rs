@@ -54,24 +54,18 @@ impl Pace {
     }
 
     /// Whether so much work should end before the deadline.
-    pub fn ends_in_time(&self, context: &Context<'_>, work: f64) -> bool {
+    fn ends_in_time(&self, context: &Context<'_>, work: f64) -> bool {
         let left = context.deadline.saturating_duration_since(Instant::now());
         !left.is_zero() && self.expected(work) <= left
     }
 
-    /// Does work whatever the time, and learns how long it takes.
-    pub fn learn<T>(&mut self, work: f64, task: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let result = task();
-        if work > 0.0 {
-            self.seconds += start.elapsed().as_secs_f64();
-            self.work += work;
-        }
-        result
+    /// How many cases were left out.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// How long so much work will take. The first case is run to learn.
-    pub fn expected(&self, work: f64) -> Duration {
+    fn expected(&self, work: f64) -> Duration {
         let seconds = if self.work > 0.0 { self.seconds / self.work * work } else { 0.0 };
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
@@ -93,14 +87,6 @@ mod tests {
     use crate::device::cpu::CpuDevice;
 
     crate::shape! { struct Vector { n: 0..=1 << 30 } }
-
-    #[test]
-    fn what_was_learnt_is_expected() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.expected(1e9), Duration::ZERO, "nothing is known");
-        pace.learn(100.0, || std::thread::sleep(Duration::from_millis(20)));
-        assert!(pace.expected(1000.0) >= Duration::from_millis(200));
-    }
 
     #[test]
     fn a_case_that_would_not_end_in_time_is_left_out_and_a_smaller_one_is_not() {

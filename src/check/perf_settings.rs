@@ -64,7 +64,7 @@ impl PerfSettings {
     /// the cheapest shapes first. A time to look at, with its interval; none to accept.
     pub fn brief(mut self) -> Self {
         self.is_brief = true;
-        self.session.stopping.min_rounds = MIN_SAMPLES;
+        self.session.stopping.min_rounds = self.session.stopping.min_rounds.min(MIN_SAMPLES);
         self.session.stopping.half_width = BRIEF_HALF_WIDTH;
         self.session.stopping.budget = BRIEF;
         self
@@ -76,5 +76,27 @@ impl PerfSettings {
         let stopping = self.session.stopping;
         let session = if self.is_brief { BRIEF_ROTATION } else { stopping.longest() };
         TimingPlan { heat, batch_us, instances, planted_us: 0.0, session }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    fn a_brief_session_never_outlasts_a_full_one(
+        #[values(DeviceKind::Cpu, DeviceKind::Cuda)] kind: DeviceKind,
+        #[values(1, 5, 6, 11, 12, 200)] rounds: usize,
+        #[values(0, 24, 26, 119, 121, 249, 251, 5000)] elapsed_ms: u64,
+        #[values(0.001, 0.01, 0.5)] half_width: f64,
+    ) {
+        let full = PerfSettings::of(kind);
+        let ends = |settings: &PerfSettings| {
+            settings.session.stopping.ending(rounds, Duration::from_millis(elapsed_ms), [half_width]).is_some()
+        };
+        let brief = full.clone().brief();
+        assert!(ends(&brief) || !ends(&full));
+        assert!(brief.session.stopping.longest() < full.session.stopping.longest());
     }
 }

@@ -1,10 +1,10 @@
 //! What the correctness check is going to try: boundary shapes, realistic shapes, every distribution, every alignment.
 
-use super::Subject;
 use super::boundary::{base, elements, points};
 use super::case::Case;
 use super::pace::work;
 use super::way::first_of_each;
+use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::seed::{derive, rng};
 use crate::core::shape::{Axis, Point, describe};
@@ -19,27 +19,59 @@ const BROAD: usize = 8;
 /// Buffers start at every multiple of the candidate's alignment below this.
 const OFFSETS_BELOW: usize = 128;
 
-/// What is going to be checked.
+/// Elements of all tensors that one case goes past, where the device takes a quarter of that: enough for products of
+/// several blocks along every grid axis, and for offsets that 20 bits do not hold.
+const BEYOND: usize = 1 << 20;
+
+/// The share of the work that long shapes may take: those past 16 bits and the one past [`BEYOND`].
+const OF_LONG: f64 = 0.5;
+
+/// The share that relations, the order of rows and repetition may take at the middling shape.
+const OF_MIDDLE: f64 = 0.25;
+
+/// Launches for the order of rows and repetition, as far as they take time.
+const LAUNCHES_BESIDE: usize = 8;
+
+/// What is going to be checked. Declarations, the seed and the work that is allowed decide it, no clock does.
 pub(super) struct Plan {
-    /// What takes long comes last: it is the first to be left out where time is short.
+    /// In the order in which they run, the most telling first: where time was asked to be short, the last are left out.
     pub(super) cases: Vec<Case>,
-    /// The first of each way that the candidate goes, by index: to be tried before the others.
-    pub(super) telling: Vec<usize>,
     /// A middling shape, for relations and repetition.
     pub(super) middle: Point,
+    /// Whether relations and repetition are held there too, and not at the smallest shape alone.
+    pub(super) at_middle: bool,
     /// What is left out, in words for the report.
     pub(super) notes: Vec<String>,
 }
 
+/// How much a case tells; the order in which cases are planned and run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The first of each way that the candidate goes, and every distribution at the base shape.
+    First,
+    /// What 16 bits do not hold, along each axis, and one case past [`BEYOND`].
+    Long,
+    /// Every distribution and every offset at the middling shape.
+    Middle,
+    /// The other boundary shapes up to the middling one.
+    Small,
+    /// Those above.
+    Large,
+}
+
 impl Plan {
+    /// Everything that this device takes and `work` pays for.
+    pub(super) fn new(context: &Context<'_>, subject: &Subject<'_>) -> Plan {
+        Plan::whole(context.seed, context.device.capacity(), subject).within(context.work, subject)
+    }
+
     /// Everything that this device takes.
-    pub(super) fn whole(seed: u64, capacity: Capacity, subject: &Subject<'_>) -> Plan {
+    fn whole(seed: u64, capacity: Capacity, subject: &Subject<'_>) -> Plan {
         let operator = subject.operator;
-        let (mut shapes, mut notes) = shapes(seed, capacity, subject);
+        let (shapes, mut notes) = shapes(seed, capacity, subject);
         notes.extend(subject.spared());
         let middle = middle(capacity, subject, &shapes);
-        let large = shapes.partition_point(|point| elements(operator, point) <= elements(operator, &middle));
-        let large = shapes.split_off(large);
+        let base = base(operator);
 
         let distributions = subject.distributions();
         let first = distributions.first().copied().unwrap_or(Distribution::Normal);
@@ -48,23 +80,120 @@ impl Plan {
             Case::new(point.clone(), distribution, seed)
         };
         let of_shape = |point: &Point| case(point, first, first.name());
-        let mut cases: Vec<Case> = shapes.iter().map(of_shape).collect();
-        for point in [base(operator), middle.clone()] {
-            cases.extend(distributions.iter().map(|&distribution| case(&point, distribution, distribution.name())));
+        let drawn = |point: &Point| -> Vec<Case> {
+            distributions.iter().map(|&distribution| case(point, distribution, distribution.name())).collect()
+        };
+        let size = |point: &Point| elements(operator, point);
+        let long = long(&shapes);
+        let rank = |point: &Point| match size(point) {
+            _ if long.contains(point) => Rank::Long,
+            size if size <= elements(operator, &middle) => Rank::Small,
+            _ => Rank::Large,
+        };
+        let mut ranked: Vec<(Rank, Case)> = shapes.iter().map(|point| (rank(point), of_shape(point))).collect();
+        let cases: Vec<Case> = ranked.iter().map(|(_, case)| case.clone()).collect();
+        for index in first_of_each(&subject.candidate.body, &cases) {
+            ranked[index].0 = Rank::First;
         }
-        let alignment = subject.candidate.traits.alignment;
-        for offset_bytes in (alignment..OFFSETS_BELOW).step_by(alignment.max(1)) {
-            cases.push(Case { offset_bytes, ..case(&middle, first, "offset") });
+        ranked.extend(drawn(&base).into_iter().map(|case| (Rank::First, case)));
+        ranked.extend(beyond(capacity, subject, &base).map(|point| (Rank::Long, case(&point, first, "beyond"))));
+        ranked.extend(drawn(&middle).into_iter().map(|case| (Rank::Middle, case)));
+        let step = subject.offset_step();
+        for offset_bytes in (step..OFFSETS_BELOW).step_by(step) {
+            ranked.push((Rank::Middle, Case { offset_bytes, ..case(&middle, first, "offset") }));
         }
-        cases.extend(large.iter().map(of_shape));
-        let telling = first_of_each(&subject.candidate.body, &cases);
-        Plan { cases, telling, middle, notes }
+        // Equal ranks stay in order, small shapes first: the first failure is then a small one.
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let mut cases: Vec<Case> = Vec::new();
+        for (_, case) in ranked {
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        Plan { cases, middle, at_middle: true, notes }
+    }
+
+    /// What `allowed` work pays for, the most telling cases first. The base shape is always paid for.
+    fn within(mut self, allowed: f64, subject: &Subject<'_>) -> Plan {
+        let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
+        let at_middle = launches as f64 * work(subject, &self.middle);
+        self.at_middle = at_middle <= OF_MIDDLE * allowed;
+        let mut left = if self.at_middle { allowed - at_middle } else { allowed };
+        let mut long = OF_LONG * allowed;
+        let (base, asked) = (base(subject.operator), self.cases.len());
+        let middle_work = work(subject, &self.middle);
+        let mut smallest: Option<(f64, Point)> = None;
+        self.cases.retain(|case| {
+            let work = work(subject, &case.point);
+            let is_long = work > middle_work;
+            let is_paid = case.point == base || (work <= left && (!is_long || work <= long));
+            if is_paid {
+                left -= work;
+                long -= if is_long { work } else { 0.0 };
+            } else if smallest.as_ref().is_none_or(|(least, _)| work < *least) {
+                smallest = Some((work, case.point.clone()));
+            }
+            is_paid
+        });
+        let axes = subject.operator.axes();
+        if let Some((_, smallest)) = smallest {
+            let left_out = asked - self.cases.len();
+            self.notes.push(format!(
+                "{left_out} of {asked} cases not planned, from {} on: the gate has this much work for each trial on this \
+                 device; `--run-budget 0` plans all",
+                describe(axes, &smallest)
+            ));
+        }
+        if !self.at_middle {
+            let (base, middle) = (describe(axes, &base), describe(axes, &self.middle));
+            self.notes.push(format!("relations, row order and repetition planned at {base} only, not at {middle}"));
+        }
+        self
     }
 
     /// One case, its shape the one for relations and repetition.
     pub(super) fn of(case: Case) -> Plan {
-        Plan { middle: case.point.clone(), cases: vec![case], telling: Vec::new(), notes: Vec::new() }
+        Plan { middle: case.point.clone(), at_middle: true, cases: vec![case], notes: Vec::new() }
     }
+}
+
+/// The smallest point along each axis whose extent 16 bits do not hold, or the one next to it; small points come first.
+fn long(shapes: &[Point]) -> Vec<Point> {
+    let axes = shapes.first().map_or(0, Vec::len);
+    let first = |axis: usize, least: usize| shapes.iter().find(|point| point[axis] >= least).cloned();
+    (0..axes).filter_map(|axis| first(axis, (1 << 16) + 1).or_else(|| first(axis, (1 << 16) - 1))).collect()
+}
+
+/// The point with the least work at which the tensors have more than [`BEYOND`] elements together: the base, stretched
+/// along one axis, and along the others where that does not do.
+fn beyond(capacity: Capacity, subject: &Subject<'_>, base: &Point) -> Option<Point> {
+    let operator = subject.operator;
+    if capacity.elements < BEYOND / 4 {
+        return None;
+    }
+    let axes = operator.axes();
+    let extents: Vec<usize> = (0..base.len()).filter(|&axis| axes[axis].is_extent()).collect();
+    let stretched = |first: usize| {
+        let mut point = base.clone();
+        let others = extents.iter().copied().filter(|&axis| axis != first);
+        for axis in [first].into_iter().chain(others) {
+            let (mut low, mut high) = (point[axis], axes[axis].bounds().1.min(BEYOND));
+            point[axis] = high;
+            if elements(operator, &point) <= BEYOND {
+                continue;
+            }
+            while low < high {
+                point[axis] = low.midpoint(high);
+                if elements(operator, &point) > BEYOND { high = point[axis] } else { low = point[axis] + 1 }
+            }
+            point[axis] = low;
+            return Some(point);
+        }
+        None
+    };
+    let points = extents.iter().filter_map(|&axis| stretched(axis));
+    let affordable = points.filter(|point| operator.cost(point, subject.dtype).flops <= capacity.flops);
+    affordable.min_by(|a, b| work(subject, a).total_cmp(&work(subject, b)))
 }
 
 /// Boundary shapes and realistic ones that the device takes, small ones first, with a note if there are others.
@@ -104,7 +233,7 @@ fn middle(capacity: Capacity, subject: &Subject<'_>, shapes: &[Point]) -> Point 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::{Cpu, Declare, IntoCandidate};
+    use crate::core::candidate::{Candidate, Cpu, Declare, IntoCandidate};
     use crate::core::cost::Cost;
     use crate::core::dtype::DType;
     use crate::core::operator::Op;
@@ -115,12 +244,19 @@ mod tests {
 
     crate::shape! { struct Rows { rows: 1..=1024, cols: 1..=2048 } }
 
-    fn plan(elements: usize, seed: u64) -> Plan {
-        let operator = Op::<Rows>::new("double")
+    fn operator() -> Op<Rows> {
+        Op::<Rows>::new("double")
             .input("x", |s| [s.rows, s.cols])
             .output("y", |s| [s.rows, s.cols])
-            .cost(|s, t| Cost { bytes: 2 * s.rows * s.cols * t.size(), flops: s.rows * s.cols });
-        let candidate = Cpu::new::<f32>(|_: &Rows, _: &Inputs<'_>, _: &mut Outputs<'_>| ()).alignment(32).named("c");
+            .cost(|s, t| Cost { bytes: 2 * s.rows * s.cols * t.size(), flops: s.rows * s.cols })
+    }
+
+    fn candidate() -> Candidate {
+        Cpu::new::<f32>(|_: &Rows, _: &Inputs<'_>, _: &mut Outputs<'_>| ()).alignment(32).named("c")
+    }
+
+    fn plan(elements: usize, seed: u64) -> Plan {
+        let (operator, candidate) = (operator(), candidate());
         let capacity = Capacity { elements, flops: usize::MAX, ..CpuDevice::new().capacity() };
         Plan::whole(seed, capacity, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 })
     }
@@ -141,11 +277,47 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_middling_shape_comes_last() {
+    fn the_most_telling_comes_first_and_what_is_large_last() {
         let plan = plan(usize::MAX, 1);
         let is_large = |case: &Case| size(&case.point) > size(&plan.middle);
-        let first = plan.cases.iter().position(is_large).unwrap();
-        assert!(plan.cases[first..].iter().all(is_large));
+        let beyond = plan.cases.iter().position(|case| size(&case.point) > BEYOND).unwrap();
+        assert!(beyond < 12, "right behind the distributions: {beyond}");
+        let last = plan.cases.iter().rposition(|case| !is_large(case)).unwrap();
+        assert!(last + 1 < plan.cases.len(), "large ones come last");
+        assert!((0..last).all(|index| index == beyond || !is_large(&plan.cases[index])));
+        assert!(size(&plan.cases[beyond].point) < BEYOND + 2 * 2048, "just past it");
+    }
+
+    crate::shape! { struct Long { rows: 1..=1 << 20, cols: 1..=1 << 20 } }
+
+    #[test]
+    fn what_16_bits_do_not_hold_comes_early_along_every_axis() {
+        let operator = Op::<Long>::new("d").input("x", |s| [s.rows, s.cols]).output("y", |s| [s.rows, s.cols]);
+        let candidate = Cpu::new::<f32>(|_: &Long, _: &Inputs<'_>, _: &mut Outputs<'_>| ()).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let plan = Plan::whole(1, CpuDevice::new().capacity(), &subject);
+        for axis in 0..2 {
+            let at = plan.cases.iter().position(|case| case.point[axis] == 65_537).unwrap();
+            assert!(at < 15, "axis {axis}: {at} of {}", plan.cases.len());
+        }
+    }
+
+    #[rstest]
+    #[case::a_tenth(0.1)]
+    #[case::half(0.5)]
+    fn work_cuts_the_plan_from_its_end_and_says_so(#[case] share: f64) {
+        let (whole, operator, candidate) = (plan(usize::MAX, 1), operator(), candidate());
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let of = |plan: &Plan| plan.cases.iter().map(|case| work(&subject, &case.point)).sum::<f64>();
+        let allowed = share * of(&whole);
+        let cut = plan(usize::MAX, 1).within(allowed, &subject);
+        assert!(of(&cut) <= allowed && cut.cases.len() < whole.cases.len(), "{} of {allowed}", of(&cut));
+        assert!(cut.notes.iter().any(|note| note.contains("cases not planned")), "{:?}", cut.notes);
+        let of_base = |plan: &Plan| plan.cases.iter().filter(|case| case.point == [5, 37]).count();
+        assert_eq!(of_base(&cut), of_base(&whole), "every distribution at the base");
+        let all = plan(usize::MAX, 1).within(f64::INFINITY, &subject);
+        assert!(all.cases == whole.cases && all.notes == whole.notes && all.at_middle);
+        assert!(!plan(usize::MAX, 1).within(0.0, &subject).at_middle);
     }
 
     #[rstest]

@@ -73,7 +73,10 @@ pub fn rows_are_independent(context: &Context<'_>, subject: &Subject<'_>, point:
     let shuffled = super::slice::slice(subject.operator, axis, point, &inputs, &order).inputs;
     let before = run(context, subject, &case, &inputs)?;
     let after = run(context, subject, &case, &shuffled)?;
-    let wanted: Vec<Vec<f64>> = before.iter().map(|y| y.rows(&order).to_f64()).collect();
+    let reordered = |(i, y): (usize, &Tensor)| {
+        y.take(super::slice::rows_of_output(subject.operator, i, point, axis), &order).to_f64()
+    };
+    let wanted: Vec<Vec<f64>> = before.iter().enumerate().map(reordered).collect();
     // Both sides carry an error each, of the same element.
     let mut both = allowed(subject, &case, &shuffled);
     both.iter_mut().flatten().for_each(|allowed| *allowed *= 2.0);
@@ -121,4 +124,40 @@ fn agree(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::dtype::DType;
+    use crate::core::operator::Op;
+    use crate::core::tensor::{Inputs, Outputs};
+    use crate::device::cpu::CpuDevice;
+    use std::time::Duration;
+
+    crate::shape! { struct Rows { rows: 1..=64, cols: 1..=64 } }
+
+    /// A row that knows its place is found though nothing else is asked of it.
+    #[test]
+    fn a_row_that_depends_on_its_place_is_found() {
+        let operator = Op::<Rows>::new("double")
+            .input("x", |s| [s.rows, s.cols])
+            .output("y", |s| [s.rows, s.cols])
+            .separable("rows")
+            .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x));
+        let check = |by_row: f32| {
+            let body = move |s: &Rows, x: &Inputs<'_>, y: &mut Outputs<'_>| {
+                let (x, y) = (x.slice::<f32>(0), y.slice::<f32>(0));
+                (0..x.len()).for_each(|i| y[i] = 2.0 * x[i] + by_row * (i / s.cols) as f32);
+            };
+            let candidate: Candidate = Cpu::new::<f32>(body).named("c");
+            let device = CpuDevice::new();
+            let context = Context::new(&device, 1, Duration::from_secs(60));
+            let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+            rows_are_independent(&context, &subject, &vec![16, 3])
+        };
+        assert_eq!(check(0.0), Ok(()));
+        assert!(matches!(check(1.0), Err(Rejection::Failed(failure)) if failure.text.contains("row order")));
+    }
 }

@@ -14,20 +14,27 @@ pub struct Slice {
     pub inputs: Vec<Tensor>,
 }
 
-/// Whether input `i` has one leading entry for each coordinate of `axis`.
-fn follows(operator: &dyn Operator, i: usize, point: &[usize], axis: usize) -> bool {
+/// The first dimension that has one entry for each coordinate of `axis`, of a tensor with these extents.
+pub(super) fn following(dims: impl Fn(&[usize]) -> Vec<usize>, point: &[usize], axis: usize) -> Option<usize> {
     let mut longer = point.to_vec();
     longer[axis] += 1;
-    let (now, then) = (operator.input_dims(i, point), operator.input_dims(i, &longer));
-    matches!((now.first(), then.first()), (Some(&a), Some(&b)) if a == point[axis] && b == a + 1)
+    let extents = dims(point).into_iter().zip(dims(&longer));
+    extents.into_iter().position(|(now, then)| now == point[axis] && then == now + 1)
+}
+
+/// The dimension of output `i` that follows the axis along which the operator is separable.
+pub fn rows_of_output(operator: &dyn Operator, i: usize, point: &[usize], axis: usize) -> usize {
+    following(|point| operator.output_dims(i, point), point, axis).unwrap_or(0)
 }
 
 /// Cuts `rows` out of a case.
 pub fn slice(operator: &dyn Operator, axis: usize, point: &[usize], inputs: &[Tensor], rows: &[usize]) -> Slice {
     let mut cut = point.to_vec();
     cut[axis] = rows.len();
-    let inputs = inputs.iter().enumerate();
-    let inputs = inputs.map(|(i, x)| if follows(operator, i, point, axis) { x.rows(rows) } else { x.clone() });
+    let inputs = inputs.iter().enumerate().map(|(i, x)| {
+        let along = following(|point| operator.input_dims(i, point), point, axis);
+        along.map_or_else(|| x.clone(), |along| x.take(along, rows))
+    });
     Slice { point: cut, inputs: inputs.collect() }
 }
 
@@ -67,6 +74,14 @@ mod tests {
         assert_eq!(cut.point, [1, 3]);
         assert_eq!(cut.inputs[0].to_f64(), [4., 5.]);
         assert_eq!(cut.inputs[1], a);
+    }
+
+    #[test]
+    fn rows_may_lie_along_an_inner_dimension() {
+        let op = Op::<Product>::new("p").input("x", |s| [s.n, s.m]).output("y", |s| [s.n, s.m, 2]).separable("m");
+        let x = Tensor::from_f64(DType::F32, &[2, 3], &[0., 1., 2., 3., 4., 5.]);
+        assert_eq!(slice(&op, 0, &[3, 2], &[x], &[2, 0]).inputs[0].to_f64(), [2., 0., 5., 3.]);
+        assert_eq!(rows_of_output(&op, 0, &[3, 2], 0), 1);
     }
 
     #[test]

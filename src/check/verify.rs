@@ -1,18 +1,26 @@
 //! The check before the clock starts. A timed case is too large for a whole reference: some of its rows must be right.
 
 use super::case::Case;
+use super::compare::{Expected, unflatten};
 use super::judge::{Rejection, differs, prepare, reject, values};
 use super::outcome::Errors;
 use super::reference::expected;
-use super::slice::{slice, telling_rows};
+use super::slice::{rows_of_output, slice, telling_rows};
 use super::{Context, Subject};
+use crate::core::seed::{below, permutation, rng};
 use crate::core::tensor::Tensor;
 use crate::device::{Poison, Problem};
+use rayon::prelude::*;
+use std::sync::Arc;
 
 /// Rows that are compared, at the most.
 const MOST_ROWS: usize = 48;
 
-/// Operations that their reference may cost, at the most.
+/// Single elements that are compared, at least and at the most.
+const FEWEST_ELEMENTS: usize = 2048;
+const MOST_ELEMENTS: usize = 1 << 14;
+
+/// Operations that the reference of what is compared may cost, as far as the least of it allows.
 const MOST_FLOPS: usize = 1 << 26;
 
 /// Verifies the outputs of a case on `inputs` and returns the errors of what was looked at; `None` where nothing could be.
@@ -27,13 +35,16 @@ pub(super) fn verify_before_timing(
 ) -> Result<Option<Errors>, Rejection> {
     let operator = subject.operator;
     let flops = operator.cost(&case.point, subject.dtype).flops;
+    if let Some(elements) = telling_elements(subject, case, flops) {
+        return elements_are_right(subject, case, inputs, outputs, &elements).map(Some);
+    }
     match operator.separable() {
         Some(axis) if case.point[axis] > 0 => {
             let extent = case.point[axis];
             let affordable = (MOST_FLOPS / (flops / extent).max(1)).clamp(2, MOST_ROWS);
             rows_are_right(subject, case, inputs, outputs, axis, &telling_rows(extent, affordable)).map(Some)
         }
-        _ if flops <= MOST_FLOPS => {
+        _ if flops <= MOST_FLOPS || outputs.iter().all(Tensor::is_empty) => {
             let expected = expected(operator, &case.point, subject.dtype, inputs);
             values(subject, case, outputs, &expected).map(Some)
         }
@@ -62,6 +73,56 @@ pub fn verified<'d>(
     Ok((problem, errors))
 }
 
+/// Elements to compare of an operator that can compute single ones, where the whole costs too much: as many as may be,
+/// in a random place of each of as many equal parts of the output, and of each of its columns in turn. So every few rows
+/// and every few columns have some, and with them every row and every column of tiles.
+fn telling_elements(subject: &Subject<'_>, case: &Case, flops: usize) -> Option<Vec<usize>> {
+    let operator = subject.operator;
+    if flops <= MOST_FLOPS || operator.outputs().len() != 1 {
+        return None;
+    }
+    let dims = operator.output_dims(0, &case.point);
+    let elements: usize = dims.iter().product();
+    let width = dims.last().copied().unwrap_or(1);
+    // Before any is computed: whether one can be.
+    if elements == 0 || !operator.computes_elements() {
+        return None;
+    }
+    let count = (MOST_FLOPS / (flops / elements).max(1)).clamp(FEWEST_ELEMENTS, MOST_ELEMENTS).min(elements);
+    let mut rng = rng(case.seed);
+    let columns = permutation(&mut rng, width);
+    let rows = elements / width;
+    let at = (0..count).map(|i| {
+        let (from, to) = (i * rows / count, ((i + 1) * rows).div_ceil(count));
+        (from + below(&mut rng, (to - from).max(1))).min(rows - 1) * width + columns[i % width]
+    });
+    let mut at: Vec<usize> = at.chain([0, elements - 1]).collect();
+    at.sort_unstable();
+    at.dedup();
+    Some(at)
+}
+
+fn elements_are_right(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    got: &[Tensor],
+    elements: &[usize],
+) -> Result<Errors, Rejection> {
+    let of = |&at: &usize| subject.operator.element(&case.point, inputs, at).unwrap_or([f64::NAN; 2]);
+    let (values_there, magnitudes) = elements.par_iter().map(of).map(|[value, magnitude]| (value, magnitude)).unzip();
+    let expected = Arc::new(vec![Expected { values: values_there, magnitudes }]);
+    values(subject, case, &[got[0].elements(elements)], &expected).map_err(|rejection| match rejection {
+        Rejection::Failed(mut failure) => {
+            if let Some(worst) = &mut failure.worst {
+                worst.index = unflatten(elements[worst.index[0]], got[0].dims());
+            }
+            Rejection::Failed(failure)
+        }
+        other => other,
+    })
+}
+
 fn rows_are_right(
     subject: &Subject<'_>,
     case: &Case,
@@ -73,14 +134,18 @@ fn rows_are_right(
     let cut = slice(subject.operator, axis, &case.point, inputs, rows);
     // Kept for the next candidate: a slice of attention takes seconds.
     let expected = expected(subject.operator, &cut.point, subject.dtype, &cut.inputs);
-    let got: Vec<Tensor> = got.iter().map(|output| output.rows(rows)).collect();
+    let along = |i: usize| rows_of_output(subject.operator, i, &case.point, axis);
+    let got: Vec<Tensor> = got.iter().enumerate().map(|(i, output)| output.take(along(i), rows)).collect();
     let small = Case { point: cut.point, ..case.clone() };
     values(subject, &small, &got, &expected).map_err(|rejection| match rejection {
         // The report is about the whole case.
         Rejection::Failed(mut failure) => {
             failure.case = case.id(subject);
-            if let Some(row) = failure.worst.as_mut().and_then(|worst| worst.index.first_mut()) {
-                *row = rows[*row];
+            if let Some(worst) = &mut failure.worst {
+                let output = subject.operator.outputs().iter().position(|port| port.name == worst.output);
+                if let Some(row) = output.and_then(|i| worst.index.get_mut(along(i))) {
+                    *row = rows[*row];
+                }
             }
             Rejection::Failed(failure)
         }
@@ -115,6 +180,50 @@ mod tests {
         change(&mut y);
         let tensor = |values: &[f64]| vec![Tensor::from_f64(DType::F32, &dims, values)];
         verify_before_timing(&subject, &case, &tensor(&x), &tensor(&y))
+    }
+
+    crate::shape! { struct Square { n: 1..=1 << 14 } }
+
+    /// A product too large for its reference, in which `wrong` says what is zero. The inputs are 1.
+    fn verify_product(n: usize, wrong: impl Fn(usize, usize) -> bool) -> Result<Option<Errors>, Rejection> {
+        let operator = Op::<Square>::new("product")
+            .input("a", |s| [s.n, s.n])
+            .output("c", |s| [s.n, s.n])
+            .cost(|s, _| Cost { bytes: 0, flops: 2 * s.n * s.n * s.n })
+            .element(|s, x, at| [s.n as f64 * x[0].get(at), s.n as f64]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Square, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let case = Case::new(vec![n], Distribution::Uniform, 3);
+        let y: Vec<f64> = (0..n * n).map(|at| if wrong(at / n, at % n) { 0.0 } else { n as f64 }).collect();
+        let tensor = |values: &[f64]| vec![Tensor::from_f64(DType::F32, &[n, n], values)];
+        verify_before_timing(&subject, &case, &tensor(&vec![1.0; n * n]), &tensor(&y))
+    }
+
+    #[test]
+    fn single_elements_reach_every_row_and_column_of_tiles() {
+        assert_eq!(verify_product(1024, |_, _| false), Ok(Some(Errors::default())));
+        for tile in 0..32 {
+            let rows = verify_product(512, |i, _| i / 16 == tile);
+            assert!(matches!(rows, Err(Rejection::Failed(_))), "rows of tile {tile}: {rows:?}");
+            let columns = verify_product(512, |_, j| j / 16 == tile);
+            assert!(matches!(columns, Err(Rejection::Failed(_))), "columns of tile {tile}: {columns:?}");
+        }
+        let Err(Rejection::Failed(failure)) = verify_product(1024, |i, _| (600..610).contains(&i)) else {
+            panic!("rows 600 to 609 of 1024 are zero")
+        };
+        assert!((600..610).contains(&failure.worst.unwrap().index[0]));
+    }
+
+    #[test]
+    fn what_can_only_be_computed_whole_and_is_too_large_is_not_verified() {
+        let operator = Op::<Square>::new("whole")
+            .output("c", |s| [s.n, s.n])
+            .cost(|s, _| Cost { bytes: 0, flops: 2 * s.n * s.n * s.n });
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Square, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let case = Case::new(vec![1024], Distribution::Normal, 3);
+        let output = Tensor::zeros(DType::F32, &[1024, 1024]);
+        assert_eq!(verify_before_timing(&subject, &case, &[], &[output]), Ok(None));
     }
 
     #[test]

@@ -8,11 +8,13 @@ use crate::check::perf::PerfSettings;
 use crate::core::dtype::DType;
 use crate::core::environment;
 use crate::core::seed::DEFAULT_SEED;
+use crate::core::seed::parse as parse_seed;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{DeviceKind, Heat};
-use crate::harness::arguments::{DeviceChoice, parse_seconds, parse_seed};
+use crate::harness::arguments::{DeviceChoice, parse_seconds};
 use crate::harness::lane::Lanes;
 use crate::harness::plant::Plant;
+use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::measure::threshold::NoiseTable;
 use crate::protocol::process::CommandLine;
@@ -27,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Arguments of `ab`.
 #[derive(Args)]
 pub struct Ab {
-    /// Only candidates whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    /// Only candidates whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// The build to compare with: a folder that ci/bundle.sh made, or a gate binary
@@ -57,7 +59,7 @@ pub struct Ab {
     /// Compare each case so often: how many verdicts are wrong when both builds are the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// Plant a slowdown in head, to see it found: softmax::cuda_v5::f32=0.02
+    /// Plant a slowdown in head, to see it found: softmax::cuda::f32=0.02
     #[arg(long, value_name = "[FILTER=]SHARE")]
     plant: Option<Plant>,
     /// The seed of the inputs and of the order of measurements
@@ -106,7 +108,7 @@ impl Ab {
         let peer = Peer::start(self.command(build, plant)?, Deadlines::of(self.deadline));
         match peer.hello() {
             Ok(hello) => {
-                eprintln!("{}: {}, {}", build.display(), hello.name, hello.about);
+                note(format_args!("{}: {}, {}", build.display(), hello.name, hello.about));
                 Ok(peer)
             }
             Err(end) => Err(Failure::Missing(format!("{}: it {end}", build.display()))),
@@ -169,7 +171,7 @@ impl Ab {
             let noise = NoiseTable::load(&noise, &key, device).map_err(Failure::Input)?;
             let settings =
                 PerfSettings { heat: if self.hot { Heat::Hot } else { Heat::Cold }, ..PerfSettings::of(device) };
-            let _turn = lanes.enter(Check::Perf, device);
+            let _turn = lanes.enter(Check::Perf, device).map_err(Failure::Input)?;
             let _lock = DeviceLock::acquire(&key).map_err(|e| Failure::Input(format!("the device lock: {e}")))?;
             if let Some(fingerprint) = &fingerprint {
                 summary.add_device(fingerprint);
@@ -217,5 +219,5 @@ impl Ab {
 /// Progress, for whoever waits.
 fn say(name: &str, comparison: &BuildComparison) {
     let ratio = comparison.ratio.map_or_else(|| comparison.reason.clone(), |ratio| format!("{ratio:.4}"));
-    eprintln!("{:<8} {name}: {ratio}", comparison.verdict.name());
+    note(format_args!("{:<8} {name}: {ratio}", comparison.verdict.name()));
 }

@@ -11,6 +11,7 @@ use crate::core::candidate::Candidate;
 use crate::core::suite::Suite;
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
+use crate::harness::terminal::note;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
@@ -135,8 +136,8 @@ impl Bench {
             let command = CommandLine::parse(line).map_err(|why| Failure::Input(format!("--peer: {why}")))?;
             let peer = Peer::start(command, Deadlines::of(self.deadline));
             match peer.hello() {
-                Ok(hello) => eprintln!("peer {}: {}", hello.name, hello.about),
-                Err(end) => eprintln!("peer {line}: it {end}"),
+                Ok(hello) => note(format_args!("peer {}: {}", hello.name, hello.about)),
+                Err(end) => note(format_args!("peer {line}: it {end}")),
             }
             Ok(peer)
         };

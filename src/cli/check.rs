@@ -1,8 +1,10 @@
 //! `kernelgate check`: the gate over the catalogue, without cargo.
 
 use super::{gate, print, project};
+use crate::core::environment;
 use crate::harness::arguments::Options;
 use crate::harness::conclusion::Conclusion;
+use crate::harness::terminal::note;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -25,7 +27,7 @@ impl Check {
             Err(why) => Conclusion::Usage(why),
         };
         if let Conclusion::Usage(why) | Conclusion::Broken(why) = &conclusion {
-            eprintln!("error: {why}");
+            note(format_args!("error: {why}"));
         }
         conclusion.of_command()
     }
@@ -37,12 +39,16 @@ fn run_for_machines(mut options: Options) -> Conclusion {
     if let Some(Err(e)) = out.parent().map(std::fs::create_dir_all) {
         return Conclusion::Broken(format!("{}: cannot create its folder: {e}", out.display()));
     }
-    eprintln!("log: {}", log.display());
+    if std::env::var_os(environment::WORKER).is_none() {
+        note(format_args!("log: {}", log.display()));
+    }
     options.logfile.get_or_insert_with(|| log.to_string_lossy().into_owned());
     options.out = Some(out.clone());
     let conclusion = gate().execute(options);
     match std::fs::read_to_string(&out) {
-        Ok(summary) if matches!(conclusion, Conclusion::Good | Conclusion::Failed | Conclusion::Missing) => {
+        Ok(summary)
+            if matches!(conclusion, Conclusion::Good | Conclusion::Failed | Conclusion::Missing | Conclusion::Cut) =>
+        {
             print(&summary).map_or_else(|_| Conclusion::Broken("stdout is closed".into()), |()| conclusion)
         }
         _ => conclusion,

@@ -6,8 +6,8 @@ mod show;
 
 use super::{Failure, print, project};
 use crate::core::dtype::DType;
-use crate::core::seed::DEFAULT_SEED;
-use crate::harness::arguments::{DeviceChoice, parse_seed};
+use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
+use crate::harness::arguments::DeviceChoice;
 use crate::models::{Sampling, perplexity};
 use crate::report::summary::Summary;
 use clap::Args;

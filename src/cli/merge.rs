@@ -2,6 +2,7 @@
 
 use super::{Failure, print};
 use crate::check::outcome::Verdict;
+use crate::harness::terminal::note;
 use crate::report::digest;
 use crate::report::summary::Summary;
 use clap::Args;
@@ -31,7 +32,7 @@ impl Merge {
         if self.json || self.out.is_none() {
             print(&merged.to_json())?;
         }
-        eprint!("{}", digest::describe(&merged));
+        note(format_args!("{}", digest::describe(&merged, false).trim_end()));
         let failed = |(verdict, &count): (&Verdict, &usize)| verdict.is_failure() && count > 0;
         if merged.counts.iter().any(failed) { Err(Failure::Verdict) } else { Ok(()) }
     }

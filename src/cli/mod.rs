@@ -9,12 +9,14 @@
 
 mod ab;
 mod bench;
+mod calibrate;
 mod check;
 mod doctor;
 mod list;
 mod llm;
 mod merge;
 mod noise;
+mod noise_stored;
 mod report;
 mod schema;
 mod selection;
@@ -22,6 +24,7 @@ mod sim;
 mod tune;
 
 use crate::core::environment;
+use crate::harness::terminal::note;
 use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -58,6 +61,8 @@ enum Sub {
     Noise(noise::Noise),
     /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
     Llm(Box<llm::Llm>),
+    /// Measure what this device can really do: peaks, bandwidths, latencies, launches
+    Calibrate(calibrate::Calibrate),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -90,6 +95,7 @@ pub fn main() -> ExitCode {
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
         Sub::Llm(llm) => llm.run(),
+        Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
@@ -100,11 +106,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Verdict) => ExitCode::from(1),
         Err(Failure::Input(why)) => {
-            eprintln!("error: {why}");
+            note(format_args!("error: {why}"));
             ExitCode::from(2)
         }
         Err(Failure::Missing(why)) => {
-            eprintln!("missing: {why}");
+            note(format_args!("missing: {why}"));
             ExitCode::from(3)
         }
     }

@@ -2,10 +2,11 @@
 //! which slowdowns are found. Thresholds come from this.
 
 use super::selection::{Selected, Selection};
-use super::{Failure, print, project};
+use super::{Failure, noise_stored, print, project};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
 use crate::device::fingerprint::Fingerprint;
+use crate::harness::terminal::note;
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::noise::{NoiseCase, NoiseReport, NoiseSettings, analyse, describe_reports, table_of};
 use crate::measure::threshold::NoiseTable;
@@ -27,6 +28,9 @@ pub struct Noise {
     /// Comparisons at each step of the search for the smallest slowdown that is found; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 0)]
     search: usize,
+    /// Hold sessions of today against the accepted times instead: false alarms, and which of 1, 2 and 5 % planted are found
+    #[arg(long, conflicts_with_all = ["planted", "search", "save", "json"])]
+    stored: bool,
     /// Make this the noise table of the device: snapshots/noise/<device>.json, from which thresholds then come
     #[arg(long)]
     save: bool,
@@ -47,6 +51,10 @@ struct OfDevice {
 impl Noise {
     /// Measures and reports.
     pub fn run(self) -> Result<(), Failure> {
+        if self.stored {
+            let out = self.out.unwrap_or_else(|| project().summary_path().with_file_name("noise-stored.json"));
+            return noise_stored::run(&self.selection, self.trials, &out);
+        }
         let folder = BaselineSettings::new(&project().folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
         let mut summary = self.selection.each(|&Selected { trial, ref subject, device, points, .. }| {
@@ -69,10 +77,10 @@ impl Noise {
             for point in points.iter().filter(fits) {
                 let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
                 let case = NoiseCase { operator, candidate, dtype, point };
-                eprintln!("{}", trial.name);
+                note(format_args!("{}", trial.name));
                 match analyse(device, &case, &table, &settings, self.selection.seed) {
                     Ok(report) => keep(&mut found, fingerprint, report),
-                    Err(fault) => eprintln!("{}: {fault}", trial.name),
+                    Err(fault) => note(format_args!("{}: {fault}", trial.name)),
                 }
             }
             Ok(())
@@ -96,7 +104,7 @@ impl Noise {
     fn write(&self, summary: &Summary) -> Result<(), Failure> {
         let out = self.out.clone().unwrap_or_else(|| project().summary_path().with_file_name("noise.json"));
         summary.write(&out).map_err(Failure::Input)?;
-        eprintln!("summary: {}", out.display());
+        note(format_args!("summary: {}", out.display()));
         if self.json { print(&summary.to_json()) } else { Ok(()) }
     }
 }
@@ -116,6 +124,6 @@ fn save(folder: &Path, device: &OfDevice) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(&table).map_err(|e| Failure::Input(e.to_string()))? + "\n";
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
     written.map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
-    eprintln!("noise table: {}", path.display());
+    note(format_args!("noise table: {}", path.display()));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `kernelgate report`: summaries as a table.
 
 use super::{Failure, merge::read_all, print};
+use crate::report::place::Place;
 use crate::report::{builds, csv, peers};
 use clap::Args;
 use std::path::PathBuf;
@@ -43,7 +44,10 @@ impl Report {
             Form { .. } => peers::table(&summary),
         };
         match &self.out {
-            Some(out) => std::fs::write(out, table).map_err(|e| Failure::Input(format!("{}: {e}", out.display()))),
+            Some(out) => {
+                let mut place = Place::of(out).map_err(Failure::Input)?;
+                place.write(&table).map_err(|e| Failure::Input(format!("{}: {e}", out.display())))
+            }
             None => print(&table),
         }
     }

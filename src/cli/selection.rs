@@ -5,14 +5,16 @@ use crate::check::Subject;
 use crate::check::outcome::Check;
 use crate::core::dtype::DType;
 use crate::core::seed::DEFAULT_SEED;
+use crate::core::seed::parse as parse_seed;
 use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
 use crate::device::Device;
 use crate::device::fingerprint::Fingerprint;
-use crate::harness::arguments::{DeviceChoice, Options, parse_seed};
+use crate::harness::arguments::{DeviceChoice, Options};
 use crate::harness::devices::Devices;
 use crate::harness::lane::Lanes;
-use crate::harness::trial::{Trial, trials};
+use crate::harness::terminal::note;
+use crate::harness::trial::{Trial, has_hits, trials};
 use crate::report::summary::Summary;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -20,7 +22,7 @@ use std::collections::BTreeSet;
 /// Which cases to measure.
 #[derive(Args)]
 pub struct Selection {
-    /// Only trials whose name contains one of these: gelu, gelu::cuda_v3, ::bf16::
+    /// Only trials whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
@@ -32,6 +34,9 @@ pub struct Selection {
     /// Only this shape instead of those that the operator lists: rows=8192,cols=4096; may be given several times
     #[arg(long = "shape", value_name = "AXIS=N,…")]
     shapes: Vec<String>,
+    /// Lessons too: the steps on the way to the best candidate
+    #[arg(long)]
+    lessons: bool,
     /// The seed of the inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     pub seed: u64,
@@ -64,7 +69,7 @@ impl Selection {
         for (trial, points) in &selected {
             match devices.for_kind(trial.kind) {
                 Ok(device) => {
-                    let _turn = lanes.enter(Check::Perf, trial.kind);
+                    let _turn = lanes.enter(Check::Perf, trial.kind).map_err(Failure::Input)?;
                     summary.add_device(device.fingerprint());
                     let (suite, subject) = (&suites[trial.suite], trial.subject(&suites));
                     measure(&Selected { trial, suite, subject, device, points })?;
@@ -73,32 +78,34 @@ impl Selection {
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),
             }
         }
-        absent.iter().for_each(|why| eprintln!("{why}"));
+        absent.iter().for_each(|why| note(format_args!("{why}")));
         if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }
     }
 
     fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
-        let options = Options { filters: self.filters.clone(), dtypes: self.dtypes.clone(), ..Options::default() };
+        let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
+        let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
         let mut all = trials(suites).map_err(Failure::Input)?;
-        all.retain(|trial| trial.check == Check::Perf && trial.is_selected(&options));
-        if all.is_empty() {
-            return Err(Failure::Input("no timed candidate has such a name; `kernelgate list` names them".into()));
-        }
+        all.retain(|trial| trial.check == Check::Perf);
+        has_hits(&all, &options)
+            .map_err(|why| Failure::Input(format!("of the timed candidates: {why}; lessons need --lessons")))?;
+        all.retain(|trial| trial.is_selected(&options));
         if self.shapes.is_empty() {
             return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());
         }
-        let mut why = None;
-        let mut points = |trial: &Trial| -> Vec<Point> {
-            let axes = trial.subject(suites).operator.axes();
-            let parsed = self.shapes.iter().map(|shape| parse(axes, shape));
-            parsed.filter_map(|point| point.map_err(|error| why = Some(error)).ok()).collect()
-        };
-        let asked = all.into_iter().map(|trial| (points(&trial), trial)).map(|(points, trial)| (trial, points));
-        let fitting: Vec<_> = asked.filter(|(_, points)| !points.is_empty()).collect();
-        match why {
-            Some(why) if fitting.is_empty() => Err(Failure::Input(why)),
-            _ => Ok(fitting),
+        let parsed = |trial: &Trial, shape: &str| parse(trial.subject(suites).operator.axes(), shape);
+        // A shape may be meant for one operator of several, but it must be meant for one.
+        for shape in &self.shapes {
+            let mut fits = all.iter().map(|trial| parsed(trial, shape));
+            if let Some(Err(why)) = fits.next()
+                && !fits.any(|point| point.is_ok())
+            {
+                return Err(Failure::Input(why));
+            }
         }
+        let points = |trial: &Trial| self.shapes.iter().filter_map(|shape| parsed(trial, shape).ok()).collect();
+        let asked = all.into_iter().map(|trial| (points(&trial), trial)).map(|(points, trial)| (trial, points));
+        Ok(asked.filter(|(_, points): &(Trial, Vec<Point>)| !points.is_empty()).collect())
     }
 }
 

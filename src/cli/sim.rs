@@ -9,7 +9,7 @@ mod text;
 
 use super::{Failure, print};
 use crate::core::dtype::DType;
-use crate::harness::arguments::parse_seed;
+use crate::core::seed::parse as parse_seed;
 use crate::sim::{Checks, Dim, Error, Launch, Memory, Module, Options, Report, launch};
 use argument::{Argument, Bound};
 use clap::Args;
@@ -56,6 +56,9 @@ pub struct Sim {
     /// Leave out the checks for races and uninitialised reads
     #[arg(long)]
     unchecked: bool,
+    /// Ask for a fence (or .acquire) between the access that sees a flag and those that rely on it
+    #[arg(long)]
+    acquire: bool,
     /// For a CUDA source: the architecture
     #[arg(long, value_name = "sm_NN", default_value = "sm_90a")]
     arch: String,
@@ -150,7 +153,8 @@ impl Sim {
         let bound = Bound::all(&self.arguments, self.seed, &mut memory).map_err(Failure::Input)?;
         let mut call = Launch::new(entry, self.grid, self.block).cluster(self.cluster).dynamic_shared(self.shared);
         call.args = bound.iter().map(|bound| bound.value.clone()).collect();
-        let checks = if self.unchecked { Checks::NONE } else { Checks::ALL };
+        let all = Checks { acquire: self.acquire, ..Checks::ALL };
+        let checks = if self.unchecked { Checks::NONE } else { all };
         let options = mode.options(&Options { checks, seed, work_budget: self.budget, ..Options::default() });
         let report = launch(module, &call, &mut memory, &options).map_err(|error| self.refuse(&error))?;
         let read = |bound: &Bound| bound.read(&memory).map_err(|error| self.refuse(&error));

@@ -10,6 +10,7 @@ use crate::core::shape::parse;
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::devices::Devices;
+use crate::harness::terminal::note;
 use crate::ops::gemm::tuning::{self, Timed};
 use clap::Args;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ impl Tune {
                 return Err(Failure::Missing(format!("times of {}: {why}", candidate.name)));
             }
             for timing in outcome.timings {
-                eprintln!("{:<18} {:<24} {:>9.2} µs", candidate.name, timing.shape, timing.median_us);
+                note(format_args!("{:<18} {:<24} {:>9.2} µs", candidate.name, timing.shape, timing.median_us));
                 let point = parse(operator.axes(), &timing.shape).map_err(Failure::Input)?;
                 timed.push(Timed { tile: candidate.name.clone(), point, us: timing.median_us });
             }
@@ -54,7 +55,7 @@ impl Tune {
         let out = self.out.unwrap_or_else(|| project().folder.join("src/ops/gemm/tiles.json"));
         let text = serde_json::to_string_pretty(&table).map_err(|error| Failure::Input(error.to_string()))?;
         std::fs::write(&out, text + "\n").map_err(|error| Failure::Input(format!("{}: {error}", out.display())))?;
-        eprintln!("{} written", out.display());
+        note(format_args!("{} written", out.display()));
         Ok(())
     }
 }

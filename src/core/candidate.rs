@@ -34,6 +34,8 @@ pub struct Traits {
     pub not_under: Vec<(Distribution, &'static str)>,
     /// Whether its speed is held against a baseline.
     pub timed: bool,
+    /// Whether it is a lesson: a step on the way to the best candidate, timed only on request.
+    pub lesson: bool,
 }
 
 impl Traits {
@@ -53,6 +55,7 @@ impl Default for Traits {
             tolerance: None,
             not_under: Vec::new(),
             timed: true,
+            lesson: false,
         }
     }
 }
@@ -94,6 +97,13 @@ pub trait Declare: Sized {
     /// Leaves the candidate out of the perf check: it is kept for its clarity, not its speed.
     fn untimed(mut self) -> Self {
         self.traits_mut().timed = false;
+        self
+    }
+
+    /// Marks a lesson: a step on the way to the best candidate. It is checked like any other, but timed only on request
+    /// (`--lessons`).
+    fn lesson(mut self) -> Self {
+        self.traits_mut().lesson = true;
         self
     }
 

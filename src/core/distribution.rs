@@ -28,13 +28,15 @@ pub enum Distribution {
     SignedZeros,
     /// Normal with a few NaN, infinities and zeros.
     NonFinite,
+    /// Normal, the last element of each row large: what a sum leaves out at its end outweighs all that it adds up.
+    HeavyEnd,
     /// Multiples of 1/8 in [-4, 4]: sums and shifts of them are exact.
     Grid,
 }
 
 impl Distribution {
     /// All that a gate draws from by default.
-    pub const ALL: [Distribution; 9] = [
+    pub const ALL: [Distribution; 10] = [
         Distribution::Normal,
         Distribution::Uniform,
         Distribution::LargeMean,
@@ -44,6 +46,7 @@ impl Distribution {
         Distribution::Outlier,
         Distribution::SignedZeros,
         Distribution::NonFinite,
+        Distribution::HeavyEnd,
     ];
 
     /// The name in cases and on the command line.
@@ -58,6 +61,7 @@ impl Distribution {
             Distribution::Outlier => "outlier",
             Distribution::SignedZeros => "signed_zeros",
             Distribution::NonFinite => "non_finite",
+            Distribution::HeavyEnd => "heavy_end",
             Distribution::Grid => "grid",
         }
     }
@@ -97,6 +101,8 @@ impl Distribution {
                         3..=8 => 0.0 * sign(rng),
                         _ => normal.draw(rng),
                     },
+                    Distribution::HeavyEnd if col + 1 == width => (1.0 + unit(rng)) * HEAVY * sign(rng),
+                    Distribution::HeavyEnd => normal.draw(rng),
                     Distribution::Grid => (below(rng, 65) as f64 - 32.0) / 8.0,
                 };
                 values.push(clamp(dtype.round(value), limit));
@@ -121,6 +127,9 @@ impl Distribution {
         values
     }
 }
+
+/// Large against the sum of a row, and a product of two such values is far inside the range of f16.
+const HEAVY: f64 = 64.0;
 
 fn clamp(value: f64, limit: f64) -> f64 {
     if value.is_finite() { value.clamp(-limit, limit) } else { value }
@@ -190,7 +199,7 @@ mod tests {
     #[rstest]
     fn values_are_representable_and_in_range(
         #[values(DType::F32, DType::F16, DType::BF16)] dtype: DType,
-        #[values(0, 1, 2, 3, 4, 5, 6, 7, 8)] at: usize,
+        #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] at: usize,
     ) {
         let distribution = Distribution::ALL[at];
         let values = distribution.draw(&mut rng(3), 8, 33, dtype, 1e4);
@@ -198,6 +207,13 @@ mod tests {
         for value in values {
             assert!(dtype.round(value) == value || value.is_nan(), "{distribution} {dtype} {value:e}");
             assert!(!value.is_finite() || value.abs() <= 1e4, "{distribution} {dtype} {value:e}");
+        }
+    }
+
+    #[test]
+    fn a_heavy_end_outweighs_the_rest_of_its_row() {
+        for row in Distribution::HeavyEnd.draw(&mut rng(4), 50, 300, DType::F32, f64::MAX).chunks(300) {
+            assert!(row[299].abs() >= HEAVY && row[299].abs() > row[..299].iter().sum::<f64>().abs());
         }
     }
 

@@ -51,6 +51,11 @@ impl DType {
         }
     }
 
+    /// Whether its values are whole numbers, which a kernel gets exactly or wrong.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, DType::I32)
+    }
+
     /// The largest finite value.
     pub const fn max_finite(self) -> f64 {
         match self {
@@ -86,7 +91,7 @@ impl DType {
     }
 
     /// The distance between neighbouring values of this type at `value`; at least the smallest denormal,
-    /// at most the spacing below the largest finite value. Zero for NaN never happens: NaN gives NaN.
+    /// at most the spacing below the largest finite value. Zero for NaN never happens: NaN gives NaN. Integers are 1 apart.
     ///
     /// ```
     /// use kernelgate::prelude::*;
@@ -96,6 +101,9 @@ impl DType {
     pub fn ulp(self, value: f64) -> f64 {
         if value.is_nan() {
             return f64::NAN;
+        }
+        if self.is_integer() {
+            return 1.0;
         }
         let (bits, min_exponent) = self.format();
         let magnitude = value.abs().min(self.max_finite());
@@ -203,6 +211,7 @@ mod tests {
     #[case(DType::BF16, 1.0, 2f64.powi(-7))]
     #[case(DType::F16, 1e9, 32.0)]
     #[case(DType::F16, f64::INFINITY, 32.0)]
+    #[case(DType::I32, 1e9, 1.0)]
     fn spacing(#[case] dtype: DType, #[case] value: f64, #[case] expected: f64) {
         assert_eq!(dtype.ulp(value), expected);
     }

@@ -18,7 +18,7 @@ pub const PLANT: &str = "KERNELGATE_PLANT";
 pub const RUN_ID: &str = "KERNELGATE_RUN_ID";
 /// The project's folder, where it is not that of the build.
 pub const ROOT: &str = "KERNELGATE_ROOT";
-/// Runs trials in this process instead of worker processes.
+/// Runs all trials in one worker process, whose output is not captured.
 pub const IN_PROCESS: &str = "KERNELGATE_IN_PROCESS";
 /// Where compiled kernels are kept.
 pub const CACHE: &str = "KERNELGATE_CACHE";
@@ -33,15 +33,15 @@ pub const TABLE: &[(&str, &str)] = &[
     (REQUIRE, "cuda,baseline: what must be there; its lack is then a failure, not a skip (--require)"),
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
-    (BUDGET, "seconds that a trial may spend on starting new cases (--budget)"),
-    (RUN_BUDGET, "seconds that all trials together may take; without a GPU 26, 0 for no limit (--run-budget)"),
+    (BUDGET, "seconds after which a trial starts no new case; what is cut is said (--budget); default none"),
+    (RUN_BUDGET, "the same for all trials together; 0 plans every case and has no limit (--run-budget)"),
     (
         PLANT,
         "0.05 adds 5 % to every timed launch, softmax=0.05 to those of such trials, to see the gate find it (--plant)",
     ),
     (RUN_ID, "processes with one run id share one summary; NEXTEST_RUN_ID counts as one"),
     (ROOT, "the project's folder on a machine other than that of the build"),
-    (IN_PROCESS, "1: run trials in this process instead of worker processes (--in-process)"),
+    (IN_PROCESS, "1: run all trials in one child process (--in-process)"),
     (CACHE, "folder for compiled kernels; default kernels in the user's cache folder"),
     (CUDA_HOME, "a CUDA toolkit to take NVRTC and the headers from, before CUDA_HOME and CUDA_PATH"),
 ];

@@ -6,7 +6,7 @@ use super::dtype::DType;
 use super::port::{Port, Role};
 use super::relation::Relation;
 use super::seed::{Rng, derive, rng};
-use super::shape::{Axis, Point, Shape};
+use super::shape::{Axis, Point, Shape, outside};
 use super::tensor::Tensor;
 use super::tolerance::Override;
 use std::sync::Arc;
@@ -36,6 +36,10 @@ pub trait Operator: Send + Sync {
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
     /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// Whether it says how to compute a single element.
+    fn computes_elements(&self) -> bool;
+    /// Value and magnitude of element `at` of the only output, if the operator says how to compute a single one.
+    fn element(&self, point: &[usize], inputs: &[Tensor], at: usize) -> Option<[f64; 2]>;
     /// The number of f32 roundings that an output collects.
     fn depth(&self, point: &[usize]) -> f64;
     /// Compulsory bytes and operations.
@@ -56,6 +60,14 @@ pub trait Operator: Send + Sync {
     fn relations(&self) -> &[Relation];
     /// The axis along which outputs are independent of each other, if there is one.
     fn separable(&self) -> Option<usize>;
+    /// Whether the outputs are defined at all.
+    fn has_reference(&self) -> bool {
+        true
+    }
+    /// What its builder was told that cannot be, in sentences.
+    fn mistakes(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// Draws the inputs of a case.
@@ -103,6 +115,7 @@ fn fresh_identity() -> u64 {
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
 type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
+type ElementFn = Arc<dyn Fn(&[usize], &[Tensor], usize) -> [f64; 2] + Send + Sync>;
 type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
 type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
 
@@ -135,8 +148,9 @@ pub struct Op<S> {
     output_ports: Vec<Port>,
     inputs: Vec<Tensors>,
     outputs: Vec<Tensors>,
-    reference: ComputeFn,
+    reference: Option<ComputeFn>,
     magnitude: Option<ComputeFn>,
+    element: Option<ElementFn>,
     depth: DepthFn,
     cost: CostFn,
     tolerance: Option<Override>,
@@ -147,6 +161,9 @@ pub struct Op<S> {
     distributions: Vec<Distribution>,
     relations: Vec<Relation>,
     separable: Option<usize>,
+    /// What was declared last, for [`Op::in_dtype`].
+    last_is_output: bool,
+    mistakes: Vec<String>,
     shape: std::marker::PhantomData<fn(&S)>,
 }
 
@@ -161,8 +178,9 @@ impl<S: Shape> Op<S> {
             output_ports: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            reference: Arc::new(|_, _, _| {}),
+            reference: None,
             magnitude: None,
+            element: None,
             depth: Arc::new(|_| 1.0),
             cost: Arc::new(|_, _| Cost::default()),
             tolerance: None,
@@ -173,6 +191,8 @@ impl<S: Shape> Op<S> {
             distributions: Distribution::ALL.to_vec(),
             relations: Vec::new(),
             separable: None,
+            last_is_output: false,
+            mistakes: Vec::new(),
             shape: std::marker::PhantomData,
         }
     }
@@ -184,6 +204,7 @@ impl<S: Shape> Op<S> {
     fn with_input(mut self, tensors: Tensors) -> Self {
         self.input_ports.push(tensors.port.clone());
         self.inputs.push(tensors);
+        self.last_is_output = false;
         self
     }
 
@@ -239,15 +260,21 @@ impl<S: Shape> Op<S> {
         let tensors = Self::tensors(Port { name, role: Role::Data, dtype: None }, dims);
         self.output_ports.push(tensors.port.clone());
         self.outputs.push(tensors);
+        self.last_is_output = true;
         self
     }
 
     /// Fixes the dtype of the tensor declared last, whatever the case's: an f32 statistic beside bf16 data, say.
     pub fn in_dtype(mut self, dtype: DType) -> Self {
-        let last_is_output = !self.output_ports.is_empty();
-        let ports = if last_is_output { &mut self.output_ports } else { &mut self.input_ports };
-        if let Some(port) = ports.last_mut() {
-            port.dtype = Some(dtype);
+        let ports = if self.last_is_output { &mut self.output_ports } else { &mut self.input_ports };
+        match ports.last_mut() {
+            Some(port) if port.role == Role::Index && dtype != DType::I32 => {
+                self.mistakes.push(format!("`.in_dtype({dtype})` on index input `{}`: indices are i32", port.name));
+            }
+            Some(port) => port.dtype = Some(dtype),
+            None => {
+                self.mistakes.push(format!("`.in_dtype({dtype})` stands before any tensor: move it behind its own"))
+            }
         }
         self
     }
@@ -255,7 +282,7 @@ impl<S: Shape> Op<S> {
     /// The definition, in f64: inputs are exact, outputs have their length.
     pub fn reference(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
         self.identity = fresh_identity();
-        self.reference = Arc::new(move |point, x, y| f(&S::from_point(point), x, y));
+        self.reference = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
         self
     }
 
@@ -263,6 +290,28 @@ impl<S: Shape> Op<S> {
     pub fn magnitude(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
         self.identity = fresh_identity();
         self.magnitude = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
+        self
+    }
+
+    /// Element `at` of the only output, in f64: its value and its magnitude, as [`Op::reference`] and [`Op::magnitude`] have
+    /// them, which the correctness check holds it to. Where a whole reference would cost too much, before a large case is
+    /// timed, single elements all over the output are compared. The inputs are read by `x[0].get(i)`, exactly.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Product { m: 1..=1 << 14, k: 1..=1 << 14 } }
+    /// let op = Op::<Product>::new("matrix_vector")
+    ///     .input("a", |s| [s.m, s.k])
+    ///     .input("x", |s| [s.k])
+    ///     .output("y", |s| [s.m])
+    ///     .element(|s, x, at| {
+    ///         let terms = (0..s.k).map(|p| x[0].get(at * s.k + p) * x[1].get(p));
+    ///         terms.fold([0.0, 0.0], |[value, size], term| [value + term, size + term.abs()])
+    ///     });
+    /// assert_eq!(op.name(), "matrix_vector");
+    /// ```
+    pub fn element(mut self, f: impl Fn(&S, &[Tensor], usize) -> [f64; 2] + Send + Sync + 'static) -> Self {
+        self.element = Some(Arc::new(move |point, x, at| f(&S::from_point(point), x, at)));
         self
     }
 
@@ -293,19 +342,35 @@ impl<S: Shape> Op<S> {
     /// The shape from which one axis at a time is varied. Say it where axes depend on each other, or where there are so many
     /// that the usual extents make large tensors.
     pub fn varied_around(mut self, shape: S) -> Self {
-        self.base = Some(shape.to_point());
+        self.base = self.listed("varied_around", [shape]).pop();
         self
+    }
+
+    /// The points of shapes inside their axes; the others are mistakes.
+    fn listed(&mut self, what: &str, shapes: impl IntoIterator<Item = S>) -> Vec<Point> {
+        let mut points: Vec<Point> = shapes.into_iter().map(|shape| shape.to_point()).collect();
+        let (axes, mistakes) = (&self.axes, &mut self.mistakes);
+        let mut number = 0;
+        points.retain(|point| {
+            number += 1;
+            let outside = outside(axes, point);
+            mistakes.extend(outside.as_ref().map(|why| format!("`.{what}`, shape {number}: {why}")));
+            outside.is_none()
+        });
+        points
     }
 
     /// Realistic shapes, checked beside the boundary shapes.
     pub fn shapes(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
-        self.shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        let shapes = self.listed("shapes", shapes);
+        self.shapes.extend(shapes);
         self
     }
 
     /// Shapes to time. Without any, no perf trial exists.
     pub fn perf(mut self, shapes: impl IntoIterator<Item = S>) -> Self {
-        self.perf_shapes.extend(shapes.into_iter().map(|s| s.to_point()));
+        let shapes = self.listed("perf", shapes);
+        self.perf_shapes.extend(shapes);
         self
     }
 
@@ -320,14 +385,14 @@ impl<S: Shape> Op<S> {
         self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
     }
 
-    /// Declares that the outputs along `axis` depend only on their own slice of those inputs whose leading extent
-    /// follows it: large cases are then verified on some rows, and row order must not matter.
-    ///
-    /// # Panics
-    /// If there is no such axis: a slip in the declaration.
+    /// Declares that the outputs along `axis` depend only on their own slice of those inputs that have an extent which
+    /// follows it, the leading one or another: large cases are then verified on some rows, and row order must not matter.
     pub fn separable(mut self, axis: &str) -> Self {
-        let at = self.axes.iter().position(|a| a.name == axis);
-        self.separable = Some(at.unwrap_or_else(|| panic!("operator {}: no axis `{axis}` to separate", self.name)));
+        self.separable = self.axes.iter().position(|a| a.name == axis);
+        if self.separable.is_none() {
+            let axes: Vec<_> = self.axes.iter().map(|axis| axis.name).collect();
+            self.mistakes.push(format!("`.separable(\"{axis}\")`: no such axis; the axes are {}", axes.join(", ")));
+        }
         self
     }
 
@@ -408,12 +473,20 @@ impl<S: Shape> Operator for Op<S> {
         (self.inputs[i].number)(point)
     }
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        (self.reference)(point, inputs, outputs);
+        if let Some(reference) = &self.reference {
+            reference(point, inputs, outputs);
+        }
     }
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(magnitude) = &self.magnitude {
             magnitude(point, inputs, outputs);
         }
+    }
+    fn computes_elements(&self) -> bool {
+        self.element.is_some()
+    }
+    fn element(&self, point: &[usize], inputs: &[Tensor], at: usize) -> Option<[f64; 2]> {
+        self.element.as_ref().map(|element| element(point, inputs, at))
     }
     fn depth(&self, point: &[usize]) -> f64 {
         (self.depth)(point)
@@ -444,5 +517,11 @@ impl<S: Shape> Operator for Op<S> {
     }
     fn separable(&self) -> Option<usize> {
         self.separable
+    }
+    fn has_reference(&self) -> bool {
+        self.reference.is_some()
+    }
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
     }
 }

@@ -48,6 +48,46 @@ pub fn permutation(rng: &mut Rng, n: usize) -> Vec<usize> {
     order
 }
 
+/// Seeds in files: `"0x2a"`. Files of earlier versions hold numbers, which are read too.
+pub mod text {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes a seed.
+    ///
+    /// # Errors
+    /// As the serializer.
+    pub fn serialize<S: Serializer>(seed: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{seed:#x}"))
+    }
+
+    /// Reads a seed.
+    ///
+    /// # Errors
+    /// If it is neither text nor a number, or does not fit 64 bits.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Seed {
+            Number(u64),
+            Text(String),
+        }
+        match Seed::deserialize(deserializer)? {
+            Seed::Number(seed) => Ok(seed),
+            Seed::Text(text) => super::parse(&text).map_err(Error::custom),
+        }
+    }
+}
+
+/// `42` or `0x2a`.
+///
+/// # Errors
+/// If it is neither.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
+    hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 /// One value an axis: an extent itself, or the index into an attribute's list.
 pub type Point = Vec<usize>;
 
+/// The coordinate of an attribute whose value is not in its list.
+pub const NOT_LISTED: usize = usize::MAX;
+
 /// A value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attribute {
@@ -96,8 +99,23 @@ pub trait Shape: Clone + Send + Sync + 'static {
     fn axes() -> Vec<Axis>;
     /// The shape at a point; coordinates are inside their bounds.
     fn from_point(point: &[usize]) -> Self;
-    /// The point of this shape.
+    /// The point of this shape; [`NOT_LISTED`] where an attribute has a value that its axis does not list.
     fn to_point(&self) -> Point;
+}
+
+/// What is wrong with a point: the first coordinate outside its axis, and what is allowed there.
+pub fn outside(axes: &[Axis], point: &[usize]) -> Option<String> {
+    axes.iter().zip(point).find_map(|(axis, &at)| {
+        let (min, max) = axis.bounds();
+        match &axis.domain {
+            _ if (min..=max).contains(&at) => None,
+            Domain::Extent { .. } => Some(format!("`{}={at}`: expected a number in {min}..={max}", axis.name)),
+            Domain::Choice(values) => {
+                let all: Vec<_> = values.iter().map(Attribute::to_string).collect();
+                Some(format!("`{}` has a value that is not listed: expected one of {}", axis.name, all.join(", ")))
+            }
+        }
+    })
 }
 
 /// `rows=3,cols=5,eps=1e-5`.
@@ -221,7 +239,7 @@ macro_rules! shape {
     (@put extent, $ty:ident, $range:expr, $value:expr) => { $value };
     (@put choice, $ty:ident, $values:expr, $value:expr) => {{
         let values: &[$ty] = &$values;
-        values.iter().position(|v| *v == $value).unwrap_or(0)
+        values.iter().position(|v| *v == $value).unwrap_or($crate::core::shape::NOT_LISTED)
     }};
 }
 

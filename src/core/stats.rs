@@ -26,6 +26,22 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
+/// What the mean of the squares of `n` standard normal values exceeds with a probability of no more than `probability`
+/// (the Chernoff bound of χ²): the x above 1 at which n / 2 · (x − 1 − ln x) is −ln(probability).
+pub fn chi_square_mean_limit(n: usize, probability: f64) -> f64 {
+    let wanted = -2.0 * probability.ln() / n.max(1) as f64;
+    let reached = |x: f64| x - 1.0 - x.ln();
+    let (mut low, mut high) = (1.0, 2.0);
+    while reached(high) < wanted {
+        high *= 2.0;
+    }
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if reached(middle) < wanted { low = middle } else { high = middle }
+    }
+    high
+}
+
 /// An interval around an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -103,6 +119,19 @@ mod tests {
             .count();
         let rate = covered as f64 / f64::from(tries);
         assert!((0.94..=0.99).contains(&rate), "{rate}");
+    }
+
+    /// A uniform value stands for a χ² of two degrees: twice its negative logarithm.
+    #[test]
+    fn the_limit_of_a_mean_square_is_exceeded_as_rarely_as_it_says() {
+        let (mut rng, tries) = (rng(7), 20_000);
+        for pairs in [1, 8, 64] {
+            let mean = |rng: &mut _| (0..pairs).map(|_| -(1.0 - unit(rng)).ln()).sum::<f64>() / f64::from(pairs);
+            let limit = chi_square_mean_limit(2 * pairs as usize, 0.01);
+            let over = (0..tries).filter(|_| mean(&mut rng) > limit).count();
+            assert!((1..=tries / 100).contains(&over), "{over} of {tries} beyond {limit}");
+        }
+        assert!((40.0..50.0).contains(&chi_square_mean_limit(1, 1e-9)), "{}", chi_square_mean_limit(1, 1e-9));
     }
 
     #[test]

@@ -122,12 +122,31 @@ impl Tensor {
 
     /// Rows `rows` (of the leading extent), as a tensor of their own.
     pub fn rows(&self, rows: &[usize]) -> Tensor {
-        let width: usize = self.dims[1..].iter().product::<usize>() * self.dtype().size();
+        self.take(0, rows)
+    }
+
+    /// The entries `at` along one dimension, as a tensor of their own.
+    pub fn take(&self, dimension: usize, at: &[usize]) -> Tensor {
+        let width = self.dims[dimension + 1..].iter().product::<usize>() * self.dtype().size();
         let mut dims = self.dims.clone();
-        dims[0] = rows.len();
+        dims[dimension] = at.len();
         let mut out = Tensor::zeros(self.dtype(), &dims);
-        for (&row, to) in rows.iter().zip(out.bytes_mut().chunks_exact_mut(width.max(1))) {
-            to.copy_from_slice(&self.bytes()[row * width..(row + 1) * width]);
+        let whole = (self.dims[dimension] * width).max(1);
+        let parts = self.bytes().chunks_exact(whole).zip(out.bytes_mut().chunks_exact_mut((at.len() * width).max(1)));
+        for (from, to) in parts {
+            for (&at, to) in at.iter().zip(to.chunks_exact_mut(width.max(1))) {
+                to.copy_from_slice(&from[at * width..][..width]);
+            }
+        }
+        out
+    }
+
+    /// The elements `at`, in this order, as a tensor of one dimension.
+    pub fn elements(&self, at: &[usize]) -> Tensor {
+        let size = self.dtype().size();
+        let mut out = Tensor::zeros(self.dtype(), &[at.len()]);
+        for (&at, to) in at.iter().zip(out.bytes_mut().chunks_exact_mut(size)) {
+            to.copy_from_slice(&self.bytes()[at * size..][..size]);
         }
         out
     }
@@ -186,5 +205,14 @@ mod tests {
     fn rows_are_gathered_in_order() {
         let tensor = Tensor::from_f64(DType::F32, &[3, 2], &[0., 1., 2., 3., 4., 5.]);
         assert_eq!(tensor.rows(&[2, 0]).to_f64(), [4., 5., 0., 1.]);
+        assert_eq!(tensor.elements(&[3, 0]).to_f64(), [3., 0.]);
+    }
+
+    #[test]
+    fn entries_of_an_inner_dimension_are_gathered_everywhere() {
+        let tensor = Tensor::from_f64(DType::F16, &[2, 3, 1], &[0., 1., 2., 3., 4., 5.]);
+        let taken = tensor.take(1, &[2, 0]);
+        assert_eq!((taken.dims(), taken.to_f64()), (&[2, 2, 1][..], vec![2., 0., 5., 3.]));
+        assert!(tensor.take(1, &[]).is_empty());
     }
 }

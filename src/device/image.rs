@@ -123,6 +123,37 @@ impl Image {
         memory[free..].fill(poison.byte());
     }
 
+    /// Takes other inputs of the same extents for those of the case, from the next fill on.
+    pub fn replace_inputs(&mut self, inputs: &[Tensor]) {
+        let slots = self.slots.iter_mut().filter(|slot| matches!(slot.purpose, Use::Input(_)));
+        for (slot, tensor) in slots.zip(inputs) {
+            assert_eq!(slot.range.len(), tensor.bytes().len(), "`{}` has other extents", slot.name);
+            slot.purpose = Use::Input(tensor.clone());
+        }
+    }
+
+    /// Puts the inputs into `memory` rotated by `shift` elements, which are then other ones of the same kind, and poisons
+    /// the outputs and the workspace. Guards stay.
+    pub fn refresh(&self, memory: &mut [u8], shift: usize, poison: Poison) {
+        for slot in &self.slots {
+            let into = &mut memory[slot.range.clone()];
+            match &slot.purpose {
+                Use::Input(tensor) => {
+                    let (bytes, elements) = (tensor.bytes(), tensor.len().max(1));
+                    let (tail, head) = bytes.split_at(shift % elements * tensor.dtype().size());
+                    into[..head.len()].copy_from_slice(head);
+                    into[head.len()..].copy_from_slice(tail);
+                }
+                Use::Output | Use::Workspace => into.fill(poison.byte()),
+            }
+        }
+    }
+
+    /// Poisons the outputs alone.
+    pub fn poison_outputs(&self, memory: &mut [u8], poison: Poison) {
+        self.output_ranges().for_each(|range| memory[range].fill(poison.byte()));
+    }
+
     /// Where each input lies, and its bytes.
     pub fn inputs(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
         self.slots.iter().filter_map(|slot| match &slot.purpose {
@@ -266,6 +297,24 @@ mod tests {
         memory[end + distance] = 0;
         let fault = image.collect(&memory, Poison::Nan).unwrap_err();
         assert_eq!(fault, Fault::Guard { buffer: name.into(), offset: expected });
+    }
+
+    #[test]
+    fn refreshed_inputs_are_the_same_values_elsewhere() {
+        let op = Op::<Vector>::new("copy").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let inputs = [Tensor::from_f64(DType::F32, &[3], &[1.0, 2.0, 3.0])];
+        let (operator, point, dtype) = (&op, &[3][..], DType::F32);
+        let image = Image::of(&Job { operator, candidate: &candidate, point, dtype, inputs: &inputs, offset_bytes: 0 });
+        let mut memory = vec![0; image.len()];
+        image.fill(&mut memory, Poison::Nan);
+        let x = image.ranges().next().unwrap();
+        image.refresh(&mut memory, 4, Poison::Huge);
+        assert_eq!(Tensor::from_bytes(DType::F32, &[3], &memory[x]).to_f64(), [2.0, 3.0, 1.0]);
+        let y = image.output_ranges().next().unwrap();
+        assert!(memory[y].iter().all(|&byte| byte == Poison::Huge.byte()));
+        image.refresh(&mut memory, 0, Poison::Nan);
+        assert!(image.collect(&memory, Poison::Nan).is_ok(), "inputs and guards are as they were");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod arena;
 mod argument;
+pub mod code;
 pub mod counts;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -160,6 +161,14 @@ pub trait Problem {
     /// Whatever the candidate did wrong.
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault>;
 
+    /// The same on other inputs of the same extents, in the very buffers of the case; these are its inputs from now on.
+    ///
+    /// # Errors
+    /// As [`Problem::run`]; [`Fault::Unsupported`] where the inputs of a case stay what they are.
+    fn run_on(&mut self, _inputs: &[Tensor], _poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        Err(Fault::Unsupported("the inputs of this case stay what they are".into()))
+    }
+
     /// Runs once more with everything that a device may lawfully do otherwise (approximate operations, the order of
     /// sums in matrix operations) done otherwise: the outputs may then have other bits and must still be right. `None`
     /// on a device that has no choice.
@@ -191,7 +200,7 @@ pub trait Problem {
         Err(Fault::Unsupported("only the simulator counts work".into()))
     }
 
-    /// A hash of the machine code and the launches, where the device knows them.
+    /// A [hash](code::code_of) of the kernels and their launches; `None` of host code, which may enqueue anything.
     fn code(&self) -> Option<String> {
         None
     }
@@ -209,11 +218,22 @@ pub trait Problem {
     /// As [`Problem::run`].
     fn sample(&mut self, instance: usize) -> Result<Sample, Fault>;
 
-    /// After timing: whether the outputs of every rotated buffer set still equal those of the last [`Problem::run`].
+    /// After timing: whether what timed launches left behind was right. Between batches, outside the clock, outputs are
+    /// poisoned and inputs replaced by others; launches on the inputs of the case must give the bits of the last
+    /// [`Problem::run`], and a launch that is run again must give the same bits again.
     ///
     /// # Errors
     /// As [`Problem::run`].
     fn timed_outputs_agree(&mut self) -> Result<bool, Fault>;
+
+    /// After timing: what a timed launch made of the inputs of the case, where one was kept. Of a candidate whose bits may
+    /// differ these are judged by value.
+    ///
+    /// # Errors
+    /// As [`Problem::run`].
+    fn timed_outputs(&mut self) -> Result<Option<Vec<Tensor>>, Fault> {
+        Ok(None)
+    }
 }
 
 /// How a problem is to be timed.

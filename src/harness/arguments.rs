@@ -4,7 +4,7 @@ use super::plant::Plant;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::environment;
-use crate::core::seed::DEFAULT_SEED;
+use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use clap::{Args, Parser, ValueEnum};
 use libtest_mimic::{ColorSetting, FormatSetting};
@@ -18,7 +18,9 @@ use std::time::Duration;
     about = "Judges operator kernels: correctness, properties, perf.",
     disable_version_flag = true,
     after_help = format!(
-        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments.\n\nEnvironment:\n{}",
+        "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments or declarations or a filter without a hit, 3 \
+          --unsupervised and nothing failed, 4 nothing failed but cases were cut by a time that was asked \
+          for.\n\nEnvironment:\n{}",
         environment::describe()
     ),
 )]
@@ -55,10 +57,10 @@ pub struct Options {
     /// Run benchmarks, of which a gate has none
     #[arg(long)]
     pub bench: bool,
-    /// No effect: output is never captured
+    /// Pass what candidates print on to stderr; without this it is shown with a failure only
     #[arg(long, alias = "no-capture")]
     pub nocapture: bool,
-    /// No effect: output is always shown
+    /// No effect: what a candidate prints is shown with its failure
     #[arg(long)]
     pub show_output: bool,
     /// Accepted for libtest's sake
@@ -87,7 +89,7 @@ pub struct Options {
     /// Run only these dtypes
     #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',', help_heading = "Kernelgate")]
     pub dtypes: Vec<DType>,
-    /// Run only this case, in this process: rows=3,cols=5
+    /// Run only this case: rows=3,cols=5
     #[arg(long, value_name = "AXIS=N,…", help_heading = "Kernelgate")]
     pub shape: Option<String>,
     /// The distribution of that case [default: normal]
@@ -105,18 +107,21 @@ pub struct Options {
     /// Where the summary goes [default: target/kernelgate/summary.json]
     #[arg(long, value_name = "PATH", help_heading = "Kernelgate")]
     pub out: Option<PathBuf>,
-    /// Seconds that a trial may spend on starting new cases
+    /// Time lessons too: the steps on the way to the best candidate, which otherwise are only checked
+    #[arg(long, help_heading = "Kernelgate")]
+    pub lessons: bool,
+    /// Seconds after which a trial starts no new case; what is cut is said, and the exit code is then 4. Without it a run
+    /// plans its cases by work and runs them all, however long the machine takes
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub budget: Option<Duration>,
-    /// Seconds that all trials together may take; 0 for no limit. Without a GPU 26 where nothing is said: each trial has
-    /// its share and says what it leaves out
+    /// The same for all trials together, each of which has its share; 0 plans every case and has no limit
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
     /// What must be there; its lack is then a failure, not a skip
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,
     /// Add a slowdown to every timed launch, as a share of its time, or only in trials of a name, to see the gate find it:
-    /// 0.05, softmax::cuda_v5=0.05
+    /// 0.05, softmax::cuda=0.05
     #[arg(long, value_name = "[FILTER=]SHARE", help_heading = "Kernelgate")]
     pub plant: Option<Plant>,
     /// Compile the kernels for these architectures into the cache and run nothing: sm_80,sm_90a
@@ -130,9 +135,21 @@ pub struct Options {
     /// `kernelgate ab`
     #[arg(long, conflicts_with_all = ["list", "compile", "ptx"], help_heading = "Kernelgate")]
     pub serve: bool,
-    /// Run trials in this process: for debuggers and profilers. A crash then ends the run
+    /// Start no further trial after a failure; those left are ignored, with that reason
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Show how long every trial took, not the slowest ones alone
+    #[arg(long)]
+    pub report_time: bool,
+    /// Run all trials one after another in one child process, whose output is not captured, and which has a day for a
+    /// trial: for profilers and debuggers that follow children (compute-sanitizer --target-processes all; gdb: set
+    /// follow-fork-mode child). This process still judges how it ends
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,
+    /// Run trials in this very process: for debuggers that follow no children. A candidate that ends the process ends the
+    /// run, and nobody sees whether it was done: the exit code is never 0 where the run comes to its end
+    #[arg(long, conflicts_with = "in_process", help_heading = "Kernelgate")]
+    pub unsupervised: bool,
     /// Seconds after which a trial in a worker process counts as hung
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub time_limit: Option<Duration>,
@@ -204,15 +221,6 @@ impl std::fmt::Display for DeviceChoice {
             n => write!(f, "{}:{n}", self.kind),
         }
     }
-}
-
-/// `42` or `0x2a`.
-///
-/// # Errors
-/// If it is neither.
-pub fn parse_seed(text: &str) -> Result<u64, String> {
-    let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-    hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("`{text}` is no seed; use 42 or 0x2a"))
 }
 
 /// `20` or `0.5`.

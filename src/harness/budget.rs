@@ -1,8 +1,8 @@
-//! The time of a whole run, shared out among its trials.
+//! The time of a whole run that somebody asked for (`--run-budget`), shared out among its trials.
 //!
-//! Where kernels are simulated, work that a GPU does in milliseconds takes seconds, and no two kernels are alike. So
-//! no trial has a fixed time: each gets its part of what is left when it starts, and what it does not need is left to
-//! those behind it. What a trial then leaves out stands in its outcome.
+//! No two kernels take the same time, so no trial has a fixed one: each gets its part of what is left when it starts, and
+//! what it does not need is left to those behind it. What a trial then leaves out is cut, and its outcome says so.
+//! Without such a time a run plans by work and runs all of it: see `quota`.
 
 use super::ledger::{Account, Ledger};
 use super::trial::Trial;
@@ -10,9 +10,6 @@ use crate::check::outcome::Check;
 use crate::device::DeviceKind;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// How long all trials together take where nothing else is said.
-pub const DEFAULT: Duration = Duration::from_secs(26);
 
 /// What every trial has, also behind trials that took more than their share: a little is better than nothing.
 const LEAST: Duration = Duration::from_millis(30);
@@ -87,7 +84,7 @@ mod tests {
     use crate::core::dtype::DType;
 
     fn trial(check: Check, kind: DeviceKind) -> Trial {
-        Trial { name: String::new(), suite: 0, candidate: 0, dtype: DType::F32, check, kind }
+        Trial { name: String::new(), suite: 0, candidate: 0, dtype: DType::F32, check, kind, times_lesson: false }
     }
 
     #[test]

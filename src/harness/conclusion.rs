@@ -7,10 +7,14 @@ use std::process::ExitCode;
 pub enum Conclusion {
     /// Nothing failed, or nothing was to be run.
     Good,
+    /// Nothing failed in a run whose process nobody watched.
+    Unsupervised,
     /// A trial failed.
     Failed,
     /// Trials failed, but only for want of something that was required.
     Missing,
+    /// Nothing failed, but cases were cut by a time that was asked for.
+    Cut,
     /// The arguments or the declarations are wrong.
     Usage(String),
     /// The results could not be kept.
@@ -23,6 +27,8 @@ impl Conclusion {
         match self {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Usage(_) => ExitCode::from(2),
+            Conclusion::Unsupervised => ExitCode::from(3),
+            Conclusion::Cut => ExitCode::from(4),
             Conclusion::Failed | Conclusion::Missing | Conclusion::Broken(_) => ExitCode::from(101),
         }
     }
@@ -33,7 +39,8 @@ impl Conclusion {
             Conclusion::Good => ExitCode::SUCCESS,
             Conclusion::Failed => ExitCode::from(1),
             Conclusion::Usage(_) | Conclusion::Broken(_) => ExitCode::from(2),
-            Conclusion::Missing => ExitCode::from(3),
+            Conclusion::Missing | Conclusion::Unsupervised => ExitCode::from(3),
+            Conclusion::Cut => ExitCode::from(4),
         }
     }
 }

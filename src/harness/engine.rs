@@ -3,7 +3,8 @@
 use super::arguments::{Options, Requirement};
 use super::devices::Devices;
 use super::project::Project;
-use super::trial::Trial;
+use super::quota::Quota;
+use super::trial::{Trial, trials};
 use crate::baseline::{self, BaselineSettings};
 use crate::check::case::Case;
 use crate::check::outcome::{Check, Outcome, Verdict};
@@ -20,6 +21,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// How long a perf trial takes times where nothing else is said.
+const TIMING: Duration = Duration::from_secs(5);
 
 /// What timing a shape or two in full takes: a share of less buys a time in brief.
 const FULL_TIMING: Duration = Duration::from_secs(1);
@@ -49,6 +53,8 @@ pub struct Engine {
     suites: Vec<Suite>,
     options: Options,
     devices: Devices,
+    /// The work that each trial may plan.
+    quota: Quota,
     /// The project's folder: kept cases and baselines live below it.
     folder: PathBuf,
 }
@@ -59,7 +65,8 @@ impl Engine {
         quieten_panics();
         reference::keep_in(project.references_folder());
         let devices = Devices::new(options.device, options.requires(Requirement::Cuda)).of_project(&project.folder);
-        Engine { suites, options, devices, folder: project.folder.clone() }
+        let quota = Quota::of(&trials(&suites).unwrap_or_default());
+        Engine { suites, options, devices, quota, folder: project.folder.clone() }
     }
 
     /// Runs a trial, which has `share` of the time of the run if there is a limit.
@@ -76,11 +83,14 @@ impl Engine {
             let outcome = Outcome::skip("an earlier trial has crashed the device for this process");
             return Reply { fingerprint, device_lost: true, ..Reply::without_device(outcome) };
         }
-        let checked = catch_unwind(AssertUnwindSafe(|| self.check(trial, device, share)));
-        let outcome = checked
-            .unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))));
+        let outcome = guarded(|| self.check(trial, device, share));
         let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
         Reply { outcome, fingerprint, device_lost: device.is_lost(), missing }
+    }
+
+    /// Whether kernels run in the simulator here.
+    fn simulates(&self) -> bool {
+        self.devices.for_kind(DeviceKind::Cuda).is_ok_and(|device| device.kind() == DeviceKind::Sim)
     }
 
     /// A GPU machine is chosen for its GPU: its host has no baselines and need not be quiet.
@@ -100,9 +110,7 @@ impl Engine {
 
     fn check(&self, trial: &Trial, device: &dyn Device, share: Option<Duration>) -> Outcome {
         let subject = trial.subject(&self.suites);
-        let usual = default_budget(trial.check);
-        let budget = self.options.budget.unwrap_or_else(|| share.map_or(usual, |share| share.min(usual)));
-        let context = Context::new(device, self.options.run_seed(), budget);
+        let context = self.context(trial, device, share);
         match (&self.options.shape, trial.check) {
             (Some(shape), Check::Correctness | Check::Property) => self.check_case(&context, &subject, shape),
             (None, Check::Correctness) if self.options.large => large::run(&context, &subject),
@@ -113,6 +121,21 @@ impl Engine {
             },
             (_, Check::Perf) => self.check_perf(trial, &context, &subject, share),
         }
+    }
+
+    /// What a trial may plan, and how long it may take to run it: as long as it takes, unless somebody asked for less.
+    fn context<'d>(&self, trial: &Trial, device: &'d dyn Device, share: Option<Duration>) -> Context<'d> {
+        let (seed, asked) = (self.options.run_seed(), self.options.budget.or(share));
+        if trial.check == Check::Perf {
+            let budget = self.options.budget.unwrap_or_else(|| share.map_or(TIMING, |share| share.min(TIMING)));
+            return Context::new(device, seed, budget);
+        }
+        let context = match asked {
+            Some(budget) => Context::new(device, seed, budget),
+            None => Context::without_deadline(device, seed),
+        };
+        let plans_all = self.options.run_budget.is_some_and(|budget| budget.is_zero());
+        if plans_all { context } else { context.planning(self.quota.work(trial, device.kind())) }
     }
 
     fn check_perf(
@@ -138,7 +161,9 @@ impl Engine {
         let can_be_brief = self.options.budget.is_none() && only.is_empty() && !require;
         let settings = PerfSettings { only, planted, ..PerfSettings::of(context.device.kind()) };
         let has_baseline = || baselines.snapshot_path(subject, context.device.fingerprint()).exists();
-        if can_be_brief && share.is_some_and(|share| share < FULL_TIMING) && !has_baseline() {
+        let is_one_of_many = self.quota.times_in_brief() && trial.kind == DeviceKind::Cpu && self.simulates();
+        let is_short_of_time = share.is_some_and(|share| share < FULL_TIMING);
+        if can_be_brief && (is_one_of_many || is_short_of_time) && !has_baseline() {
             let baselines = BaselineSettings { write_pending: false, ..baselines };
             return baseline::gate(context, subject, &settings.brief(), &baselines);
         }
@@ -162,13 +187,10 @@ impl Engine {
     }
 }
 
-/// How long a trial starts new cases when nothing else is said.
-fn default_budget(check: Check) -> Duration {
-    match check {
-        Check::Correctness => Duration::from_secs(20),
-        Check::Property => Duration::from_secs(2),
-        Check::Perf => Duration::from_secs(5),
-    }
+/// A check whose panic is a failure.
+fn guarded(check: impl FnOnce() -> Outcome) -> Outcome {
+    let checked = catch_unwind(AssertUnwindSafe(check));
+    checked.unwrap_or_else(|payload| Outcome::fail(format!("the trial panicked: {}", panic_message(&*payload))))
 }
 
 /// A candidate that panics does so in many cases, above all while a failure is shrunk: each place is reported once.
@@ -183,7 +205,20 @@ fn quieten_panics() {
     }));
 }
 
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_that_panics_has_failed() {
+        let outcome = guarded(|| panic!("no room"));
+        assert_eq!((outcome.verdict, outcome.reason.as_str()), (Verdict::Fail, "the trial panicked: no room"));
+        assert_eq!(guarded(|| Outcome::new(Verdict::Pass)).verdict, Verdict::Pass);
+    }
 }

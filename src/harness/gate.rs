@@ -4,6 +4,7 @@ use super::arguments::{GateArguments, Options};
 use super::conclusion::Conclusion;
 use super::project::Project;
 use super::run;
+use super::terminal::note;
 use crate::core::candidate::IntoCandidate;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;
@@ -70,7 +71,12 @@ impl Gate {
         let options = GateArguments::parse().options.with_environment(|name| std::env::var(name).ok());
         let conclusion = options.map_or_else(Conclusion::Usage, |options| self.execute(options));
         if let Conclusion::Usage(why) | Conclusion::Broken(why) = &conclusion {
-            eprintln!("error: {why}");
+            note(format_args!("error: {why}"));
+        }
+        if conclusion == Conclusion::Unsupervised {
+            note(format_args!(
+                "nothing failed, but nobody watched this process: run without --unsupervised for a verdict"
+            ));
         }
         conclusion.of_gate()
     }

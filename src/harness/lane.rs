@@ -3,15 +3,20 @@
 //!
 //! A file lock keeps this up across processes, since nextest runs one process a trial.
 
+use super::terminal::note;
 use crate::check::outcome::Check;
 use crate::device::DeviceKind;
+use crate::measure::lock::{self, Kind, holders};
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// The right to run trials on this machine.
 pub struct Lanes {
     path: PathBuf,
+    /// How long other processes may keep the machine.
+    limit: Duration,
     accelerator: Mutex<()>,
     process: RwLock<()>,
 }
@@ -41,11 +46,14 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes that hold for all processes that use the same file.
     pub fn at(path: PathBuf) -> Self {
-        Lanes { path, accelerator: Mutex::new(()), process: RwLock::new(()) }
+        Lanes { path, limit: lock::LIMIT, accelerator: Mutex::new(()), process: RwLock::new(()) }
     }
 
     /// Waits for the turn of a trial on a device of `kind`.
-    pub fn enter(&self, check: Check, kind: DeviceKind) -> Turn<'_> {
+    ///
+    /// # Errors
+    /// If other processes keep the machine for too long: they are named.
+    pub fn enter(&self, check: Check, kind: DeviceKind) -> Result<Turn<'_>, String> {
         // A trial that panicked has harmed none of the locks.
         let accelerator =
             (kind == DeviceKind::Cuda).then(|| self.accelerator.lock().unwrap_or_else(PoisonError::into_inner));
@@ -55,23 +63,27 @@ impl Lanes {
         } else {
             Share::Part { _guard: self.process.read().unwrap_or_else(PoisonError::into_inner) }
         };
-        Turn { _file: self.lock(alone), _process: process, _accelerator: accelerator }
+        Ok(Turn { _file: self.lock(alone)?, _process: process, _accelerator: accelerator })
     }
 
     /// Without the file (a read-only machine, say) trials run unguarded: timings then show it in their spread.
-    fn lock(&self, alone: bool) -> Option<File> {
+    fn lock(&self, alone: bool) -> Result<Option<File>, String> {
         // Another user may own the file; reading is enough to lock it.
-        let file =
-            File::options().create(true).append(true).open(&self.path).or_else(|_| File::open(&self.path)).ok()?;
-        if alone {
-            if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                eprintln!("waiting until the trials of another gate on this machine end, to be timed alone");
-                file.lock().ok()?;
-            }
-        } else {
-            file.lock_shared().ok()?;
+        let file = File::options().create(true).append(true).open(&self.path).or_else(|_| File::open(&self.path));
+        let Ok(file) = file else { return Ok(None) };
+        if alone && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            note(format_args!(
+                "waiting to be timed alone on this machine, until others have ended: {}",
+                holders(&file)
+            ));
         }
-        Some(file)
+        let kind = if alone { Kind::Exclusive } else { Kind::Shared };
+        match lock::wait(&file, kind, self.limit) {
+            Ok(()) => Ok(Some(file)),
+            Err(e) if e.kind() == std::io::ErrorKind::TimedOut => Err(format!("{}: {e}", self.path.display())),
+            // A file system without locks.
+            Err(_) => Ok(None),
+        }
     }
 }
 
@@ -84,9 +96,19 @@ mod tests {
     fn counted_trials_run_side_by_side() {
         let folder = tempfile::tempdir().unwrap();
         let lanes = Lanes::at(folder.path().join("lock"));
-        let _one = lanes.enter(Check::Perf, DeviceKind::Sim);
+        let _one = lanes.enter(Check::Perf, DeviceKind::Sim).unwrap();
         // Would wait for ever otherwise.
-        let _other = lanes.enter(Check::Perf, DeviceKind::Sim);
+        let _other = lanes.enter(Check::Perf, DeviceKind::Sim).unwrap();
+    }
+
+    #[test]
+    fn a_machine_that_is_kept_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let holder = Lanes::at(folder.path().join("lock"));
+        let waiting = Lanes { limit: Duration::from_millis(30), ..Lanes::at(folder.path().join("lock")) };
+        let _held = holder.enter(Check::Perf, DeviceKind::Cpu).unwrap();
+        let why = waiting.enter(Check::Correctness, DeviceKind::Cpu).err().unwrap();
+        assert!(why.contains("lock: locked for more than 0.03 s by process "), "{why}");
     }
 
     #[test]
@@ -101,7 +123,7 @@ mod tests {
                 let (lanes, running, most) = (if i < 4 { &one } else { &other }, &running, &most);
                 scope.spawn(move || {
                     let check = if i % 2 == 0 { Check::Perf } else { Check::Correctness };
-                    let _turn = lanes.enter(check, DeviceKind::Cpu);
+                    let _turn = lanes.enter(check, DeviceKind::Cpu).unwrap();
                     let before = running.fetch_add(1, Ordering::SeqCst) + 1;
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     if check == Check::Perf {

@@ -2,6 +2,7 @@
 //!
 //! nextest runs one process a trial. Without the file each of them would take the whole run's time for its own.
 
+use crate::measure::lock::{self, Kind};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,6 +12,9 @@ use std::time::{Duration, SystemTime};
 
 /// An account that nobody has used for so long is of an earlier run that had the same id.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+
+/// How long another process may take to read and write the account.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time that is left and those who wait for it.
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -80,7 +84,7 @@ fn change_file<T>(path: &Path, run: &str, opened: Account, change: impl Fn(&mut 
         fs::create_dir_all(folder)?;
     }
     let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-    file.lock()?;
+    lock::wait(&file, Kind::Exclusive, LOCK_LIMIT)?;
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     // A page of another run, or one that cannot be read, is replaced.

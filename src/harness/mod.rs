@@ -4,10 +4,13 @@
 //! | exit code of a gate | meaning |
 //! |---|---|
 //! | 0 | no trial failed |
-//! | 2 | the arguments or the declarations are wrong |
-//! | 101 | a trial failed, or the summary could not be written |
+//! | 2 | the arguments or the declarations are wrong, or a filter matches no trial |
+//! | 3 | `--unsupervised`: nothing failed, but nobody would have seen the process end early |
+//! | 4 | no trial failed, but cases were cut by a time that was asked for |
+//! | 101 | a trial failed or did not run, or the log or the summary could not be written |
 
 pub mod arguments;
+mod broken;
 mod budget;
 pub mod conclusion;
 pub mod devices;
@@ -18,9 +21,15 @@ pub mod lane;
 mod ledger;
 pub mod plant;
 pub mod project;
+mod quota;
 pub mod run;
 mod serve;
+pub mod terminal;
 pub mod trial;
+#[cfg(unix)]
+pub mod worker;
+#[cfg(not(unix))]
+#[path = "worker/absent.rs"]
 pub mod worker;
 
 pub use gate::{Gate, GateOf};

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// `0.02` for all trials, `softmax::cuda_v5::f32=0.02` for those with such a name.
+/// `0.02` for all trials, `softmax::cuda::f32=0.02` for those with such a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plant {
     /// A part of the names of the trials; all where there is none.

@@ -95,7 +95,12 @@ impl Project {
         }
     }
 
+    /// That of a bundle is in a file, as its folder is no checkout, or another one's.
     fn revision(&self) -> Option<String> {
+        if let Ok(text) = std::fs::read_to_string(self.folder.join("revision")) {
+            let hash = text.trim();
+            return hash.get(..12).filter(|_| hash.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned);
+        }
         let mut git = Command::new("git");
         git.arg("-C").arg(&self.folder).args(["rev-parse", "--short=12", "HEAD"]);
         let output = git.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
@@ -109,12 +114,38 @@ pub fn shared_run_id() -> Option<String> {
     shared.ok().filter(|id| !id.is_empty())
 }
 
-/// The id that processes of one run share; without one, each process is a run of its own.
+/// The id that processes of one run share. The binaries that one `cargo test` starts are a run; else, without an id, each
+/// process is one of its own.
 fn run_id() -> String {
-    shared_run_id().unwrap_or_else(|| {
+    shared_run_id().or_else(run_of_cargo).unwrap_or_else(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         format!("{:x}-{:x}", since.as_nanos(), std::process::id())
     })
+}
+
+/// The id of the cargo that started this process: its number, and when it began.
+#[cfg(target_os = "linux")]
+fn run_of_cargo() -> Option<String> {
+    let parent = std::os::unix::process::parent_id();
+    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    cargo_run(&stat, &boot)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn run_of_cargo() -> Option<String> {
+    None
+}
+
+/// From the line that the system keeps of a process, if its program is cargo, and from the id of the system's start.
+#[cfg(target_os = "linux")]
+fn cargo_run(stat: &str, boot: &str) -> Option<String> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    // The 22nd value of the line; two stand before the rest.
+    let began: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
+    let boot = boot.trim().split('-').next()?;
+    (name == "cargo").then(|| format!("cargo-{boot}-{began:x}-{pid}"))
 }
 
 /// The folder above `exe` that cargo has marked as its own.
@@ -153,11 +184,32 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_says_which_revision_it_was_made_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let revision = |text: &str| {
+            std::fs::write(folder.path().join("revision"), text).unwrap();
+            Project { folder: folder.path().into(), ..Project::new("", "p") }.revision()
+        };
+        assert_eq!(revision("0123456789abcdef0123456789abcdef01234567\n"), Some("0123456789ab".into()));
+        assert_eq!(revision("no hash of a commit"), None);
+        assert_eq!(revision(""), None);
+    }
+
+    #[test]
     fn a_command_repeats_a_trial() {
         let project = Project::new("/p", "demo").run_by("kernelgate check");
         assert_eq!(project.repeat_command("a::b::f32::perf", ""), "kernelgate check --exact a::b::f32::perf");
         let ours = Project::new(env!("CARGO_MANIFEST_DIR"), "kernelgate").repeat_command("t", "--shape n=3");
         assert!(ours.starts_with("cargo test ") && ours.ends_with(" -- --exact t --shape n=3"), "{ours}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_run_of_cargo_has_an_id() {
+        let stat = |name: &str| format!("4711 ({name}) S 1 4711 1 0 -1 4194304 9 0 0 0 1 2 0 0 20 0 3 0 255 1000 20");
+        let boot = "0a1b2c3d-0000-0000-0000-000000000000\n";
+        assert_eq!(cargo_run(&stat("cargo"), boot).as_deref(), Some("cargo-0a1b2c3d-ff-4711"));
+        assert_eq!(cargo_run(&stat("bash) x ("), boot), None);
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! A run from its options to its conclusion: selection, trials, summary.
 
 use super::arguments::{Options, Requirement};
-use super::budget::{self, Budget};
+use super::broken::Told;
+use super::budget::Budget;
 use super::conclusion::Conclusion;
 use super::devices::KernelDevice;
-use super::engine::{Engine, Reply};
+use super::engine::{self, Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::lane::Lanes;
 use super::project::{Project, shared_run_id};
 use super::serve;
-use super::trial::{Trial, trials};
-use super::worker;
-use crate::check::outcome::Verdict;
+use super::terminal::{Outlet, say};
+use super::trial::{Trial, has_hits, trials};
+use super::worker::{self, Role, Streams};
+use crate::check::declaration::mistakes;
+use crate::check::outcome::{Outcome, Verdict};
 use crate::core::shape::parse;
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
@@ -19,6 +22,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::device::sim::FOLDER;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
+use crate::report::text::line;
 use crate::report::{digest, failure};
 #[cfg(feature = "cuda")]
 use crate::{
@@ -26,6 +30,8 @@ use crate::{
     device::sim::{ARCH, Committed},
 };
 use libtest_mimic::{Completion, Failed};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,24 +39,42 @@ use std::time::{Duration, Instant};
 /// How long a trial in a worker process may take.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long a trial may take where somebody may be looking at it in a debugger.
+const WATCHED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Stands for the trials that are not selected; no trial is called so.
 const UNSELECTED: &str = "\u{0}";
 
 /// Runs, lists or serves trials, as the options say.
 pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion {
+    let role = match Role::of_this_process() {
+        Ok(Role::Keeper) => worker::keep(),
+        Ok(role) => role,
+        Err(why) => return Conclusion::Usage(why),
+    };
+    if role == Role::Gate {
+        warn_if_unoptimised();
+        let mistakes = mistakes(&suites);
+        if !mistakes.is_empty() {
+            return Conclusion::Usage(format!("mistakes in the declarations:\n  {}", mistakes.join("\n  ")));
+        }
+    }
     let all = match trials(&suites) {
         Ok(all) => all,
         Err(why) => return Conclusion::Usage(why),
     };
-    if worker::is_worker() {
-        let served = worker::serve(&Engine::new(&project, suites, options), &all);
-        return served.map_or_else(|e| Conclusion::Broken(e.to_string()), |()| Conclusion::Good);
+    if role == Role::Worker {
+        let served = worker::serve(|| Engine::new(&project, suites, options), &all);
+        return Conclusion::Broken(served.map_or_else(|e| e.to_string(), |()| "no gate asks any more".into()));
     }
     if !options.compile.is_empty() {
         return compile(&suites, &options.compile);
     }
     if options.ptx {
         return renew_ptx(&suites, &project.folder.join(FOLDER));
+    }
+    if let Err(why) = has_hits(&all, &options) {
+        return Conclusion::Usage(why);
     }
     let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
     if let Err(why) = check_shape(&selected, &suites, &options) {
@@ -60,21 +84,59 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
         let served = serve::run(&project, &suites, &selected, &options);
         return served.map_or_else(|e| Conclusion::Broken(e.to_string()), |()| Conclusion::Good);
     }
-    let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
-    let conclusion = session.conduct(selected, rest.len());
-    if session.options.list {
-        return Conclusion::Good;
+    if let Err(why) = check_logfile(&options) {
+        return Conclusion::Usage(why);
     }
-    session.conclude(conclusion.has_failed())
+    let _outlet = Outlet::open();
+    let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
+    let conducted = session.conduct(selected.clone(), rest.len());
+    if session.options.list {
+        return conducted.map_or_else(Conclusion::Broken, |_| Conclusion::Good);
+    }
+    session.conclude(&selected, conducted.map(|conclusion| conclusion.has_failed()))
+}
+
+/// A log that cannot be written is found before the first trial.
+fn check_logfile(options: &Options) -> Result<(), String> {
+    let Some(path) = &options.logfile else { return Ok(()) };
+    let opened = std::fs::File::options().append(true).create(true).open(path);
+    opened.map(drop).map_err(|e| format!("--logfile {path}: cannot write: {e}"))
+}
+
+/// What libtest is to say of a trial.
+fn completion(record: &Record) -> Result<Completion, Failed> {
+    let outcome = &record.outcome;
+    match outcome.verdict {
+        Verdict::Skip => Ok(Completion::ignored_with(line(&outcome.reason))),
+        // Not a failure, but libtest knows no word between pass and ignored.
+        Verdict::Unclear => Ok(Completion::ignored_with(format!("unclear: {}", line(&outcome.reason)))),
+        Verdict::Fail | Verdict::Slower | Verdict::Invalid => Err(failure::describe(record).into()),
+        // Right as far as it was judged, and that has to be seen.
+        Verdict::Pass | Verdict::Same | Verdict::Faster => {
+            Ok(outcome.cut_note().map_or(Completion::Completed, Completion::ignored_with))
+        }
+    }
+}
+
+/// The simulator and the references take ten times as long without optimisation, and host candidates are not what ships.
+fn warn_if_unoptimised() {
+    let level = env!("KERNELGATE_OPT_LEVEL");
+    if matches!(level, "0" | "1") {
+        eprintln!(
+            "warning: kernelgate is built with opt-level {level}: a run takes many times as long, and times of host \
+             candidates mean nothing.\nwarning: add to Cargo.toml: [profile.test] opt-level = 3; or run `cargo test \
+             --release`"
+        );
+    }
 }
 
 #[cfg(feature = "cuda")]
 fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {
     let archs: Vec<&str> = archs.iter().map(String::as_str).collect();
-    let all = [suites, &crate::measure::yardstick::Yardstick::suites()].concat();
+    let all = [suites, &crate::measure::yardstick::Yardstick::suites(), &crate::calibrate::suites()].concat();
     match crate::device::cuda::precompile(&all, &archs) {
         Ok(kernels) => {
-            println!("{kernels} kernels compiled for {}", archs.join(", "));
+            say(format_args!("{kernels} kernels compiled for {}\n", archs.join(", ")));
             Conclusion::Good
         }
         Err(why) => Conclusion::Broken(why),
@@ -87,8 +149,13 @@ fn renew_ptx(suites: &[Suite], folder: &Path) -> Conclusion {
         crate::device::cuda::ptx_afresh(program, dtype, ARCH).map_err(|fault| format!("{}: {fault}", program.file))
     };
     match Committed::new(folder.into()).renew(suites, compile) {
-        Ok((written, removed)) => {
-            println!("{}: {written} files written, {removed} removed, the others are up to date", folder.display());
+        Ok((written, removed, others)) => {
+            let shown = folder.display();
+            say(format_args!("{shown}: {written} files written, {removed} removed, the others are up to date\n"));
+            if !others.is_empty() {
+                let others = others.join(", ");
+                say(format_args!("of no kernel of this gate; remove them if they are of no other gate's: {others}\n"));
+            }
             Conclusion::Good
         }
         Err(why) => Conclusion::Broken(why),
@@ -138,6 +205,8 @@ struct Found {
     devices: Vec<Fingerprint>,
     /// Failures for want of something.
     missing: usize,
+    /// Failures that are the same in several trials.
+    told: Told,
 }
 
 impl Session {
@@ -149,25 +218,33 @@ impl Session {
             KernelDevice::choose(options.device, options.requires(Requirement::Cuda)).kind
         };
         let threads = options.test_threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
-        // A GPU is fast enough to need no limit.
-        let usual = (kernels == DeviceKind::Sim).then_some(budget::DEFAULT);
-        let time = options.run_budget.or(usual).filter(|time| !time.is_zero());
+        let time = options.run_budget.filter(|time| !time.is_zero());
         let lanes = threads.unwrap_or(1);
         let budget = time.map(|time| match shared_run_id() {
             // What this process leaves out, another one may run.
             Some(id) => Budget::shared(time, lanes, selected.iter().chain(rest), &project.budget_path(), id),
             None => Budget::new(time, lanes, selected),
         });
-        let executor = if options.in_process || options.shape.is_some() {
+        let executor = if options.unsupervised {
             Executor::Here(Box::new(Engine::new(&project, suites, options.clone())))
+        } else if options.in_process {
+            Executor::Workers(Pool::of_one(options.time_limit.unwrap_or(WATCHED_LIMIT)))
         } else {
-            Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT)))
+            let streams = if options.nocapture { Streams::PassedOn } else { Streams::Captured };
+            Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT), streams))
         };
         Session { project, options, executor, lanes: Lanes::default(), kernels, budget, found: Mutex::default() }
     }
 
     /// Hands the trials to libtest-mimic, with as many others as it is to count as filtered out.
-    fn conduct(self: &Arc<Self>, selected: Vec<Trial>, filtered_out: usize) -> libtest_mimic::Conclusion {
+    ///
+    /// # Errors
+    /// If it panics, as it does when it cannot write its log.
+    fn conduct(
+        self: &Arc<Self>,
+        selected: Vec<Trial>,
+        filtered_out: usize,
+    ) -> Result<libtest_mimic::Conclusion, String> {
         let mut arguments = self.options.for_libtest();
         arguments.skip = vec![UNSELECTED.into()];
         let rest = (0..filtered_out).map(|_| libtest_mimic::Trial::test(UNSELECTED, || Ok(())));
@@ -175,29 +252,46 @@ impl Session {
             let session = Arc::clone(self);
             libtest_mimic::Trial::ignorable_test(trial.name.clone(), move || session.run(&trial))
         });
-        libtest_mimic::run(&arguments, selected.chain(rest).collect())
+        let tests = selected.chain(rest).collect();
+        let run = AssertUnwindSafe(|| libtest_mimic::run(&arguments, tests));
+        let ended = if matches!(self.executor, Executor::Here(_)) {
+            catch_unwind(run)
+        } else {
+            // No candidate runs here. What panics is libtest-mimic, when it cannot write, and that is said below.
+            let hook = std::panic::take_hook();
+            std::panic::set_hook(Box::new(|_| {}));
+            let ended = catch_unwind(run);
+            std::panic::set_hook(hook);
+            ended
+        };
+        ended.map_err(|payload| format!("the log could not be written: {}", engine::panic_message(&*payload)))
     }
 
     fn run(&self, trial: &Trial) -> Result<Completion, Failed> {
+        if self.options.fail_fast && self.has_failed() {
+            return Ok(Completion::ignored_with("--fail-fast: another trial has failed"));
+        }
         let kind = if trial.kind == DeviceKind::Cpu { trial.kind } else { self.kernels };
         let turn = self.lanes.enter(trial.check, kind);
         let start = Instant::now();
-        let reply = self.executor.run(trial, self.budget.as_ref().map(|budget| budget.share(trial)));
-        let record = self.record(trial, &reply, start.elapsed());
-        drop(turn);
-        let outcome = &record.outcome;
-        let result = match outcome.verdict {
-            Verdict::Skip => Ok(Completion::ignored_with(&outcome.reason)),
-            // Not a failure, but libtest knows no word between pass and ignored.
-            Verdict::Unclear => Ok(Completion::ignored_with(format!("unclear: {}", outcome.reason))),
-            verdict if verdict.is_failure() => Err(failure::describe(&record).into()),
-            _ => Ok(Completion::Completed),
+        let reply = match &turn {
+            Ok(_) => self.executor.run(trial, self.budget.as_ref().map(|budget| budget.share(trial))),
+            Err(why) => Reply::without_device(Outcome::fail(why)),
         };
+        let mut record = self.record(trial, &reply, start.elapsed());
+        drop(turn);
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).told.shorten(&mut record);
+        let result = completion(&record);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.records.push(record);
         found.devices.extend(reply.fingerprint);
         found.missing += usize::from(reply.missing);
         result
+    }
+
+    fn has_failed(&self) -> bool {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.records.iter().any(|record| record.outcome.verdict.is_failure())
     }
 
     fn record(&self, trial: &Trial, reply: &Reply, took: Duration) -> Record {
@@ -225,24 +319,84 @@ impl Session {
         }
     }
 
+    /// What stands in place of the trials that came to no end.
+    fn unfinished(&self, selected: &[Trial]) -> Vec<Record> {
+        // libtest runs none of ours then.
+        if self.options.ignored || self.options.bench {
+            return Vec::new();
+        }
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended: HashSet<&str> = found.records.iter().map(|record| record.trial.as_str()).collect();
+        let missing = selected.iter().filter(|trial| !ended.contains(trial.name.as_str()));
+        let reply = Reply::without_device(Outcome::fail("the run ended before this trial did"));
+        missing.map(|trial| self.record(trial, &reply, Duration::ZERO)).collect()
+    }
+
     /// Keeps the summary and says how it went.
-    fn conclude(&self, failed: bool) -> Conclusion {
+    fn conclude(&self, selected: &[Trial], conducted: Result<bool, String>) -> Conclusion {
+        let unfinished = self.unfinished(selected);
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
-        let failures = found.records.iter().filter(|record| record.outcome.verdict.is_failure()).count();
+        let records = [found.records, unfinished].concat();
+        let (cut, planned) = digest::cut(&records);
+        let failures = records.iter().filter(|record| record.outcome.verdict.is_failure()).count();
         let mut summary = Summary::new(self.project.describe_run(self.options.run_seed()));
         found.devices.iter().for_each(|device| summary.add_device(device));
-        summary.add(found.records);
+        summary.add(records);
         let path: PathBuf = self.options.out.clone().unwrap_or_else(|| self.project.summary_path());
         if self.options.is_readable() {
-            println!("{}\nsummary: {}\n", digest::describe(&summary), path.display());
+            let text = digest::describe(&summary, self.options.report_time);
+            say(format_args!("{text}\nsummary: {}\n\n", path.display()));
+            if cut > 0 {
+                say(format_args!("cut: {cut} of {planned} planned cases not run, because a time was asked for\n\n"));
+            }
         }
-        if let Err(why) = summary.gather(&path) {
-            return Conclusion::Broken(why);
+        let kept = summary.gather(&path);
+        match (conducted, kept) {
+            (Err(why), Ok(_)) | (_, Err(why)) => Conclusion::Broken(why),
+            (Ok(false), Ok(_)) if failures == 0 && cut > 0 => Conclusion::Cut,
+            (Ok(false), Ok(_)) if failures == 0 && self.options.unsupervised => Conclusion::Unsupervised,
+            (Ok(false), Ok(_)) if failures == 0 => Conclusion::Good,
+            (Ok(_), Ok(_)) if failures > found.missing => Conclusion::Failed,
+            (Ok(_), Ok(_)) => Conclusion::Missing,
         }
-        match (failed, failures > found.missing) {
-            (false, _) => Conclusion::Good,
-            (true, true) => Conclusion::Failed,
-            (true, false) => Conclusion::Missing,
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::outcome::Check;
+    use crate::core::dtype::DType;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Verdict::Pass, "ok")]
+    #[case(Verdict::Same, "ok")]
+    #[case(Verdict::Faster, "ok")]
+    #[case(Verdict::Skip, "ignored")]
+    #[case(Verdict::Unclear, "ignored")]
+    #[case(Verdict::Fail, "failed")]
+    #[case(Verdict::Slower, "failed")]
+    #[case(Verdict::Invalid, "failed")]
+    fn only_what_is_good_is_shown_as_ok(#[case] verdict: Verdict, #[case] expected: &str) {
+        let record = Record {
+            trial: "gelu::a::f32::perf".into(),
+            operator: "gelu".into(),
+            candidate: "a".into(),
+            dtype: DType::F32,
+            check: Check::Perf,
+            device: DeviceKind::Cpu,
+            fingerprint: None,
+            outcome: Outcome { reason: "a\nb".into(), ..Outcome::new(verdict) },
+            duration_s: 0.0,
+            repeat: String::new(),
+        };
+        let shown = match completion(&record) {
+            Ok(Completion::Completed) => "ok",
+            Ok(_) => "ignored",
+            Err(_) => "failed",
+        };
+        assert_eq!(shown, expected);
+        assert_eq!((verdict.is_good(), verdict.is_failure()), (expected == "ok", expected == "failed"));
     }
 }

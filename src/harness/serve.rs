@@ -4,6 +4,7 @@
 use super::arguments::{Options, Requirement};
 use super::devices::Devices;
 use super::project::Project;
+use super::terminal::note;
 use super::trial::Trial;
 use crate::check::case::Case;
 use crate::check::judge::Rejection;
@@ -76,7 +77,7 @@ impl Host for ServingGate<'_> {
                     let name = fingerprint.name.clone();
                     devices.push(DeviceNote { kind: device.kind(), name, fingerprint: Some(fingerprint) });
                 }
-                Err(why) => eprintln!("{kind} candidates are not offered: {why}"),
+                Err(why) => note(format_args!("{kind} candidates are not offered: {why}")),
             }
         }
         let mut offers: Vec<Offer> = Vec::new();

@@ -23,6 +23,8 @@ pub struct Trial {
     pub check: Check,
     /// The kind of device that its candidate asks for.
     pub kind: DeviceKind,
+    /// Whether it times a lesson, which is done on request alone.
+    pub times_lesson: bool,
 }
 
 impl Trial {
@@ -43,8 +45,30 @@ impl Trial {
         let named = |filters: &[String]| filters.iter().any(|filter| self.matches(filter, options.exact));
         (options.filters.is_empty() || named(&options.filters))
             && !named(&options.skip)
+            && (options.lessons || !self.times_lesson)
             && (options.dtypes.is_empty() || options.dtypes.contains(&self.dtype))
     }
+}
+
+/// Whether every filter names a trial and the arguments select at least one: a run of nothing is no pass.
+///
+/// # Errors
+/// Which of the arguments matches nothing.
+pub fn has_hits(all: &[Trial], options: &Options) -> Result<(), String> {
+    if let Some(filter) = options.filters.iter().find(|f| !all.iter().any(|trial| trial.matches(f, options.exact))) {
+        let how = if options.exact { "is called" } else { "has a name with" };
+        return Err(format!("no trial {how} `{filter}`: `--list` names all {} trials", all.len()));
+    }
+    if !options.ignored && !all.iter().any(|trial| trial.is_selected(options)) {
+        let dtypes: Vec<&str> = options.dtypes.iter().map(|dtype| dtype.name()).collect();
+        let named = |what: &str, values: &[String]| {
+            if values.is_empty() { String::new() } else { format!(" {what} {}", values.join(",")) }
+        };
+        let dtypes = if dtypes.is_empty() { String::new() } else { format!(" --dtype {}", dtypes.join(",")) };
+        let (filters, skips) = (named("the filter", &options.filters), named("--skip", &options.skip));
+        return Err(format!("no trial is left by{filters}{skips}{dtypes}: `--list` names all {} trials", all.len()));
+    }
+    Ok(())
 }
 
 /// All trials of some suites, the perf trials last, since they need the machine for themselves, and before them those
@@ -64,7 +88,8 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
                     let kind = if candidate.body.is_host() { DeviceKind::Cpu } else { DeviceKind::Cuda };
-                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind });
+                    let times_lesson = candidate.traits.lesson && check == Check::Perf;
+                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind, times_lesson });
                 }
             }
         }
@@ -144,6 +169,46 @@ mod tests {
         let options = Options { filters: owned(filters), skip: owned(skip), exact, ..Options::default() };
         let selected = trials(&suites()).unwrap().iter().filter(|trial| trial.is_selected(&options)).count();
         assert_eq!(selected, expected);
+    }
+
+    #[rstest]
+    #[case::not_asked_for(&[], false, &["a::best::f32::perf"])]
+    #[case::not_even_by_name(&["lesson1"], false, &[])]
+    #[case::on_request(&[], true, &["a::lesson1::f32::perf", "a::best::f32::perf"])]
+    fn lessons_are_timed_on_request(#[case] filters: &[&str], #[case] lessons: bool, #[case] expected: &[&str]) {
+        use crate::core::candidate::Declare;
+        let op = Op::<Vector>::new("a").input("x", |s| [s.n]).output("y", |s| [s.n]).perf([Vector { n: 4 }]);
+        let cpu = || Cpu::new::<f32>(|_: &Vector, _, _| {});
+        let suite = Suite::of(op).candidate("lesson1", cpu().lesson()).candidate("best", cpu());
+        let filters = filters.iter().map(|&filter| filter.to_owned()).collect();
+        let options = Options { filters, lessons, ..Options::default() };
+        let selected: Vec<Trial> =
+            trials(&[suite.into()]).unwrap().into_iter().filter(|trial| trial.is_selected(&options)).collect();
+        let perf = selected.iter().filter(|trial| trial.check == Check::Perf).map(|trial| trial.name.as_str());
+        assert_eq!(perf.collect::<Vec<_>>(), expected);
+        let checked = selected.iter().filter(|trial| trial.name.starts_with("a::lesson1") && !trial.times_lesson);
+        assert_eq!(checked.count(), 2, "correctness and property");
+    }
+
+    #[rstest]
+    #[case::none_asked(&[], false, &[], None)]
+    #[case::hit(&["gelu_tanh"], false, &[], None)]
+    #[case::one_of_two(&["gelu_tanh", "gulu"], false, &[], Some("`gulu`"))]
+    #[case::part_of_a_name(&["gelu::naive::f32"], true, &[], Some("is called `gelu::naive::f32`"))]
+    #[case::dtype(&["gelu"], false, &[DType::I32], Some("no trial is left by the filter gelu --dtype i32"))]
+    fn a_filter_without_a_hit_is_named(
+        #[case] filters: &[&str],
+        #[case] exact: bool,
+        #[case] dtypes: &[DType],
+        #[case] expected: Option<&str>,
+    ) {
+        let filters = filters.iter().map(|name| (*name).to_owned()).collect();
+        let options = Options { filters, exact, dtypes: dtypes.to_vec(), ..Options::default() };
+        match (has_hits(&trials(&suites()).unwrap(), &options), expected) {
+            (Ok(()), None) => {}
+            (Err(why), Some(expected)) => assert!(why.contains(expected), "{why}"),
+            (got, expected) => panic!("{got:?} against {expected:?}"),
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What this device's noise is: one kernel against itself, many times, with and without a planted slowdown.
 
-use super::change::{Change, Estimate, paired};
+use super::change::{Change, Comparison, Estimate, paired};
 use super::inputs::draw;
 use super::series::typical;
 use super::session::{Contestant, SessionSettings, measure};
 use super::stored::Stored;
-use super::threshold::{Distance, NoiseTable, SelfRatios, deviation};
+use super::threshold::{Distance, NoiseTable, SelfRatios, case_name, deviation};
 use super::yardstick::Yardstick;
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
@@ -92,7 +92,8 @@ pub struct NoiseReport {
     pub paired_p1_p99: [f64; 2],
     /// Detection of planted slowdowns.
     pub planted: Vec<Detection>,
-    /// The smallest slowdown of the search that was found at least 95 times in 100.
+    /// The smallest slowdown that is found at least 95 times in 100: planted in a search or, without one, put into the
+    /// comparisons of the kernel with itself by arithmetic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_found: Option<f64>,
     /// The ratios themselves, for the table of the device.
@@ -148,11 +149,14 @@ pub fn analyse(
     let mut paired_ratios = Vec::new();
     let mut changes = Vec::new();
     let first = pair.trial(0.0)?;
-    let threshold = table.threshold(typical(&first.base), Distance::Paired);
+    let name = case_name(case.operator.name(), &case.candidate.name, case.dtype, &shape);
+    let threshold = table.threshold_of(&name, typical(&first.base), Distance::Paired);
+    let mut estimates = Vec::new();
     let rest: Result<Vec<Sides>, Fault> = (1..settings.trials.max(1)).map(|_| pair.trial(0.0)).collect();
     for sides in std::iter::once(first).chain(rest?) {
         let comparison = paired(&sides.base, &sides.head, threshold);
         sessions.push(Times::of(&sides));
+        estimates.extend(Estimate::of(&sides.base).zip(Estimate::of(&sides.head)));
         paired_ratios.push(comparison.ratio);
         changes.push(comparison.change);
     }
@@ -169,7 +173,10 @@ pub fn analyse(
     };
     let must = slowdown_to_find(launch_us);
     let planted = if settings.planted_trials > 0 { vec![detect(must, settings.planted_trials)?] } else { Vec::new() };
-    let smallest_found = smallest_found(settings.search_trials, &mut detect)?;
+    let smallest_found = match settings.search_trials {
+        0 => smallest_computed(&estimates, changes.len(), threshold),
+        trials => smallest_found(trials, &mut detect)?,
+    };
 
     let count = |change: Change| changes.iter().filter(|&&c| c == change).count();
     let ordered = sorted(&paired_ratios);
@@ -194,14 +201,21 @@ pub fn analyse(
     })
 }
 
+/// The smallest step of the ladder that the comparisons of the kernel with itself would find, were their heads slower by it.
+fn smallest_computed(estimates: &[(Estimate, Estimate)], trials: usize, threshold: f64) -> Option<f64> {
+    let found = |planted: f64| {
+        let slowed = |head: &Estimate| Estimate { us: head.us * (1.0 + planted), ..*head };
+        let changes = estimates.iter().map(|(base, head)| Comparison::of(*base, slowed(head), threshold).change);
+        changes.filter(|&change| change == Change::Slower).count()
+    };
+    LADDER.into_iter().find(|&planted| Detection { planted, trials, found: found(planted) }.is_reliable())
+}
+
 /// Halves the ladder until one step is left; detection grows with the slowdown.
 fn smallest_found(
     trials: usize,
     detect: &mut impl FnMut(f64, usize) -> Result<Detection, Fault>,
 ) -> Result<Option<f64>, Fault> {
-    if trials == 0 {
-        return Ok(None);
-    }
     let (mut low, mut high) = (0, LADDER.len());
     while low < high {
         let middle = (low + high) / 2;
@@ -315,6 +329,8 @@ pub fn table_of(source: String, reports: &[NoiseReport]) -> NoiseTable {
     let kernels: Vec<SelfRatios> = reports
         .iter()
         .map(|report| SelfRatios {
+            case: case_name(&report.operator, &report.candidate, report.dtype, &report.shape),
+            smallest_found: report.smallest_found,
             launch_us: report.launch_us,
             paired: report.ratios.iter().map(|&[paired, _]| paired).collect(),
             stored: report.ratios.iter().map(|&[_, stored]| stored).collect(),
@@ -376,6 +392,10 @@ mod tests {
     crate::shape! { struct Vector { n: 1..=64 } }
 
     fn report(launch_us: f64, noise: Noise, trials: usize) -> NoiseReport {
+        report_on(&SimulatedDevice::new(launch_us, noise), trials)
+    }
+
+    fn report_on(device: &SimulatedDevice, trials: usize) -> NoiseReport {
         let operator = Op::<Vector>::new("f").input("x", |s| [s.n]).output("y", |s| [s.n]);
         let candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
         let case = NoiseCase { operator: &operator, candidate: &candidate, dtype: DType::F32, point: &[8] };
@@ -388,8 +408,7 @@ mod tests {
             search_trials: 50,
             ..NoiseSettings::default()
         };
-        let device = SimulatedDevice::new(launch_us, noise);
-        analyse(&device, &case, &NoiseTable::initial(DeviceKind::Cuda), &settings, 1).unwrap()
+        analyse(device, &case, &NoiseTable::initial(DeviceKind::Cuda), &settings, 1).unwrap()
     }
 
     #[test]
@@ -399,6 +418,26 @@ mod tests {
         assert!(report.planted[0].is_reliable(), "{:?}", report.planted);
         assert!(report.smallest_found.is_some_and(|least| (0.01..=0.02).contains(&least)), "{report:?}");
         assert!((0.0005..0.002).contains(&report.paired_sd), "{}", report.paired_sd);
+    }
+
+    #[test]
+    fn what_is_found_is_known_without_a_search_too() {
+        let sure = |us| Estimate { us, half_width: 0.001 };
+        let quiet: Vec<_> = [9.99, 10.0, 10.01].map(|us| (sure(10.0), sure(us))).to_vec();
+        assert_eq!(smallest_computed(&quiet, 3, 0.01), Some(0.015));
+        assert_eq!(smallest_computed(&quiet, 3, 0.06), Some(0.1));
+        assert_eq!(smallest_computed(&quiet, 4, 0.01), None, "a comparison without samples finds nothing");
+        let blind: Vec<_> = quiet.iter().map(|(base, head)| (*base, Estimate { half_width: 0.2, ..*head })).collect();
+        assert_eq!(smallest_computed(&blind, 3, 0.01), None);
+    }
+
+    /// Where one side is slower for as long as it lives, every comparison says so, and is counted.
+    #[test]
+    fn false_alarms_are_counted() {
+        let of = |slowing: f64| report_on(&SimulatedDevice::new(10.0, Noise::default()).slowing(slowing), 20);
+        let (slower, faster) = (of(0.05), of(-0.05));
+        assert_eq!((slower.false_slower, slower.false_faster, slower.unclear), (20, 0, 0), "{slower:?}");
+        assert_eq!((faster.false_slower, faster.false_faster, faster.unclear), (0, 20, 0), "{faster:?}");
     }
 
     #[test]

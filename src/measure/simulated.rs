@@ -123,6 +123,8 @@ pub(crate) struct SimulatedDevice {
     fingerprint: Fingerprint,
     launch_us: f64,
     noise: Noise,
+    /// By which share each problem takes longer than the one prepared before it.
+    slowing: f64,
     prepared: AtomicUsize,
 }
 
@@ -139,7 +141,11 @@ impl SimulatedDevice {
             driver: "1".into(),
             compiler: "1".into(),
         };
-        SimulatedDevice { fingerprint, launch_us, noise, prepared: AtomicUsize::new(0) }
+        SimulatedDevice { fingerprint, launch_us, noise, slowing: 0.0, prepared: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn slowing(self, slowing: f64) -> Self {
+        SimulatedDevice { slowing, ..self }
     }
 }
 
@@ -154,7 +160,8 @@ impl Device for SimulatedDevice {
 
     fn prepare(&self, _job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
         let who = self.prepared.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(SimulatedProblem::new(who, self.launch_us, self.noise, Journal::default())))
+        let launch_us = self.launch_us * (1.0 + self.slowing * who as f64);
+        Ok(Box::new(SimulatedProblem::new(who, launch_us, self.noise, Journal::default())))
     }
 
     fn capacity(&self) -> Capacity {

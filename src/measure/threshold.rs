@@ -1,7 +1,9 @@
 //! Thresholds: the relative change that counts, from the noise of the device by length of launch.
 
+use crate::core::dtype::DType;
 use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The version of the file format.
@@ -21,9 +23,39 @@ pub struct NoiseTable {
     pub version: u32,
     /// What it was measured on, and when to measure again.
     pub source: String,
-    /// Classes in ascending order of launch time.
+    /// Classes in ascending order of launch time, for cases that were not measured themselves.
     pub classes: Vec<NoiseClass>,
+    /// The cases that were, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cases: BTreeMap<String, CaseNoise>,
 }
+
+/// The noise of one case.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseNoise {
+    /// Its launch time, µs.
+    pub launch_us: f64,
+    /// Standard deviation of the ratio of two medians of one session.
+    pub paired_sd: f64,
+    /// The same for medians of two sessions.
+    pub stored_sd: f64,
+    /// How many ratios both come from.
+    pub trials: usize,
+    /// The smallest slowdown that is found at least 95 times in 100; `None` where not even the largest one that was tried is.
+    pub smallest_found: Option<f64>,
+}
+
+/// The name of a case in a noise table.
+pub fn case_name(operator: &str, candidate: &str, dtype: DType, shape: &str) -> String {
+    format!("{operator}::{candidate}::{dtype} {shape}")
+}
+
+/// Ratios that make a deviation of a case. From ten on it is within a quarter of the true one nearly always.
+const LEAST_TRIALS: usize = 10;
+
+/// A case whose launches now take another time than when its noise was measured is another kernel: as many times longer
+/// or shorter, its class decides.
+const SAME_KERNEL: f64 = 1.5;
 
 /// The noise of launches of some length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +77,15 @@ pub enum Distance {
     Stored,
 }
 
+impl Distance {
+    fn of(self, paired_sd: f64, stored_sd: f64) -> f64 {
+        match self {
+            Distance::Paired => paired_sd,
+            Distance::Stored => stored_sd,
+        }
+    }
+}
+
 impl NoiseTable {
     /// The table before a device has one of its own.
     pub fn initial(kind: DeviceKind) -> Self {
@@ -56,12 +97,14 @@ impl NoiseTable {
                 version: NOISE_VERSION,
                 source: "one H200, graph batches in random order".into(),
                 classes: vec![class(0.0, 0.0020, 0.0040), class(3.0, 0.0011, 0.0022), class(10.0, 0.0008, 0.0016)],
+                cases: BTreeMap::new(),
             },
             // A host with other work on it; a quiet one gets its own table.
             DeviceKind::Cpu | DeviceKind::Sim => NoiseTable {
                 version: NOISE_VERSION,
                 source: "an assumption, wide on purpose".into(),
                 classes: vec![class(0.0, 0.02, 0.05)],
+                cases: BTreeMap::new(),
             },
         }
     }
@@ -95,19 +138,33 @@ impl NoiseTable {
         if classes.is_empty() || !classes.is_sorted_by(|a, b| a.from_us < b.from_us) {
             return Err("the classes are not in ascending order".into());
         }
-        match classes.iter().find(|class| !is_noise(class.paired_sd) || !is_noise(class.stored_sd)) {
-            Some(class) => Err(format!("the class from {} µs has no sensible deviation", class.from_us)),
+        if let Some(class) = classes.iter().find(|class| !is_noise(class.paired_sd) || !is_noise(class.stored_sd)) {
+            return Err(format!("the class from {} µs has no sensible deviation", class.from_us));
+        }
+        let is_sound = |case: &CaseNoise| is_noise(case.paired_sd) && is_noise(case.stored_sd) && case.launch_us > 0.0;
+        match self.cases.iter().find(|(_, case)| !is_sound(case)) {
+            Some((name, _)) => Err(format!("`{name}` has no sensible deviation or time")),
             None => Ok(()),
         }
     }
 
-    /// The relative change that counts for launches of `launch_us`.
+    /// The relative change that counts for a case: by its own noise where that was measured, else by that of its class. One
+    /// kernel that has two speeds then widens its own threshold and no other.
+    pub fn threshold_of(&self, case: &str, launch_us: f64, distance: Distance) -> f64 {
+        let is_of_now = |known: &&CaseNoise| {
+            let change = launch_us / known.launch_us;
+            known.trials >= LEAST_TRIALS && (1.0 / SAME_KERNEL..=SAME_KERNEL).contains(&change)
+        };
+        match self.cases.get(case).filter(is_of_now) {
+            Some(known) => LEAST_THRESHOLD.max(DEVIATIONS * distance.of(known.paired_sd, known.stored_sd)),
+            None => self.threshold(launch_us, distance),
+        }
+    }
+
+    /// The relative change that counts for launches of `launch_us` of any kernel.
     pub fn threshold(&self, launch_us: f64, distance: Distance) -> f64 {
         let class = self.classes.iter().rev().find(|class| launch_us >= class.from_us).or(self.classes.first());
-        let sd = class.map_or(0.0, |class| match distance {
-            Distance::Paired => class.paired_sd,
-            Distance::Stored => class.stored_sd,
-        });
+        let sd = class.map_or(0.0, |class| distance.of(class.paired_sd, class.stored_sd));
         LEAST_THRESHOLD.max(DEVIATIONS * sd)
     }
 }
@@ -118,12 +175,16 @@ const CLASS_STARTS_US: [f64; 5] = [0.0, 3.0, 10.0, 30.0, 100.0];
 /// One kernel against itself, many times over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfRatios {
+    /// [`case_name`].
+    pub case: String,
     /// Its launch time, µs.
     pub launch_us: f64,
     /// Ratios within a session.
     pub paired: Vec<f64>,
     /// Ratios between sessions.
     pub stored: Vec<f64>,
+    /// [`CaseNoise::smallest_found`].
+    pub smallest_found: Option<f64>,
 }
 
 impl NoiseTable {
@@ -144,7 +205,17 @@ impl NoiseTable {
             })
         };
         let classes = CLASS_STARTS_US.iter().zip(ends).filter_map(class).collect();
-        NoiseTable { version: NOISE_VERSION, source, classes }
+        let case = |kernel: &SelfRatios| {
+            let noise = CaseNoise {
+                launch_us: kernel.launch_us,
+                paired_sd: deviation(&kernel.paired),
+                stored_sd: deviation(&kernel.stored),
+                trials: kernel.paired.len(),
+                smallest_found: kernel.smallest_found,
+            };
+            (kernel.case.clone(), noise)
+        };
+        NoiseTable { version: NOISE_VERSION, source, classes, cases: kernels.iter().map(case).collect() }
     }
 }
 
@@ -178,7 +249,9 @@ mod tests {
     #[test]
     fn a_measured_table_round_trips_and_sets_thresholds() {
         let kernel = |launch_us: f64, swing: f64| SelfRatios {
+            case: format!("f::c::f32 n={launch_us}"),
             launch_us,
+            smallest_found: Some(0.02),
             paired: vec![1.0 + swing, 1.0 - swing],
             stored: vec![1.0 + 2.0 * swing, 1.0 - 2.0 * swing],
         };
@@ -195,6 +268,32 @@ mod tests {
             NoiseTable::load(folder.path(), "gpu-2", DeviceKind::Cuda),
             Ok(NoiseTable::initial(DeviceKind::Cuda))
         );
+    }
+
+    /// One noisy kernel among quiet ones: its class had the same threshold for all.
+    #[test]
+    fn each_case_has_the_threshold_of_its_own_noise() {
+        let kernel = |name: &str, swing: f64, trials: usize| SelfRatios {
+            case: case_name("f", name, DType::F32, "n=1"),
+            launch_us: 50.0,
+            paired: [1.0 + swing, 1.0 - swing].repeat(trials / 2),
+            stored: [1.0 + swing, 1.0 - swing].repeat(trials / 2),
+            smallest_found: None,
+        };
+        let table = NoiseTable::measured(
+            "test".into(),
+            &[kernel("two_speeds", 0.006, 20), kernel("quiet", 0.0004, 20), kernel("seldom", 0.0004, 4)],
+        );
+        let of =
+            |name: &str, us: f64| table.threshold_of(&case_name("f", name, DType::F32, "n=1"), us, Distance::Stored);
+        approx::assert_relative_eq!(of("two_speeds", 50.0), 0.024, max_relative = 0.01);
+        assert_eq!(of("quiet", 50.0), LEAST_THRESHOLD);
+        assert_eq!(of("seldom", 50.0), of("two_speeds", 50.0), "four ratios make no deviation");
+        assert_eq!(of("unknown", 50.0), of("two_speeds", 50.0), "the noisiest of the class decides");
+        assert_eq!(of("quiet", 90.0), of("two_speeds", 90.0), "another kernel by now");
+        let mut damaged = table.clone();
+        damaged.cases.get_mut("f::quiet::f32 n=1").unwrap().stored_sd = f64::NAN;
+        assert!(damaged.check().is_err() && table.check().is_ok());
     }
 
     #[rstest]

@@ -16,12 +16,20 @@ use std::sync::Arc;
 
 crate::shape! {
     /// Elements to copy, or to read.
-    struct Elements { n: 1..=1 << 34 }
+    pub struct Elements {
+        /// Elements.
+        n: 1..=1 << 34
+    }
 }
 
 crate::shape! {
     /// Threads, and steps of every chain of a thread.
-    struct Chains { threads: 1..=1 << 28, steps: 1..=1 << 20 }
+    pub struct Chains {
+        /// Threads.
+        threads: 1..=1 << 28,
+        /// Steps of every chain.
+        steps: 1..=1 << 20
+    }
 }
 
 /// Threads of a block of the `copy` and `fma` kernels.
@@ -33,7 +41,7 @@ const READ_BLOCK: usize = 512;
 const READ_AT_ONCE: usize = 8;
 
 /// Chains a thread of the `fma` kernel: enough to hide the latency of an FMA at any occupancy.
-const CHAINS: usize = 16;
+pub const CHAINS: usize = 16;
 
 /// A yardstick: an operator, the candidates that compute it, and the point to run it at.
 pub struct Yardstick {
@@ -60,37 +68,15 @@ impl Yardstick {
 
     /// A kernel that reads `bytes` bytes and writes hardly any.
     pub fn read(bytes: usize) -> Self {
-        let operator = Op::<Elements>::new("read")
-            .input("x", |s| [s.n])
-            .output("y", |s| [s.n.div_ceil(SUMMED)])
-            .reference(|_, x, y| y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().sum()))
-            .magnitude(|_, x, y| {
-                y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().map(|x| x.abs()).sum());
-            })
-            .depth(|s| s.n.min(SUMMED))
-            .cost(|s, t| Cost { bytes: (s.n + s.n.div_ceil(SUMMED)) * t.size(), flops: s.n });
-        let cuda = Cuda::source(include_str!("../../kernels/read.cu"), "read_v1", |s: &Elements| {
-            Launch::blocks(s.n.div_ceil(READ_BLOCK * READ_AT_ONCE), READ_BLOCK).scalar(s.n as i64)
-        });
-        let cuda = cuda.header("common.cuh", include_str!("../../kernels/common.cuh"));
-        let shape = Elements { n: (bytes / size_of::<f32>() * SUMMED / (SUMMED + 1)).max(1) };
-        Yardstick::new(operator, vec![cuda.named("cuda"), Cpu::new::<f32>(read_on_host).named("cpu")], &shape)
+        let (operator, candidates) = reading();
+        Yardstick::new(operator, candidates, &elements_to_read(bytes))
     }
 
     /// Fused multiply-adds in f32 registers, about `flops` operations (an FMA counts as two), and hardly a byte moved.
     /// Only for GPUs: what the compiler makes of such a loop on a CPU is no ceiling.
     pub fn fma(flops: usize) -> Self {
-        let operator = Op::<Chains>::new("fma")
-            .input("x", |s| [s.threads])
-            .output("y", |s| [s.threads])
-            .reference(|s, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = chains(x, s.steps)))
-            .depth(|s| s.steps)
-            .cost(|s, t| Cost { bytes: 2 * s.threads * t.size(), flops: 2 * CHAINS * s.threads * s.steps });
-        let cuda = Cuda::source(include_str!("../../kernels/fma.cu"), "fma_v1", |s: &Chains| {
-            let launch = Launch::blocks(s.threads.div_ceil(BLOCK), BLOCK);
-            launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(SCALE).scalar(SHIFT)
-        });
-        Yardstick::new(operator, vec![cuda.dtypes([DType::F32]).named("cuda")], &chains_of(flops))
+        let (operator, candidates) = multiplying();
+        Yardstick::new(operator, candidates, &chains_of(flops))
     }
 
     fn new<S: Shape>(operator: Op<S>, candidates: Vec<Candidate>, shape: &S) -> Self {
@@ -143,6 +129,44 @@ impl Yardstick {
     }
 }
 
+/// What reads and writes hardly anything, on either kind of device.
+pub fn reading() -> (Op<Elements>, Vec<Candidate>) {
+    let operator = Op::<Elements>::new("read")
+        .input("x", |s| [s.n])
+        .output("y", |s| [s.n.div_ceil(SUMMED)])
+        .reference(|_, x, y| y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().sum()))
+        .magnitude(|_, x, y| {
+            y[0].iter_mut().zip(x[0].chunks(SUMMED)).for_each(|(y, x)| *y = x.iter().map(|x| x.abs()).sum());
+        })
+        .depth(|s| s.n.min(SUMMED))
+        .cost(|s, t| Cost { bytes: (s.n + s.n.div_ceil(SUMMED)) * t.size(), flops: s.n });
+    let cuda = Cuda::source(include_str!("../../kernels/read.cu"), "read_v1", |s: &Elements| {
+        Launch::blocks(s.n.div_ceil(READ_BLOCK * READ_AT_ONCE), READ_BLOCK).scalar(s.n as i64)
+    });
+    let cuda = cuda.header("common.cuh", include_str!("../../kernels/common.cuh"));
+    (operator, vec![cuda.named("cuda"), Cpu::new::<f32>(read_on_host).named("cpu")])
+}
+
+/// The shape at which [`reading`] moves `bytes` bytes.
+pub fn elements_to_read(bytes: usize) -> Elements {
+    Elements { n: (bytes / size_of::<f32>() * SUMMED / (SUMMED + 1)).max(1) }
+}
+
+/// What multiplies and adds in registers, on a GPU.
+pub fn multiplying() -> (Op<Chains>, Vec<Candidate>) {
+    let operator = Op::<Chains>::new("fma")
+        .input("x", |s| [s.threads])
+        .output("y", |s| [s.threads])
+        .reference(|s, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = chains(x, s.steps)))
+        .depth(|s| s.steps)
+        .cost(|s, t| Cost { bytes: 2 * s.threads * t.size(), flops: 2 * CHAINS * s.threads * s.steps });
+    let cuda = Cuda::source(include_str!("../../kernels/fma.cu"), "fma_v1", |s: &Chains| {
+        let launch = Launch::blocks(s.threads.div_ceil(BLOCK), BLOCK);
+        launch.scalar(s.threads as i32).scalar(s.steps as i32).scalar(SCALE).scalar(SHIFT)
+    });
+    (operator, vec![cuda.dtypes([DType::F32]).named("cuda")])
+}
+
 /// Elements below which the work is over before other threads are awake.
 const WORTH_SHARING: usize = 1 << 18;
 
@@ -175,8 +199,9 @@ fn read_on_host(_: &Elements, x: &Inputs<'_>, y: &mut Outputs<'_>) {
 }
 
 /// `v ← SCALE·v + SHIFT`: stays bounded for any number of steps.
-const SCALE: f32 = 0.9375;
-const SHIFT: f32 = 0.0625;
+pub const SCALE: f32 = 0.9375;
+/// See [`SCALE`].
+pub const SHIFT: f32 = 0.0625;
 
 /// What one thread computes: the sum of its chains, which start at x, x + 1, x + 2 …
 fn chains(x: f64, steps: usize) -> f64 {

@@ -11,6 +11,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
 use super::family::triton::{Entry, built};
 use super::float::{Float, sum};
+use super::gemm::dot;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
@@ -20,7 +21,7 @@ use crate::core::launch::{Launch, Scalar};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
-use crate::core::tensor::{Inputs, Outputs};
+use crate::core::tensor::{Inputs, Outputs, Tensor};
 use crate::core::tolerance::{Override, Tolerance};
 use rayon::prelude::*;
 
@@ -110,6 +111,7 @@ pub(super) fn declare(name: &str) -> Op<Heads> {
                 });
             });
         })
+        .element(element)
         .depth(|s| s.dim + s.keys + STEPS)
         .range(RANGE)
         .not_under(UNDEFINED)
@@ -205,6 +207,23 @@ fn each_query(
             }),
         );
     });
+}
+
+/// One element of one query's output, and its magnitude.
+fn element(s: &Heads, inputs: &[Tensor], at: usize) -> [f64; 2] {
+    let (row, d) = (at / s.dim, at % s.dim);
+    let head = row / s.queries / s.group * s.keys;
+    let score = |key: usize| {
+        let [score, size] = dot(s.dim, |i| inputs[0].get(row * s.dim + i) * inputs[1].get((head + key) * s.dim + i));
+        (score * s.scale(), size * s.scale())
+    };
+    let scores: Vec<(f64, f64)> = (0..s.seen(row % s.queries)).map(score).collect();
+    let max = scores.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = scores.iter().map(|(score, _)| (score - max).exp()).sum();
+    scores.iter().enumerate().fold([0.0, 0.0], |[value, magnitude], (key, (score, size))| {
+        let weighted = (score - max).exp() / total * inputs[2].get((head + key) * s.dim + d);
+        [value + weighted, magnitude + weighted.abs() * (1.0 + size)]
+    })
 }
 
 /// Puts keys and values of every head into one random order; with `causal` only those that all queries see.

@@ -96,6 +96,10 @@ fn operator() -> Op<Products> {
         .output("c", |s| [s.batch, s.m, s.n])
         .reference(|s, inputs, outputs| multiply(s, inputs, &mut outputs[0], |a, b| a * b))
         .magnitude(|s, inputs, outputs| multiply(s, inputs, &mut outputs[0], |a, b| (a * b).abs()))
+        .element(|s, x, at| {
+            let (item, i, j) = (at / (s.m * s.n), at / s.n % s.m, at % s.n);
+            gemm::dot(s.k, |p| x[0].get(s.at_a(item, i, p)) * x[1].get(s.at_b(item, p, j)))
+        })
         .depth(|s| s.k)
         .range(RANGE)
         .not_under(UNDEFINED)
@@ -139,8 +143,9 @@ const RANGE: f64 = 1e16;
 type Extents = (usize, usize, usize, usize);
 
 /// Always different from each other: nothing, single items, rows, columns and products, both sides of
-/// usual tiles, rows on 16 bytes and off.
-const EXTENTS: [Extents; 16] = [
+/// usual tiles, rows on 16 bytes and off, sums of
+/// thousands of terms.
+const EXTENTS: [Extents; 17] = [
     (0, 8, 16, 24),
     (4, 1, 2, 3),
     (3, 1, 17, 33),
@@ -157,6 +162,7 @@ const EXTENTS: [Extents; 16] = [
     (2, 100, 200, 300),
     (1, 255, 257, 31),
     (1, 36, 96, 1024),
+    (2, 3, 8, 4104),
 ];
 
 /// Every extents in every layout.

@@ -100,6 +100,20 @@ impl Convolution {
         }
     }
 
+    /// The output (n, f, p, q) that has the flat index `y`.
+    fn place(&self, y: usize) -> (usize, usize, usize, usize) {
+        let (down, across) = self.places();
+        let filters = self.filters;
+        match self.layout {
+            Layout::Nchw => {
+                (y / (filters * down * across), y / (down * across) % filters, y / across % down, y % across)
+            }
+            Layout::Nhwc => {
+                (y / (filters * down * across), y % filters, y / (filters * across) % down, y / filters % across)
+            }
+        }
+    }
+
     /// Calls `visit(x, w)` with the indices of every product that makes output (n, f, p, q).
     fn each_tap(&self, (n, f, p, q): (usize, usize, usize, usize), mut visit: impl FnMut(usize, usize)) {
         let place = |out: usize, tap: usize, limit: usize| {
@@ -145,6 +159,15 @@ fn operator() -> Op<Convolution> {
         .output("y", |s| s.dims(s.batch, s.filters, s.places()))
         .reference(|s, inputs, outputs| convolve(s, inputs, outputs, |x, w| x * w))
         .magnitude(|s, inputs, outputs| convolve(s, inputs, outputs, |x, w| (x * w).abs()))
+        .element(|s, x, at| {
+            let (mut value, mut size) = (0.0, 0.0);
+            s.each_tap(s.place(at), |i, w| {
+                let product = x[0].get(i) * x[1].get(w);
+                value += product;
+                size += product.abs();
+            });
+            [value, size]
+        })
         .depth(Convolution::taps)
         .range(RANGE)
         .not_under(UNDEFINED)

@@ -54,6 +54,10 @@ fn operator() -> Op<Product> {
         .output("c", |s| [s.m, s.n])
         .reference(|s, inputs, outputs| multiply(s, inputs[0], inputs[1], &mut outputs[0], |a, b| a * b))
         .magnitude(|s, inputs, outputs| multiply(s, inputs[0], inputs[1], &mut outputs[0], |a, b| (a * b).abs()))
+        .element(|s, x, at| {
+            let (i, j) = (at / s.n, at % s.n);
+            dot(s.k, |p| x[0].get(i * s.k + p) * x[1].get(p * s.n + j))
+        })
         .depth(|s| s.k)
         .range(RANGE)
         .not_under(UNDEFINED)
@@ -105,8 +109,8 @@ const UNDEFINED: [Distribution; 2] = [Distribution::Tiny, Distribution::LargeMea
 const RANGE: f64 = 1e16;
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual
-/// tiles, and pieces of models.
-const CASES: [(usize, usize, usize); 22] = [
+/// tiles, pieces of models, and sums of thousands of terms.
+const CASES: [(usize, usize, usize); 24] = [
     (0, 8, 16),
     (1, 2, 3),
     (1, 17, 33),
@@ -129,11 +133,18 @@ const CASES: [(usize, usize, usize); 22] = [
     (100, 200, 300),
     (320, 256, 288),
     (8, 96, 1024),
+    (3, 9, 4099),
+    (5, 16, 6152),
 ];
 
 /// One element of a `k`×`n` matrix: its row, its column, and a multiple of 1/8 in [1/8, 4].
 fn single(s: &Product, rng: &mut Rng) -> (usize, usize, f64) {
     (below(rng, s.k), below(rng, s.n), (1 + below(rng, 32)) as f64 / 8.0)
+}
+
+/// A sum of `k` products and the sum of their sizes.
+pub(super) fn dot(k: usize, product: impl Fn(usize) -> f64) -> [f64; 2] {
+    (0..k).map(product).fold([0.0, 0.0], |[value, size], term| [value + term, size + term.abs()])
 }
 
 /// C[i, j] = Σ term(A[i, p], B[p, j]) over p; the inner loop runs along rows of B and C.

@@ -5,6 +5,7 @@ mod clusters;
 
 use super::family::rows::double;
 use super::float::{Float, sum};
+use super::gemm::dot;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
@@ -40,6 +41,7 @@ fn operator() -> Op<Vectors> {
         .output("y", |s| [s.batch, s.n])
         .reference(|s, inputs, outputs| multiply(s, inputs, outputs, |x, w| x * w))
         .magnitude(|s, inputs, outputs| multiply(s, inputs, outputs, |x, w| (x * w).abs()))
+        .element(|s, x, at| dot(s.k, |p| x[0].get(at / s.n * s.k + p) * x[1].get(at % s.n * s.k + p)))
         .depth(|s| s.k)
         .range(RANGE)
         .not_under(UNDEFINED)

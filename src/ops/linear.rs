@@ -11,8 +11,8 @@ mod vendor;
 use super::family::rows::double;
 use super::float::{Float, sum};
 use super::gelu_tanh::{gelu_tanh, twice_inner};
-use super::gemm::Product;
 use super::gemm::hopper::Tile;
+use super::gemm::{Product, dot};
 use super::silu::silu;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -23,7 +23,7 @@ use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
 use crate::core::shape::Attribute;
 use crate::core::suite::Suite;
-use crate::core::tensor::{Inputs, Outputs};
+use crate::core::tensor::{Inputs, Outputs, Tensor};
 use crate::core::tolerance::ACCUMULATOR_EPSILON;
 
 /// What is done to a sum and its bias.
@@ -114,6 +114,7 @@ fn operator() -> Op<Layer> {
         .output("y", |s| [s.m, s.n])
         .reference(reference)
         .magnitude(magnitude)
+        .element(element)
         .depth(|s| s.k + STEPS)
         .range(RANGE)
         .cost(cost)
@@ -156,7 +157,7 @@ const TIMED: [Layer; 4] = [
 
 /// As (m, n, k), always different from each other: nothing, single rows, columns and products, both sides of usual tiles,
 /// few rows and long sums.
-const EXTENTS: [(usize, usize, usize); 18] = [
+const EXTENTS: [(usize, usize, usize); 20] = [
     (0, 8, 16),
     (1, 2, 3),
     (1, 17, 33),
@@ -175,6 +176,8 @@ const EXTENTS: [(usize, usize, usize); 18] = [
     (32, 72, 2048),
     (320, 256, 288),
     (8, 96, 1024),
+    (3, 9, 4099),
+    (5, 16, 6152),
 ];
 
 /// Every activation, with a residual and without, in turn.
@@ -207,12 +210,25 @@ fn reference(s: &Layer, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
     each_sum(s, inputs, |at, z, _| outputs[0][at] = s.activation.of(z) + added(at));
 }
 
+/// One output, and its magnitude.
+fn element(s: &Layer, inputs: &[Tensor], at: usize) -> [f64; 2] {
+    let (i, j) = (at / s.n, at % s.n);
+    let bias = inputs[2].get(j);
+    let [z, size] = dot(s.k, |p| inputs[0].get(i * s.k + p) * inputs[1].get(j * s.k + p));
+    let (z, size) = (z + bias, size + bias.abs());
+    let added = if s.residual { inputs[3].get(at) } else { 0.0 };
+    [s.activation.of(z) + added, carried(s.activation, z, size, unit(s)) + added.abs()]
+}
+
+/// Roundings of a sum as a part of their size, as the gate's tolerance has them.
+fn unit(s: &Layer) -> f64 {
+    4.0 * ACCUMULATOR_EPSILON * ((s.k + STEPS) as f64).sqrt()
+}
+
 /// How far the activation carries what a sum may be off by, what it adds of its own, and the last addition.
 fn magnitude(s: &Layer, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-    // As the gate's tolerance has it: roundings of a sum, and their size.
-    let unit = 4.0 * ACCUMULATOR_EPSILON * ((s.k + STEPS) as f64).sqrt();
     each_sum(s, inputs, |at, z, size| {
-        let carried = carried(s.activation, z, size, unit);
+        let carried = carried(s.activation, z, size, unit(s));
         let added = if s.residual { inputs[3][at].abs() } else { 0.0 };
         outputs[0][at] = carried + added;
     });

@@ -14,7 +14,7 @@ use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;
-use crate::core::seed::{Rng, permutation};
+use crate::core::seed::Rng;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::core::tolerance::ACCUMULATOR_EPSILON;
@@ -76,14 +76,7 @@ fn operator() -> Op<Sequences> {
         .range(RANGE)
         .not_under(UNDEFINED)
         .cost(cost)
-        .relation(
-            "sequences know nothing of each other",
-            |s, inputs, rng| permute(s, &mut inputs[0], s.inputs, rng),
-            |s, _, outputs, rng| {
-                let drawn = rng.clone();
-                outputs.iter_mut().for_each(|output| permute(s, output, s.hidden, &mut drawn.clone()));
-            },
-        )
+        .separable("batch")
         .relation("no output sees a later input", |s, x, _| change_last_step(s, &mut x[0]), expect_last_step)
         .varied_around(Sequences { steps: 3, batch: 5, inputs: 7, hidden: 11, layers: 2 })
         .shapes(cases().map(|(steps, batch, inputs, hidden, layers)| Sequences {
@@ -202,17 +195,6 @@ fn unroll(s: &Sequences, inputs: &[&[f64]], outputs: &mut [Vec<f64>], pick: fn(&
         below = above;
     }
     put(&mut outputs[0], &below);
-}
-
-/// Puts the sequences of a tensor `[.., batch, width]` into a random order.
-fn permute(s: &Sequences, tensor: &mut [f64], width: usize, rng: &mut Rng) {
-    let order = permutation(rng, s.batch);
-    for part in tensor.chunks_exact_mut((s.batch * width).max(1)) {
-        let before = part.to_vec();
-        for (to, &from) in part.chunks_exact_mut(width).zip(&order) {
-            to.copy_from_slice(&before[from * width..][..width]);
-        }
-    }
 }
 
 fn change_last_step(s: &Sequences, x: &mut [f64]) {

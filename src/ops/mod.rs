@@ -1,7 +1,7 @@
 //! The catalogue: the operators that ship with the crate, each in a file of its own with its reference, its cases and
 //! its candidates.
 //!
-//! To add one, write `ops/<op>.rs` with a `pub fn suite() -> Suite`, write `kernels/<op>.cu`, and add the word to
+//! To add one, write `ops/<op>/mod.rs` with a `pub fn suite() -> Suite`, write `kernels/<op>/<op>.cu`, and add the word to
 //! the list below.
 //!
 //! ```
@@ -30,12 +30,20 @@ macro_rules! with_vendor {
     }};
 }
 
-/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule.
+/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule. Files are
+/// named from `kernels/` on; a header is included by its file name.
 macro_rules! kernel {
     ($file:literal, [$($header:literal),*], $entry:expr, $plan:expr $(,)?) => {
-        $crate::core::candidate::Cuda::source(include_str!(concat!("../../kernels/", $file)), $entry, $plan)
-            .file(concat!("kernels/", $file))
-            $(.header($header, include_str!(concat!("../../kernels/", $header))))*
+        $crate::core::candidate::Cuda::source(
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $file)),
+            $entry,
+            $plan,
+        )
+        .file(concat!("kernels/", $file))
+        $(.header(
+            $header.rsplit('/').next().unwrap_or($header),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $header)),
+        ))*
     };
 }
 
@@ -95,6 +103,8 @@ pub mod simd;
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod pinned;
+#[cfg(test)]
 mod relations;
 
 #[cfg(test)]
@@ -105,6 +115,7 @@ mod tests {
     use crate::core::dtype::DType;
     use crate::core::seed::rng;
     use crate::device::sim::{Committed, FOLDER};
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// Limits of every device of compute capability 8.0 and up.
     const MAX_GRID: [usize; 3] = [(1 << 31) - 1, 65_535, 65_535];
@@ -144,6 +155,77 @@ mod tests {
             }
         }
         assert!(launches > 1000, "{launches}");
+    }
+
+    /// Operators whose kernels may have no entry that no correctness case reaches.
+    const FULLY_REACHED: [&str; 13] = [
+        "gelu",
+        "gelu_tanh",
+        "silu",
+        "swiglu",
+        "layernorm",
+        "layernorm_gelu",
+        "rmsnorm",
+        "add_rmsnorm",
+        "softmax",
+        "row_sum",
+        "row_mean",
+        "rope",
+        "embedding",
+    ];
+
+    /// The names behind `.entry` in a PTX text.
+    fn entries(ptx: &str) -> BTreeSet<String> {
+        let names = ptx.split(".entry ").skip(1).filter_map(|rest| rest.split_once('('));
+        names.map(|(name, _)| name.trim().to_owned()).collect()
+    }
+
+    /// The entries of the suites' programs in a dtype that no correctness case launches, by file. The cases are those that
+    /// the check plans for a device which takes any number of elements; the launch rules are evaluated, nothing is run.
+    fn unreached(suites: &[Suite], dtype: DType, entries: impl Fn(&Program) -> BTreeSet<String>) -> Vec<String> {
+        let mut left: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut launched = Vec::new();
+        for suite in suites {
+            for candidate in suite.candidates.iter().filter(|candidate| candidate.traits.computes(dtype)) {
+                let Body::Cuda(kernel) = &candidate.body else { continue };
+                let file = &kernel.program.file;
+                left.entry(file.clone()).or_insert_with(|| entries(&kernel.program));
+                let boundary = points(&*suite.operator, &candidate.traits, 0, &mut rng(0));
+                for launch in boundary.iter().chain(suite.operator.shapes()).flat_map(|point| kernel.plan(point).0) {
+                    launched.push((file.clone(), kernel.entry_of(&launch, dtype)));
+                }
+            }
+        }
+        for (file, entry) in &launched {
+            left.get_mut(file).expect("a file above").remove(entry);
+        }
+        left.into_iter()
+            .flat_map(|(file, left)| left.into_iter().map(move |entry| format!("{file}: {entry}")))
+            .collect()
+    }
+
+    #[test]
+    fn every_compiled_entry_has_a_correctness_case() {
+        let of = |suite: &Suite| FULLY_REACHED.contains(&suite.operator.name());
+        let mut suites: Vec<Suite> = catalogue().into_iter().filter(of).collect();
+        assert_eq!(suites.len(), FULLY_REACHED.len());
+        for suite in &mut suites {
+            suite.candidates.retain(
+                |candidate| matches!(&candidate.body, Body::Cuda(kernel) if kernel.program.language == Language::Cuda),
+            );
+        }
+        for dtype in DType::FLOATS {
+            let unreached = unreached(&suites, dtype, |program| entries(&compiled(program, dtype)));
+            assert!(unreached.is_empty(), "no shape of a correctness case launches, in {dtype}: {unreached:#?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_without_a_case_is_seen() {
+        let suites: Vec<Suite> = catalogue().into_iter().filter(|suite| suite.operator.name() == "rope").collect();
+        let text =
+            ".visible .entry rope_naive(\n.visible .entry rope_pack_per_thread(\n.visible .entry rope_forgotten(";
+        assert_eq!(unreached(&suites, DType::F32, |_| entries(text)), ["kernels/rope/rope.cu: rope_forgotten"]);
     }
 
     #[test]

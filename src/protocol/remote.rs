@@ -11,6 +11,7 @@ use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
 use crate::device::{Poison, Problem, Sample, TimingPlan};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// The inputs of a case in files, which any number of peers read.
 pub struct InputFiles {
@@ -152,14 +153,12 @@ impl<'p> RemoteCase<'p> {
 
     fn sample(&self, instance: usize) -> Result<Sample, Fault> {
         let request = Request::Sample { case: self.case, instance };
+        let asked = Instant::now();
         match self.ask(request.clone())? {
-            Answer::Sampled { launch_us: Some(launch_us), clock_mhz } if launch_us.is_finite() && launch_us > 0.0 => {
-                Ok(Sample { launch_us, clock_mhz: clock_mhz.filter(|mhz| mhz.is_finite()) })
-            }
-            Answer::Sampled { launch_us, .. } => {
-                let said = launch_us.map_or_else(|| "no number".into(), |us| format!("{us} µs"));
-                Err(self.peer.end(Misconduct::Impossible(format!("a launch took {said}"))))
-            }
+            Answer::Sampled { launch_us, clock_mhz } => match believable(launch_us, asked.elapsed()) {
+                Ok(launch_us) => Ok(Sample { launch_us, clock_mhz: clock_mhz.filter(|mhz| mhz.is_finite()) }),
+                Err(said) => Err(self.peer.end(Misconduct::Impossible(format!("a launch took {said}")))),
+            },
             other => Err(self.unexpected(&request, &other)),
         }
     }
@@ -230,6 +229,44 @@ impl Problem for RemoteProblem<'_> {
     }
 }
 
+/// The shortest time that a clock can give for a launch: no clock has smaller steps than a nanosecond, and a batch is no
+/// more than a million launches.
+const SHORTEST_US: f64 = 1e-9;
+
+/// A time of a launch that the clock can have shown: a number, above zero, and no longer than the answer took, by which it
+/// was over.
+fn believable(launch_us: Option<f64>, answered_within: Duration) -> Result<f64, String> {
+    let Some(launch_us) = launch_us else { return Err("no number".into()) };
+    let most = answered_within.as_secs_f64() * 1e6;
+    if !launch_us.is_finite() || launch_us < SHORTEST_US {
+        Err(format!("{launch_us} µs, which no clock can show"))
+    } else if launch_us > most {
+        Err(format!("{launch_us} µs, but the answer came {most:.0} µs after the question"))
+    } else {
+        Ok(launch_us)
+    }
+}
+
 fn same_bits(a: &[Tensor], b: &[Tensor]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.bytes() == b.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Some(12.5), true)]
+    #[case(Some(20_000.0), true)]
+    #[case(Some(20_001.0), false)]
+    #[case(Some(0.0), false)]
+    #[case(Some(-1.0), false)]
+    #[case(Some(1e-300), false)]
+    #[case(Some(f64::NAN), false)]
+    #[case(Some(f64::INFINITY), false)]
+    #[case(None, false)]
+    fn a_time_is_one_that_a_clock_can_give(#[case] launch_us: Option<f64>, #[case] expected: bool) {
+        assert_eq!(believable(launch_us, Duration::from_millis(20)).is_ok(), expected);
+    }
 }

@@ -1,5 +1,6 @@
 //! Two builds against each other, as a Markdown table: what changed first, then how many did not.
 
+use super::text::markdown;
 use crate::check::builds::{BuildCase, BuildComparison, Tally};
 use crate::check::outcome::Verdict;
 use crate::core::stats::{median, sorted};
@@ -27,13 +28,13 @@ pub fn table(comparisons: &[BuildComparison], all: bool) -> String {
             text,
             "| {} | {} | {} | {} | {} | {} | {interval} | {} | {} |",
             row.verdict.name(),
-            row.case.name(),
-            row.case.shape,
+            markdown(&row.case.name()),
+            markdown(&row.case.shape),
             us(row.base_us),
             us(row.head_us),
             row.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.4}")),
             row.threshold.map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0)),
-            row.reason.lines().collect::<Vec<_>>().join(" "),
+            markdown(&row.reason),
         );
     }
     text
@@ -59,7 +60,7 @@ pub fn by_case(comparisons: &[BuildComparison]) -> String {
             _ => "-".into(),
         };
         let base_us = median(&of_case.iter().filter_map(|comparison| comparison.base_us).collect::<Vec<_>>());
-        let (name, shape) = (case.name(), &case.shape);
+        let (name, shape) = (markdown(&case.name()), markdown(&case.shape));
         let _ = writeln!(
             text,
             "| {name} | {shape} | {base_us:.2} | {compared} | {slower} | {faster} | {unclear} | {reach} |"
@@ -103,7 +104,7 @@ mod tests {
             sessions: 2,
             ..none(Verdict::Slower, "")
         };
-        let all = [none(Verdict::Skip, "only in base"), none(Verdict::Same, ""), slower];
+        let all = [none(Verdict::Skip, "only\nin | base"), none(Verdict::Same, ""), slower];
         assert_eq!(
             table(&all, false),
             "**2 compared: 1 slower, 0 faster, 0 unclear, 1 the same; 1 not compared**
@@ -111,7 +112,7 @@ mod tests {
 | verdict | case | shape | base µs | head µs | head / base | 95 % interval | threshold | |
 |---|---|---|---:|---:|---:|---:|---:|---|
 | slower | gelu::fast::f32 | n=4 | 4.000 | 4.100 | 1.0250 | 1.0200 to 1.0300 | 1.0 % |  |
-| skip | gelu::fast::f32 | n=4 | - | - | - | - | - | only in base |
+| skip | gelu::fast::f32 | n=4 | - | - | - | - | - | only in \\| base |
 "
         );
         assert_eq!(table(&all, true).lines().count(), 7);

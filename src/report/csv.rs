@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use super::summary::Summary;
+use super::text;
 use crate::check::outcome::{PeerTiming, Timing, Verdict};
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
@@ -78,7 +79,19 @@ pub fn table(summary: &Summary) -> Result<String, String> {
         }
     }
     let bytes = writer.into_inner().map_err(|e| format!("cannot write the table: {e}"))?;
+    let bytes = without_formulas(&bytes)?;
     String::from_utf8(bytes).map_err(|e| format!("cannot write the table: {e}"))
+}
+
+/// The same table; no cell is taken for a formula.
+fn without_formulas(table: &[u8]) -> Result<Vec<u8>, String> {
+    let fail = |e: csv::Error| format!("cannot write the table: {e}");
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(table);
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in reader.records() {
+        writer.write_record(row.map_err(fail)?.iter().map(text::csv)).map_err(fail)?;
+    }
+    writer.into_inner().map_err(|e| format!("cannot write the table: {e}"))
 }
 
 fn row(record: &Record) -> Row<'_> {
@@ -190,5 +203,18 @@ mod tests {
             cells,
             [("n=1024", "same", ""), ("n=4096", "slower", ""), ("", "pass", ""), ("rows=3,cols=5", "fail", "NaN")]
         );
+    }
+
+    #[test]
+    fn what_a_kernel_says_is_no_formula_and_breaks_no_row() {
+        let mut record = passed();
+        record.outcome.reason = "=HYPERLINK(\"x\")\n,\u{1b}[2J".into();
+        let mut summary = Summary::new(run("r"));
+        summary.add(vec![record]);
+        let text = table(&summary).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let reason = reader.headers().unwrap().iter().position(|name| name == "reason").unwrap();
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        assert_eq!((rows.len(), &rows[0][reason]), (1, "'=HYPERLINK(\"x\")\n,\\u{1b}[2J"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use super::summary::Summary;
+use super::text::line;
 use crate::check::outcome::{Check, Verdict};
 use crate::core::dtype::DType;
 use std::collections::BTreeMap;
@@ -23,17 +24,33 @@ const VERDICTS: [Verdict; 8] = [
 ];
 
 /// A few tables, each line at most as wide as a terminal.
-pub fn describe(summary: &Summary) -> String {
+///
+/// With `all_times` every trial is named with its time, not the slowest ones alone.
+pub fn describe(summary: &Summary, all_times: bool) -> String {
     let mut text = String::new();
     for entry in &summary.devices {
-        let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, entry.fingerprint.name, entry.key);
+        let _ = writeln!(text, "{}: {} ({})", entry.fingerprint.kind, line(&entry.fingerprint.name), line(&entry.key));
     }
     counts(&mut text, &summary.records);
     worst_errors(&mut text, &summary.records);
     reasons(&mut text, &summary.records, Verdict::Skip, "skipped");
     reasons(&mut text, &summary.records, Verdict::Unclear, "unclear");
-    slowest(&mut text, &summary.records);
+    judged(&mut text, &summary.records);
+    slowest(&mut text, &summary.records, if all_times { usize::MAX } else { SLOWEST });
     text
+}
+
+/// The cases that were cut by a time that was asked for, and those that were planned.
+pub fn cut(records: &[Record]) -> (usize, usize) {
+    let sum = |of: fn(&Record) -> usize| records.iter().map(of).sum();
+    (sum(|record| record.outcome.cut), sum(|record| record.outcome.planned))
+}
+
+/// That nothing at all was judged must not look like a good run.
+fn judged(text: &mut String, records: &[Record]) {
+    if !records.is_empty() && records.iter().all(|record| record.outcome.verdict == Verdict::Skip) {
+        let _ = writeln!(text, "\nnothing was judged: all {} trials were skipped", records.len());
+    }
 }
 
 fn counts(text: &mut String, records: &[Record]) {
@@ -74,7 +91,7 @@ fn worst_errors(text: &mut String, records: &[Record]) {
         let _ = write!(text, "{:>8}", dtype.name());
     }
     for ((operator, candidate), row) in rows {
-        let _ = write!(text, "\n{:<36}", format!("{operator}::{candidate}"));
+        let _ = write!(text, "\n{:<36}", line(&format!("{operator}::{candidate}")));
         for dtype in DType::FLOATS {
             let cell = row.get(&dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
             let _ = write!(text, "{cell:>8}");
@@ -89,15 +106,21 @@ fn reasons(text: &mut String, records: &[Record], verdict: Verdict, label: &str)
         *counts.entry(&record.outcome.reason).or_default() += 1;
     }
     for (i, (reason, count)) in counts.iter().enumerate() {
-        let _ = writeln!(text, "{}{label} {count}: {reason}", if i == 0 { "\n" } else { "" });
+        let _ = writeln!(text, "{}{label} {count}: {}", if i == 0 { "\n" } else { "" }, line(reason));
     }
 }
 
-fn slowest(text: &mut String, records: &[Record]) {
+fn slowest(text: &mut String, records: &[Record], most: usize) {
     let mut order: Vec<&Record> = records.iter().collect();
     order.sort_by(|a, b| b.duration_s.total_cmp(&a.duration_s));
-    for (i, record) in order.iter().take(SLOWEST).enumerate() {
-        let _ = writeln!(text, "{}slow {:>6.2} s: {}", if i == 0 { "\n" } else { "" }, record.duration_s, record.trial);
+    for (i, record) in order.iter().take(most).enumerate() {
+        let _ = writeln!(
+            text,
+            "{}slow {:>6.2} s: {}",
+            if i == 0 { "\n" } else { "" },
+            record.duration_s,
+            line(&record.trial)
+        );
     }
 }
 
@@ -114,7 +137,7 @@ mod tests {
         let skip = |trial: &str| record(trial, Outcome::skip("no CUDA driver"));
         summary.add(vec![passed(), failed(), slower(), skip("gelu::fast::f16::perf"), skip("gelu::fast::bf16::perf")]);
         assert_eq!(
-            describe(&summary),
+            describe(&summary, false),
             "
 check           pass    fail    skip  slower
 correctness        1       1       0       0

@@ -1,6 +1,7 @@
 //! A failed trial as text for a person: what, where, how far off, and the command that repeats it.
 
 use super::record::Record;
+use super::text::plain;
 use crate::check::outcome::{Failure, Verdict, Worst};
 use std::fmt::Write as _;
 
@@ -9,6 +10,7 @@ pub fn describe(record: &Record) -> String {
     let mut text = String::new();
     let outcome = &record.outcome;
     let mut line = |label: &str, value: &str| {
+        let value = plain(value);
         let mut lines = value.lines();
         let _ = writeln!(text, "  {label:<10}{}", lines.next().unwrap_or_default());
         for more in lines {
@@ -18,6 +20,9 @@ pub fn describe(record: &Record) -> String {
     match &outcome.failure {
         Some(failure) => {
             line("check", &failure.check);
+            if failure.blames_declaration() {
+                line("blame", "the declaration of the operator, not the candidate");
+            }
             describe_case(failure, &mut line);
             line("found", failure.text.trim_end());
             if let Some(worst) = &failure.worst {

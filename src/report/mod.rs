@@ -8,8 +8,10 @@ pub mod digest;
 pub mod failure;
 pub mod models;
 pub mod peers;
+pub mod place;
 pub mod record;
 pub mod summary;
+pub mod text;
 
 /// The JSON Schema (draft 2020-12) of the summary.
 pub const SCHEMA: &str = include_str!("summary.schema.json");

@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use super::summary::Summary;
+use super::text::markdown;
 use crate::check::outcome::{PeerTiming, Timing, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ pub fn table(summary: &Summary) -> String {
             .filter(|(_, timing)| !timing.peers.is_empty())
             .collect();
         if !rows.is_empty() {
-            let _ = writeln!(text, "### {} ({})\n", entry.fingerprint.name, entry.key);
+            let _ = writeln!(text, "### {} ({})\n", markdown(&entry.fingerprint.name), markdown(&entry.key));
             device(&mut text, &rows);
         }
     }
@@ -29,6 +30,7 @@ fn device(text: &mut String, rows: &[(&Record, &Timing)]) {
     let peers: BTreeSet<&str> = rows.iter().flat_map(|(_, t)| &t.peers).map(|peer| peer.name.as_str()).collect();
     let _ = write!(text, "| case | dtype | candidate | µs | of a copy |");
     for peer in &peers {
+        let peer = markdown(peer);
         let _ = write!(text, " {peer} µs | over {peer} |");
     }
     let _ = write!(text, "\n|---|---|---|---:|---:|");
@@ -42,7 +44,11 @@ fn device(text: &mut String, rows: &[(&Record, &Timing)]) {
         let _ = write!(
             text,
             "| {} {} | {} | {} | {:.2} | {share} |",
-            record.operator, timing.shape, record.dtype, record.candidate, timing.median_us
+            markdown(&record.operator),
+            markdown(&timing.shape),
+            record.dtype,
+            markdown(&record.candidate),
+            timing.median_us
         );
         for name in &peers {
             let Some(peer) = timing.peers.iter().find(|peer| peer.name == *name) else {
@@ -63,7 +69,7 @@ fn device(text: &mut String, rows: &[(&Record, &Timing)]) {
     notes.sort_by_key(|&(_, number)| number);
     text.push('\n');
     for ((verdict, reason), number) in notes {
-        let _ = writeln!(text, "[{number}] {verdict}: {reason}\n");
+        let _ = writeln!(text, "[{number}] {verdict}: {}\n", markdown(reason));
     }
 }
 
@@ -99,7 +105,7 @@ mod tests {
             samples: 9,
             ..PeerTiming::untimed(name.into(), String::new(), Verdict::Pass, String::new())
         };
-        let absent = PeerTiming::untimed("b".into(), String::new(), Verdict::Fail, "it died".into());
+        let absent = PeerTiming::untimed("b".into(), String::new(), Verdict::Fail, "it | <b>died</b>".into());
         record.outcome.timings[0].peers = vec![timed("a", 6.0, 0.5), absent.clone()];
         record.outcome.timings[1].peers = vec![absent];
         let mut summary = Summary::new(run("r"));
@@ -118,7 +124,7 @@ mod tests {
 | gelu n=1024 | f32 | fast | 3.00 | - | 6.00 | 2.000 ± 0.020 | - [1] | - |
 | gelu n=4096 | f32 | fast | 10.50 | - | | | - [1] | - |
 
-[1] fail: it died
+[1] fail: it \\| &lt;b&gt;died&lt;/b&gt;
 
 "
         );

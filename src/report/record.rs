@@ -39,6 +39,11 @@ impl Record {
         (&self.trial, self.fingerprint.as_deref().unwrap_or_default())
     }
 
+    /// What started the gate that this is of: the command that repeats it, up to the name of the trial.
+    pub fn binary(&self) -> &str {
+        self.repeat.split_once(" --exact ").map_or("", |(binary, _)| binary)
+    }
+
     /// Takes over from an older record of the same trial the shapes that were not timed anew. A record without any times
     /// stays as it is: that it could not be timed is what it says.
     pub fn complete(&mut self, older: &Record) {

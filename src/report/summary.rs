@@ -4,20 +4,26 @@
 
 use super::ceiling::{self, Ceiling};
 use super::models::{self, ModelRun};
+use super::place::{Place, beside};
 use super::record::Record;
 use crate::check::builds::BuildComparison;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
+use crate::measure::lock::{self, Kind};
 use crate::measure::noise::NoiseReport;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 /// The version of the format. It grows when a reader of the version before would misunderstand a file. Version 2 writes
 /// down peers that failed, with a verdict and without a time, and comparisons of two builds.
 pub const VERSION: u32 = 2;
+
+/// How long another process may take to write down its part.
+const LOCK_LIMIT: Duration = Duration::from_secs(60);
 
 /// All that a run found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +59,8 @@ pub struct Run {
     pub id: String,
     /// When it began, RFC 3339 in UTC.
     pub started: String,
-    /// The seed that all cases derive from.
+    /// The seed that all cases derive from; text in JSON, whose readers round large numbers.
+    #[serde(with = "crate::core::seed::text")]
     pub seed: u64,
     /// The command line, without folders.
     pub command: String,
@@ -183,20 +190,27 @@ impl Summary {
     /// Reads the text of a summary.
     ///
     /// # Errors
-    /// If it is not a summary, or one of a later version.
+    /// If it is not a summary, or one of an unknown version.
     pub fn parse(text: &str) -> Result<Summary, String> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
         }
         let versioned: Versioned = serde_json::from_str(text).map_err(|e| format!("not a summary: {e}"))?;
+        if versioned.version == 0 {
+            return Err("a summary of version 0, which no kernelgate has written: the file is damaged".into());
+        }
         if versioned.version > VERSION {
             return Err(format!(
                 "a summary of version {}, but this kernelgate reads up to {VERSION}: update it",
                 versioned.version
             ));
         }
-        serde_json::from_str(text).map_err(|e| format!("not a summary of version {}: {e}", versioned.version))
+        let mut summary: Summary =
+            serde_json::from_str(text).map_err(|e| format!("not a summary of version {}: {e}", versioned.version))?;
+        // Counts are made from the records, never believed.
+        summary.settle();
+        Ok(summary)
     }
 
     /// Reads a file.
@@ -213,35 +227,50 @@ impl Summary {
         serde_json::to_string_pretty(self).expect("a summary has string keys and no failing serializer") + "\n"
     }
 
-    /// Writes a file; a reader sees the old one or the new one, never a part.
+    /// Writes it to a place. A reader of a file sees the old one or the new one, never a part; a device or a pipe is
+    /// written through.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), String> {
-        let fail = |e: std::io::Error| format!("{}: cannot write the summary: {e}", path.display());
-        let part = beside(path, &format!("{}.part", std::process::id()));
         create_folder_of(path)?;
-        fs::write(&part, self.to_json()).map_err(fail)?;
-        fs::rename(&part, path).map_err(fail)
+        self.write_to(&mut Place::of(path)?, path)
     }
 
-    /// Writes a file that processes of the same run share: what they have written before stays.
+    fn write_to(&self, place: &mut Place, path: &Path) -> Result<(), String> {
+        place.write(&self.to_json()).map_err(|e| format!("{}: cannot write the summary: {e}", path.display()))
+    }
+
+    /// Writes a file that processes of the same run share: what they have written before stays. Records of another
+    /// binary stay even where it has a trial of the same name.
     ///
     /// # Errors
-    /// As [`Summary::write`].
+    /// As [`Summary::write`], or if somebody keeps the file locked.
     pub fn gather(mut self, path: &Path) -> Result<Summary, String> {
         create_folder_of(path)?;
-        let lock_path = beside(path, "lock");
-        let lock = File::create(&lock_path).map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
-        lock.lock().map_err(|e| format!("{}: cannot lock: {e}", lock_path.display()))?;
-        // A file of another run, or one that cannot be read any more, is replaced.
-        if let Ok(mut gathered) = Summary::read(path)
-            && gathered.run.id == self.run.id
-        {
-            gathered.merge(self);
-            self = gathered;
+        let mut place = Place::of(path)?;
+        if let Place::File(real) = &place {
+            let lock_path = beside(real, "lock");
+            let lock = File::options().append(true).create(true).open(&lock_path);
+            let lock = lock.map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
+            lock::wait(&lock, Kind::Exclusive, LOCK_LIMIT).map_err(|e| format!("{}: {e}", lock_path.display()))?;
+            // A file of another run, or one that cannot be read any more, is replaced.
+            if let Ok(mut gathered) = Summary::read(real)
+                && gathered.run.id == self.run.id
+            {
+                let ours: HashSet<String> = self.records.iter().map(|record| record.binary().to_owned()).collect();
+                let (mine, others) = gathered.records.into_iter().partition(|old| ours.contains(old.binary()));
+                gathered.records = mine;
+                gathered.merge(self);
+                gathered.records.extend::<Vec<Record>>(others);
+                gathered.settle();
+                self = gathered;
+            }
+            self.write_to(&mut place, path)?;
+            drop(lock);
+        } else {
+            self.write_to(&mut place, path)?;
         }
-        self.write(path)?;
         Ok(self)
     }
 }
@@ -249,12 +278,6 @@ impl Summary {
 fn create_folder_of(path: &Path) -> Result<(), String> {
     let Some(folder) = path.parent() else { return Ok(()) };
     fs::create_dir_all(folder).map_err(|e| format!("{}: cannot create: {e}", folder.display()))
-}
-
-/// `summary.json` and `lock` give `.summary.json.lock` in the same folder.
-fn beside(path: &Path, extension: &str) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{extension}"))
 }
 
 /// Runs that the tests of this module's neighbours share.
@@ -364,5 +387,34 @@ mod tests {
         let text = Summary::new(run("a")).to_json().replace(&format!("\"version\": {VERSION}"), "\"version\": 99");
         assert!(Summary::parse(&text).unwrap_err().contains("version 99"));
         assert!(Summary::parse("{}").unwrap_err().contains("not a summary"));
+        let text = Summary::new(run("a")).to_json().replace(&format!("\"version\": {VERSION}"), "\"version\": 0");
+        assert!(Summary::parse(&text).unwrap_err().contains("version 0"));
+    }
+
+    #[test]
+    fn counts_are_those_of_the_records() {
+        let mut summary = Summary::new(run("a"));
+        summary.add(vec![failed(), passed()]);
+        summary.counts = [(Verdict::Pass, 2)].into();
+        let read = Summary::parse(&summary.to_json()).unwrap();
+        assert_eq!((read.counts[&Verdict::Fail], read.counts[&Verdict::Pass]), (1, 1));
+    }
+
+    #[test]
+    fn two_binaries_of_one_run_keep_both_their_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary.json");
+        let of = |test: &str, verdict: Verdict| {
+            let mut summary = Summary::new(run("a"));
+            let record = record("op::c::f32::correctness", Outcome::new(verdict));
+            let repeat = format!("cargo test --test {test} -- --exact op::c::f32::correctness");
+            summary.add(vec![Record { repeat, ..record }]);
+            summary.gather(&path).unwrap()
+        };
+        of("one", Verdict::Fail);
+        let both = of("two", Verdict::Pass);
+        assert_eq!((both.counts[&Verdict::Fail], both.counts[&Verdict::Pass]), (1, 1));
+        let both = of("two", Verdict::Skip);
+        assert_eq!((both.counts[&Verdict::Fail], both.counts[&Verdict::Pass], both.records.len()), (1, 0, 2));
     }
 }

@@ -33,9 +33,9 @@
 //! Values are those of IEEE 754 where PTX asks for them, bit for bit. Approximate operations are within one unit in the
 //! last place, or, in the adversarial mode, anywhere within their documented bounds. Sums of matrix operations run over
 //! k in single precision, with fused multiply-adds: hardware may differ in the last bits. Time, caches, weak-memory
-//! reordering beyond the race checks, and what `ptxas` does are not modelled. Blocks that wait for blocks that have not
-//! started (a barrier of the whole grid) end as an endless loop, because blocks run one after the other where their
-//! order can matter. Module variables live as long as
+//! reordering beyond the race checks, and what `ptxas` does are not modelled. Where the order of blocks can matter they run
+//! one after the other; a block that polls global memory in vain leaves off until the others have run, so that a
+//! barrier of the whole grid opens. Module variables live as long as
 //! the memory in which their module was first launched. Opcodes that are not modelled give
 //! [`Error::Unsupported`].
 

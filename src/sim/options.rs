@@ -7,13 +7,16 @@ pub struct Checks {
     pub initialised: bool,
     /// Races in shared and global memory, and missing warp synchronisation.
     pub races: bool,
+    /// Among races: whoever sees a flag needs a fence (or `.acquire`) before it relies on what the flag stands for.
+    /// Off unless asked for: the hardware of today keeps that order where a branch depends on the flag.
+    pub acquire: bool,
 }
 
 impl Checks {
-    /// Everything.
-    pub const ALL: Checks = Checks { initialised: true, races: true };
+    /// Everything but what is asked for by itself.
+    pub const ALL: Checks = Checks { initialised: true, races: true, acquire: false };
     /// Only what memory safety needs.
-    pub const NONE: Checks = Checks { initialised: false, races: false };
+    pub const NONE: Checks = Checks { initialised: false, races: false, acquire: false };
 }
 
 /// In which order the warps of a block take turns.

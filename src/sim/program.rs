@@ -18,7 +18,7 @@ use super::ops::matrix_memory::TileAccess;
 use super::ops::warp_tile::MatrixAccess;
 use super::ptx::ast::SourceLine;
 use super::ptx::special::Special;
-use super::ptx::types::Space;
+use super::ptx::types::{Scope, Space};
 use super::report::Source;
 use std::collections::HashMap;
 
@@ -82,8 +82,8 @@ pub(crate) struct Access {
     pub signed: bool,
     /// A slot an element; `None` for `_`.
     pub slots: Vec<Option<Slot>>,
-    /// `.volatile`, `.relaxed`, `.acquire` or `.release`: takes no part in data races.
-    pub strong: bool,
+    /// `.volatile`, `.relaxed`, `.acquire` or `.release`: takes no part in data races within its scope.
+    pub strong: Option<Scope>,
     /// `.acquire` or `.release`: orders other accesses too.
     pub ordering: bool,
 }
@@ -293,6 +293,13 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Whether it has atomic or other strong accesses to memory that other blocks reach.
+    pub fn has_strong_accesses(&self) -> bool {
+        self.atomics.iter().any(|access| access.space != Space::Shared)
+            || self.accesses.iter().any(|access| access.strong.is_some() && access.space != Space::Shared)
+            || self.bulk_copies.iter().any(BulkCopy::reduces)
+    }
+
     /// The source line of an instruction with the path of its file.
     pub fn source(&self, origin: &Origin) -> Option<Source> {
         let source = origin.source?;

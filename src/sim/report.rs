@@ -26,6 +26,8 @@ pub enum Check {
     RaceShared,
     /// Two lanes of one warp exchange data through memory without a synchronisation between.
     MissingSyncwarp,
+    /// A flag was seen without a fence between it and what it stands for. Looked for only where it is asked for.
+    MissingAcquire,
     /// A product of a warp group without a `wgmma.fence` before it, where its registers were used since the last one.
     MissingFence,
     /// The lanes of a warp, or the warps of a block, wait at different barriers.
@@ -59,6 +61,7 @@ impl Check {
             Check::RaceGlobal => "race-global",
             Check::RaceShared => "race-shared",
             Check::MissingSyncwarp => "missing-syncwarp",
+            Check::MissingAcquire => "missing-acquire",
             Check::MissingFence => "missing-fence",
             Check::BarrierDivergence => "barrier-divergence",
             Check::Deadlock => "deadlock",

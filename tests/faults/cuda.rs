@@ -104,7 +104,7 @@ fn norm(s: &Normalised, grid: [usize; 3], block: usize) -> Launch {
 }
 
 /// `fixtures/faulty`, in the checkout or in a bundle.
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     let root = std::env::var_os(ROOT).map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     root.join("fixtures/faulty")
 }
@@ -243,5 +243,8 @@ fn suites() -> Result<Vec<Suite>, String> {
         let candidates = vec![fixture.candidate()?];
         Ok(Suite { operator: crate::suite(&fixture.operator)?.operator.clone(), dtypes: fixture.dtypes, candidates })
     });
-    suites.collect()
+    let mut suites = suites.collect::<Result<Vec<Suite>, String>>()?;
+    let operator = crate::suite("silu")?.operator.clone();
+    suites.push(Suite { operator, dtypes: vec![F32], candidates: crate::timed::kernels()? });
+    Ok(suites)
 }

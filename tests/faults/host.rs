@@ -42,12 +42,12 @@ pub fn launched(twin: &Candidate, arch: &str, second: SecondHalf) -> Result<Cand
     let loaded: Mutex<HashMap<DType, Arc<Launcher>>> = Mutex::default();
     let host = CudaHost::new(move |s: &Vector, call| {
         let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let launcher = match loaded.get(&call.dtype) {
+        let launcher = match loaded.get(&call.dtype()) {
             Some(launcher) => Arc::clone(launcher),
-            None => Arc::new(Launcher::load(&kernel, call.dtype, &arch)?),
+            None => Arc::new(Launcher::load(&kernel, call.dtype(), &arch)?),
         };
-        loaded.insert(call.dtype, Arc::clone(&launcher));
-        launcher.launch(s.n as i64, call, second).map_err(|error| format!("{:?}", error.0))
+        loaded.insert(call.dtype(), Arc::clone(&launcher));
+        launcher.launch(s.n as i64, Buffers::of(call), second).map_err(|error| format!("{:?}", error.0))
     });
     Ok(host.dtypes(twin.traits.dtypes.clone()).named(&twin.name))
 }
@@ -60,13 +60,51 @@ pub fn prepared(twin: &Candidate, arch: &str) -> Result<Candidate, String> {
     let (kernel, arch) = (kernel.clone(), arch.to_owned());
     let host = CudaHost::new(|_: &Vector, _| Ok(())).prepare(move |s, dtype| {
         let launcher = Launcher::load(&kernel, dtype, &arch)?;
-        let call = Enqueue { stream: 0, inputs: vec![NOWHERE], outputs: vec![NOWHERE], workspace: 0, dtype };
-        let launched = launcher.launch(s.n as i64, &call, SecondHalf::ToDefault);
+        let nowhere = Buffers { stream: 0, x: NOWHERE, y: NOWHERE };
+        let launched = launcher.launch(s.n as i64, nowhere, SecondHalf::ToDefault);
         // SAFETY: null is the default stream.
         let ended = launched.and_then(|()| unsafe { result::stream::synchronize(result::stream::null()) });
         ended.map_err(|error| format!("no algorithm: {:?}", error.0))
     });
     Ok(host.dtypes(twin.traits.dtypes.clone()).named(&twin.name))
+}
+
+/// The candidate that does its work only while nobody records it: a graph of its launches is empty.
+pub fn idle_while_recorded(twin: &Candidate, arch: &str) -> Result<Candidate, String> {
+    let Body::Cuda(kernel) = &twin.body else { return Err(format!("{}: no CUDA kernel", twin.name)) };
+    let (kernel, arch, loaded) = (kernel.clone(), arch.to_owned(), Mutex::new(None));
+    let host = CudaHost::new(move |s: &Vector, call| {
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let launcher = match loaded.take() {
+            Some(launcher) => launcher,
+            None => Launcher::load(&kernel, DType::F32, &arch)?,
+        };
+        let launcher = loaded.insert(launcher);
+        let given = call.stream() as sys::CUstream;
+        // SAFETY: the stream is that of the call.
+        let status = unsafe { result::stream::is_capturing(given) };
+        match status.map_err(|error| format!("{:?}", error.0))? {
+            sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => {
+                launcher.map(Buffers::of(call), 0..s.n as i64, given).map_err(|error| format!("{:?}", error.0))
+            }
+            _ => Ok(()),
+        }
+    });
+    Ok(host.dtypes([DType::F32]).named(&twin.name))
+}
+
+/// Where a kernel finds its buffers, and the stream that it is given.
+#[derive(Clone, Copy)]
+struct Buffers {
+    stream: u64,
+    x: u64,
+    y: u64,
+}
+
+impl Buffers {
+    fn of(call: &Enqueue) -> Self {
+        Buffers { stream: call.stream(), x: call.inputs()[0], y: call.outputs()[0] }
+    }
 }
 
 /// A loaded kernel, with a stream of its own and the events to tie it to another one. Handles are kept as addresses: a
@@ -98,8 +136,8 @@ impl Launcher {
         handles().map_err(|error| format!("{}: {:?}", kernel.program.file, error.0))
     }
 
-    fn launch(&self, n: i64, call: &Enqueue, second: SecondHalf) -> Result<(), DriverError> {
-        let given = call.stream as sys::CUstream;
+    fn launch(&self, n: i64, on: Buffers, second: SecondHalf) -> Result<(), DriverError> {
+        let given = on.stream as sys::CUstream;
         let other = if second == SecondHalf::ToDefault { result::stream::null() } else { self.beside as sys::CUstream };
         let (forked, joined) = (self.forked as sys::CUevent, self.joined as sys::CUevent);
         let no_flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
@@ -110,8 +148,8 @@ impl Launcher {
                 result::stream::wait_event(other, forked, no_flags)?;
             }
         }
-        self.map(call, 0..n / 2, given)?;
-        self.map(call, n / 2..n, other)?;
+        self.map(on, 0..n / 2, given)?;
+        self.map(on, n / 2..n, other)?;
         if second == SecondHalf::Joined {
             // SAFETY: streams and event are alive.
             unsafe {
@@ -122,14 +160,13 @@ impl Launcher {
         Ok(())
     }
 
-    fn map(&self, call: &Enqueue, elements: Range<i64>, stream: sys::CUstream) -> Result<(), DriverError> {
+    fn map(&self, on: Buffers, elements: Range<i64>, stream: sys::CUstream) -> Result<(), DriverError> {
         const THREADS: u32 = 256;
         let blocks = (elements.end - elements.start).unsigned_abs().div_ceil(u64::from(THREADS)) as u32;
         if blocks == 0 {
             return Ok(());
         }
-        let mut arguments =
-            [call.inputs[0], call.outputs[0], elements.start.unsigned_abs(), elements.end.unsigned_abs()];
+        let mut arguments = [on.x, on.y, elements.start.unsigned_abs(), elements.end.unsigned_abs()];
         let mut pointers = arguments.each_mut().map(|argument| std::ptr::from_mut(argument).cast::<c_void>());
         let function = self.function as sys::CUfunction;
         // SAFETY: the kernel takes two pointers and two 64-bit integers; they live until the call has copied them.

@@ -12,7 +12,9 @@ mod host;
 mod judgement;
 mod sim;
 mod small;
+mod steady;
 mod table;
+mod timed;
 
 use finding::{Finding, SEEDS, find};
 use judgement::{Expectation, judge};
@@ -51,8 +53,13 @@ fn main() -> ExitCode {
         let expectation = Expectation::of(fixture.operator, fixture.defect, fixture.caught_by);
         trials.push(cpu_trial(&table, fixture.name.into(), expectation, move |_| (fixture.make)()));
     }
+    trials.extend(timed::trials());
     match cuda::fixtures() {
         Ok(fixtures) => {
+            let all = fixtures.clone();
+            trials.push(Trial::test("table::a_busy_machine_finds_the_same", move || {
+                Ok(steady::same_on_a_busy_machine(&all)?)
+            }));
             trials.extend(fixtures.into_iter().flat_map(|f| [sim_trial(&table, f.clone()), cuda_trial(&table, f)]))
         }
         Err(why) => trials.push(Trial::test("cuda::expected.json", move || Err(why.into()))),
@@ -62,12 +69,14 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// The catalogue, made once.
+/// The catalogue and the operators of the fixtures, made once.
 fn suite(operator: &str) -> Result<&'static Suite, String> {
     static CATALOGUE: OnceLock<Vec<Suite>> = OnceLock::new();
-    let all = CATALOGUE.get_or_init(catalogue);
+    let all = CATALOGUE.get_or_init(|| catalogue().into_iter().chain(cpu::suites()).collect());
     let found = all.iter().find(|suite| suite.operator.name() == operator);
-    found.ok_or_else(|| format!("the catalogue has no operator `{operator}`; correct the fixture"))
+    found.ok_or_else(|| {
+        format!("neither the catalogue nor the fixtures have an operator `{operator}`; correct the fixture")
+    })
 }
 
 /// The candidates that the faulty ones were made from: a table that rejects everything would reject them too.

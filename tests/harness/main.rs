@@ -1,8 +1,11 @@
 //! The harness, its summary and its command from outside: processes are started, their output is read.
 
+mod accept;
+mod hostile;
 mod runners;
 mod runs;
 mod schema;
+mod streams;
 mod support;
 
 #[cfg(feature = "cli")]

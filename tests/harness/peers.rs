@@ -82,6 +82,8 @@ fn peers_are_timed_in_the_same_session() {
 #[case::nan("nan", "fail", "spoke garbage when asked for `sample`")]
 #[case::null("null", "fail", "lied: a launch took no number")]
 #[case::negative("negative", "fail", "lied: a launch took -1 µs")]
+#[case::instant("instant", "fail", "µs, which no clock can show")]
+#[case::eternal("eternal", "fail", "lied: a launch took 1000000000000 µs, but the answer came ")]
 #[case::wrong_output("wrong_output", "fail", "`y` is wrong in 1 of")]
 #[case::short_output("short_output", "fail", "16380 bytes, 16384 are expected")]
 #[case::no_output("no_output", "fail", "output `y`: ")]

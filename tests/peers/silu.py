@@ -2,8 +2,8 @@
 
     right, slow_start, chatty             behaves
     absent_minded, dies, dies_armed, dies_sampling, hangs, hangs_sampling, orphan, garbage, endless,
-    wrong_id, wrong_kind, nan, null, negative, wrong_output, short_output, no_output, wrong_later,
-    old_version, many_instances, refuses, fails, other_device
+    wrong_id, wrong_kind, nan, null, negative, instant, eternal, wrong_output, short_output, no_output,
+    wrong_later, old_version, many_instances, refuses, fails, other_device
 """
 
 import array
@@ -88,6 +88,10 @@ class Silu:
             return None
         if MODE == "negative":
             return -1.0
+        if MODE == "instant":
+            return 1e-300
+        if MODE == "eternal":
+            return 1e12
         begun = time.perf_counter()
         self.compute()
         return (time.perf_counter() - begun) * 1e6

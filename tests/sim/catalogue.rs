@@ -84,9 +84,11 @@ fn further_products() -> Vec<Vec<usize>> {
     let wide = [[129, 260, 24], [257, 130, 17], [200, 136, 264], [8, 512, 72], [100, 8, 136], [72, 200, 640]];
     let long = [[130, 264, 1032], [300, 264, 328], [136, 520, 16], [64, 64, 256], [70, 72, 192]];
     let odd = [[65, 71, 333], [150, 77, 130], [40, 33, 700], [129, 131, 67], [17, 200, 257]];
+    // Factors whose lines end anywhere in a pack, and products whose last row or column is the first of a thread's.
+    let ends = [[64, 31, 39], [40, 23, 71], [33, 38, 46], [134, 135, 103], [97, 72, 40], [33, 72, 40], [89, 128, 64]];
     (1..34)
         .flat_map(|at| [vec![at, 67 - at, 33 + at % 3], vec![at, 5, 1 + at % 5]])
-        .chain(wide.into_iter().chain(long).chain(odd).map(Vec::from))
+        .chain(wide.into_iter().chain(long).chain(odd).chain(ends).map(Vec::from))
         .collect()
 }
 
@@ -111,7 +113,7 @@ const TALL: [[usize; 2]; 9] =
 fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
     match operator.axes().iter().map(|axis| axis.name).collect::<Vec<_>>().as_slice() {
         ["n"] => (1..40)
-            .chain([48, 255, 256, 257, 512, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 4096, 5008, 8192])
+            .chain([48, 255, 256, 257, 512, 513, 514, 516, 1023, 1024, 1025, 1040, 1536, 2048, 4095, 4096, 5008, 8192])
             .map(|n| vec![n])
             .collect(),
         ["m", "n", "k"] => further_products(),
@@ -119,11 +121,14 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
         ["batch", "m", "n", "k", "transposed_a", "transposed_b"] => {
             // Several stretches of sums in each of the four layouts.
             let long = [[40, 70, 300]; 4].into_iter().chain([[65, 32, 450]; 4]).map(Vec::from);
-            batches(further_products().into_iter().chain(long).collect())
+            let ends = [[102, 39, 23], [98, 103, 30], [50, 71, 31]].into_iter().flat_map(|product| [product; 4]);
+            batches(further_products().into_iter().chain(long).chain(ends.map(Vec::from)).collect())
         }
         ["batch", "n", "k"] => (1..34)
             .flat_map(|at| [vec![1 + at % 9, at, 67 - at], vec![1 + at % 4, 70 - at, 8 * at]])
             .chain([[8, 64, 2056], [1, 20, 4100], [4, 130, 512], [17, 9, 640], [1, 1, 1]].map(Vec::from))
+            // Rows that end in a part of a step, and few rows of several steps.
+            .chain([[1, 9, 648], [1, 5, 1288], [3, 11, 264]].map(Vec::from))
             .collect(),
         ["batch", .., "keys", "dim", "causal"] => (1..34)
             .map(|at| vec![1, 1, 1 + at % 2, at, 2 * at - at % 3, 3 + 7 * at % 40, at % 2])
@@ -177,10 +182,15 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             [3, 70, 9, 37, 1],
             [2, 6, 130, 72, 0],
             [1, 130, 40, 36, 0],
+            [2, 2, 5, 4, 1],
         ]
         .map(Vec::from)
         .into(),
-        ["vocab", "dim", "ids"] => (1..34).map(|at| vec![at, at * 4 + at % 3, 3 + at]).collect(),
+        ["vocab", "dim", "ids"] => (1..34)
+            .map(|at| vec![at, at * 4 + at % 3, 3 + at])
+            // Outputs that end in a thread's second pack, rows that end with the table, and rows of several rounds.
+            .chain([[5, 19, 27], [5, 19, 29], [5, 19, 30], [2, 508, 9], [3, 4104, 2]].map(Vec::from))
+            .collect(),
         ["rows", "cols", rest @ ..] => {
             let cols = (1..33).chain((32..1056).step_by(32).flat_map(|at| [at, at + 1]));
             let cols = cols.chain((1024..8193).step_by(512).flat_map(|at| [at, at + 1]));
@@ -190,6 +200,20 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Rows that end within the last warp, once in each stretch of its elements or packs: aligned ones and others.
+fn ragged(operator: &dyn Operator) -> Vec<Vec<usize>> {
+    let axes = operator.axes().len();
+    if !operator.axes().iter().map(|axis| axis.name).take(2).eq(["rows", "cols"]) {
+        return Vec::new();
+    }
+    let aligned = [(512, 4), (1024, 8), (4096, 8), (8192, 8)];
+    let packs = aligned.into_iter().flat_map(|(from, stretches)| (0..stretches).map(move |k| from + 128 * k + 8));
+    let anywhere = [2048, 4096].into_iter().flat_map(|from| (0..8).map(move |k| from + 128 * k + 17));
+    let elements = (8..64).map(|k| 32 * k + 1);
+    let cols = packs.chain(anywhere).chain(elements);
+    cols.map(|cols| [2, cols].into_iter().chain((2..axes).map(|_| 0)).collect()).collect()
 }
 
 /// The type in which a candidate is taken: single precision where it has it.
@@ -249,6 +273,12 @@ fn draw_all() -> Vec<Group> {
             for (entry, subject) in
                 widths(operator).iter().filter_map(|point| subject(point, Draw::From(Distribution::Normal)))
             {
+                groups.entry(entry).or_default().further.push(subject);
+            }
+            // What counts an element too many shows where the mean is large.
+            let large = operator.distributions().iter().find(|one| **one == Distribution::LargeMean);
+            let large = Draw::From(large.copied().unwrap_or(Distribution::Normal));
+            for (entry, subject) in ragged(operator).iter().filter_map(|point| subject(point, large)) {
                 groups.entry(entry).or_default().further.push(subject);
             }
             // The ways of one version for short rows are often those of another.

@@ -1,15 +1,15 @@
 //! Why a changed kernel is as right as the kernel: arguments that hold for one mutant each, since each is held against the
 //! text around the change.
 
+mod rows;
+#[cfg(test)]
+mod tests;
+
 use super::mutation::{Mutation, inside};
 use std::collections::BTreeSet;
 
 const SPANS: &str = "The offsets of the butterfly still span the warp: every lane is counted once.";
 const SAME_STORE: &str = "All lanes hold the reduced value: whichever of them store it, the same bits lie there.";
-const PACKS: &str =
-    "The number compared is a multiple of the length of a pack on this path: it never equals the bound.";
-const PARTS: &str =
-    "Chooses between adding the parts of few warps and of many: either is right, since parts that no warp wrote are 0.";
 const NOBODY_LOOKS: &str =
     "From there to the end of the kernel nothing touches shared memory: what is still in flight meets nobody.";
 
@@ -17,18 +17,24 @@ const SPLIT: &str =
     "Where an exponent is split: what the whole part leaves goes to ex2, which takes more than a fraction.";
 const NO_COPIES: &str = "This entry copies nothing asynchronously: there is nothing to commit and nothing to wait for.";
 const SQUARED: &str = "The difference is squared wherever it is used.";
+const ONLY_ITS_SIZE: &str = "Only the size of the difference is used.";
+const PARITY: &str = "Only the lowest bit of the sum is used, which the sign of a term does not change.";
 const HALF: &str =
     "Takes the upper half of a word as a number in bf16: the bit that comes with it is worth 2^-16 of its last place.";
 
 const ASKS_OTHERWISE: &str = "Decides only whether, and how much of it, the row of a later block is asked for ahead of time: no value depends on that.";
 const NOTHING_BEFORE: &str = "Nothing before it in the entry touches shared memory: it orders nothing.";
 const LONG_DIVISION: &str = "Always the long division, which is right for numbers that fit the short one too.";
+const LONG_BY_MASK: &str =
+    "Never finds the upper halves to be 0: always the long division, which is right for all numbers.";
 const BELOW_A_SHIFT: &str = "The bit that the mask keeps in addition is 0 behind a shift to the left.";
 
 /// Lines around a change that an argument looks at.
 const NEAR: usize = 30;
 /// Lines between a comparison and its branch.
 const FAR: usize = 1500;
+/// Lines of the prefetches of a row.
+const PREFETCHES: usize = 120;
 
 /// The argument for a mutant, where the text has one.
 pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
@@ -38,11 +44,6 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
     let stores = ["branch dropped", "guard negated", "comparison off by one", "constant off by one"]
         .contains(&mutation.slip)
         && guards_a_store_of_what_all_lanes_hold(&lines, at);
-    let packs =
-        ["comparison off by one", "constant off by one"].contains(&mutation.slip) && is_bound_between_packs(lines[at]);
-    let parts = ["branch dropped", "guard negated", "guard dropped", "comparison off by one", "constant off by one"]
-        .contains(&mutation.slip)
-        && chooses_how_many_parts(&lines, at);
     let waits = ["wait dropped", "waits for too little"].contains(&mutation.slip)
         && lines[at].starts_with("cp.async.wait")
         && nothing_shared_behind(&lines[at + 1..]);
@@ -51,10 +52,13 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         && ["cp.async.commit", "cp.async.wait"].iter().any(|one| lines[at].starts_with(one))
         && !entry_around(&lines, at).iter().any(|line| line.contains("cp.async.c") && !line.contains("commit"));
     let squared = mutation.slip == "operands swapped" && is_squared(&lines, at);
+    let only_its_size = mutation.slip == "operands swapped" && counts_by_its_size(&lines, at);
+    let parity = mutation.slip == "other operation" && counts_by_its_parity(&lines, at);
     let half = mutation.slip == "constant off by one" && takes_the_upper_half(&lines, at);
     let asks_otherwise = decides_only_a_prefetch(&lines, at);
     let nothing_before = mutation.slip == "barrier dropped" && nothing_shared_before(&lines, at);
     let long_division = mutation.slip == "branch dropped" && skips_a_long_division(&lines, at);
+    let long_by_mask = mutation.slip == "other operation" && masks_for_a_long_division(&lines, at);
     let below_a_shift = mutation.slip == "constant off by one" && masks_what_was_shifted(&lines, at);
     let arguments = [
         (half, HALF),
@@ -64,14 +68,16 @@ pub fn argument(ptx: &str, mutation: &Mutation) -> Option<&'static str> {
         (below_a_shift, BELOW_A_SHIFT),
         (spans, SPANS),
         (stores, SAME_STORE),
-        (packs, PACKS),
         (waits, NOBODY_LOOKS),
-        (parts, PARTS),
         (split, SPLIT),
         (no_copies, NO_COPIES),
         (squared, SQUARED),
+        (only_its_size, ONLY_ITS_SIZE),
+        (parity, PARITY),
+        (long_by_mask, LONG_BY_MASK),
     ];
-    arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument)
+    let general = arguments.into_iter().find(|(holds, _)| *holds).map(|(_, argument)| argument);
+    general.or_else(|| rows::argument(&lines, at, mutation.slip))
 }
 
 /// A word without its lower half, which goes into a register of single precision before all else.
@@ -111,7 +117,7 @@ fn decides_only_a_prefetch(lines: &[&str], at: usize) -> bool {
 
 /// What a branch leads around, where that is nothing but a prefetch and what its address takes.
 fn skipped_prefetch<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
-    let inside = skipped(lines, at)?;
+    let inside = skipped_within(lines, at, PREFETCHES)?;
     let stays = |line: &str| label(line).is_some() && label(line) == label(lines[at]);
     let is_harmless = |line: &&str| {
         is_prefetch(line) || is_plain(line) || stays(line) || line.starts_with(".loc") || line.starts_with("//")
@@ -156,6 +162,12 @@ fn nothing_shared_before(lines: &[&str], at: usize) -> bool {
     !before.iter().any(|line| touches_shared(line)) && !behind.iter().any(leads_back)
 }
 
+/// A branch around a division in 64 bits, to one in 32: either before the other.
+fn goes_around_a_long_division(lines: &[&str], at: usize) -> bool {
+    let falls_to = lines[at + 1..].iter().find(|line| !line.starts_with(".loc"));
+    falls_to.is_some_and(|line| line.starts_with("div.s64") || line.starts_with("rem.s64"))
+}
+
 /// A branch around a division in 64 bits, to one in 32.
 fn skips_a_long_division(lines: &[&str], at: usize) -> bool {
     let Some(long) = skipped(lines, at) else { return false };
@@ -166,13 +178,28 @@ fn skips_a_long_division(lines: &[&str], at: usize) -> bool {
     divides(long, "s64") && divides(&lines[at + 1 + long.len()..], "u32")
 }
 
-/// A mask for all but the lowest bits, of a number that was shifted to the left by at least one.
+/// A mask without the lowest bit, of a number that was shifted to the left by at least one.
 fn masks_what_was_shifted(lines: &[&str], at: usize) -> bool {
     let [_, shifted, mask] = *operands(lines[at]).as_slice() else { return false };
-    let is_mask = mask.parse::<i64>().is_ok_and(|mask| mask < -1 && mask.unsigned_abs().is_power_of_two());
-    let sets = |line: &&&str| operands(line).first() == Some(&shifted);
-    let set = lines[at.saturating_sub(NEAR)..at].iter().rev().find(sets);
-    lines[at].starts_with("and.b32") && is_mask && set.is_some_and(|line| line.starts_with("shl.b32"))
+    let is_mask = mask.parse::<i64>().is_ok_and(|mask| mask % 2 == 0);
+    let entry = entry_around(lines, at);
+    let widened = definition(entry, shifted).filter(|line| line.starts_with("cvt.u64.u32"));
+    let source = widened.and_then(|line| operands(line).get(1).copied()).unwrap_or(shifted);
+    let is_shift = |line: &str| line.starts_with("shl.b") && operands(line)[2].parse::<u32>().is_ok_and(|by| by > 0);
+    lines[at].starts_with("and.b") && is_mask && definition(entry, source).is_some_and(is_shift)
+}
+
+/// A mask for the upper half of two numbers, which decides whether a division in 64 bits is needed.
+fn masks_for_a_long_division(lines: &[&str], at: usize) -> bool {
+    let [upper, _, "-4294967296"] = *operands(lines[at]).as_slice() else { return false };
+    let entry = entry_around(lines, at);
+    let tests = |line: &&&str| line.starts_with("setp.eq.s64") && operands(line)[1..] == [upper, "0"];
+    let Some(test) = lines[at + 1..].iter().take(NEAR).find(tests) else { return false };
+    let guard = format!("@{} bra", operands(test)[0]);
+    let branch = lines[at + 1..].iter().take(NEAR).position(|line| line.starts_with(&guard));
+    lines[at].starts_with("and.b64")
+        && [upper, operands(test)[0]].iter().all(|register| uses(entry, register).len() == 1)
+        && branch.is_some_and(|branch| goes_around_a_long_division(lines, at + 1 + branch))
 }
 
 /// The lines of the entry that a line stands in.
@@ -227,11 +254,6 @@ fn branch_and_test(lines: &[&str], at: usize) -> Option<(usize, usize)> {
     Some((at + branch, at))
 }
 
-/// Bounds of 288 threads, by which blocks choose how many warps have parts to add up.
-fn chooses_how_many_parts(lines: &[&str], at: usize) -> bool {
-    branch_and_test(lines, at).is_some_and(|(_, test)| operands(lines[test]).last() == Some(&"288"))
-}
-
 /// Whether the rest of an entry leaves shared memory alone and never goes back.
 fn nothing_shared_behind(lines: &[&str]) -> bool {
     let rest = &lines[..inside(lines)];
@@ -252,8 +274,13 @@ fn label(line: &str) -> Option<String> {
 
 /// What a branch leads around, if that is short.
 fn skipped<'a>(lines: &'a [&'a str], at: usize) -> Option<&'a [&'a str]> {
+    skipped_within(lines, at, NEAR)
+}
+
+/// The same, if it is shorter than so many lines.
+fn skipped_within<'a>(lines: &'a [&'a str], at: usize, limit: usize) -> Option<&'a [&'a str]> {
     let end = label(lines[at])?;
-    let length = lines[at + 1..].iter().take(NEAR).position(|line| *line == end)?;
+    let length = lines[at + 1..].iter().take(limit).position(|line| *line == end)?;
     Some(&lines[at + 1..at + 1 + length])
 }
 
@@ -269,9 +296,9 @@ fn operands(line: &str) -> Vec<&str> {
 fn is_butterfly_offset(lines: &[&str], at: usize) -> bool {
     let [register, value] = *operands(lines[at]).as_slice() else { return false };
     let is_power = value.parse::<u32>().is_ok_and(|value| value > 1 && value.is_power_of_two());
-    let uses = lines[at + 1..].iter().take(NEAR).filter(|line| line.contains(register));
-    let mut uses = uses.map(|line| line.starts_with("shfl.sync.bfly") && operands(line).get(2) == Some(&register));
-    lines[at].starts_with("mov.u32") && is_power && uses.next() == Some(true)
+    let uses = uses(entry_around(lines, at), register);
+    let is_offset = |line: &&str| line.starts_with("shfl.sync.bfly") && operands(line).get(2) == Some(&register);
+    lines[at].starts_with("mov.u32") && is_power && !uses.is_empty() && uses.iter().all(is_offset)
 }
 
 /// A branch by `number != 0`, or that comparison, behind a butterfly or a barrier, around nothing but a store of what
@@ -297,129 +324,54 @@ fn guards_a_store_of_what_all_lanes_hold(lines: &[&str], at: usize) -> bool {
     stores == 1 && met && inside.iter().all(is_harmless)
 }
 
-/// Bounds that are multiples of 128 elements, or one more for `<`: the kernels that compare with them count packs of
-/// four.
-fn is_bound_between_packs(line: &str) -> bool {
-    let bound = operands(line).last().and_then(|bound| bound.parse::<u32>().ok()).unwrap_or(0);
-    let multiple = |bound: u32| bound >= 128 && bound.is_multiple_of(128);
-    (line.starts_with("setp.lt.s32") && multiple(bound.saturating_sub(1)))
-        || (line.starts_with("setp.gt.s32") && multiple(bound))
+/// A difference whose sign every instruction of the entry drops.
+fn counts_by_its_size(lines: &[&str], at: usize) -> bool {
+    let Some(&difference) = operands(lines[at]).first() else { return false };
+    let uses = uses(entry_around(lines, at), difference);
+    let drops = |line: &&str| {
+        let of = operands(line);
+        (line.starts_with("copysign.f32") && of[1] != difference && of[2] == difference) || line.starts_with("abs.f32")
+    };
+    lines[at].starts_with("sub.f32") && !uses.is_empty() && uses.iter().all(drops)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A sum or difference of which every instruction of the entry takes the lowest bit.
+fn counts_by_its_parity(lines: &[&str], at: usize) -> bool {
+    let Some(&sum) = operands(lines[at]).first() else { return false };
+    let uses = uses(entry_around(lines, at), sum);
+    let is_parity = |line: &&str| line.starts_with("and.b32") && operands(line)[1..] == [sum, "1"];
+    let is_sum = ["add.s32", "sub.s32"].iter().any(|name| lines[at].starts_with(name));
+    is_sum && !uses.is_empty() && uses.iter().all(is_parity)
+}
 
-    fn why(text: &str, line: usize, slip: &'static str) -> Option<&'static str> {
-        argument(text, &Mutation { slip, line, after: String::new() })
-    }
+/// Whether a register stands in a line.
+fn names(line: &str, register: &str) -> bool {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && !"%_".contains(c)).any(|word| word == register)
+}
 
-    #[test]
-    fn a_butterfly_is_told_from_other_shuffles() {
-        let text = "mov.u32 %r1, 8;\nshfl.sync.bfly.b32 %r2|%p1, %r3, %r1, 31, -1;\nmov.u32 %r4, 8;\nshfl.sync.down.b32 %r2|%p1, %r3, %r4, 31, -1;";
-        assert_eq!(why(text, 0, "constant off by one"), Some(SPANS));
-        assert_eq!(why(text, 2, "constant off by one"), None);
-        assert_eq!(why(&text.replace("8;", "1;"), 0, "constant off by one"), None);
-    }
+/// Whether a line sets a register.
+fn sets(line: &str, register: &str) -> bool {
+    let line = line.trim_start_matches(['{', ' ']);
+    let all = operands(line);
+    let is_vector = line.starts_with("ld") || line.starts_with("mma") || line.starts_with("ldmatrix");
+    let set =
+        if is_vector { line.split('[').next().unwrap_or_default() } else { all.first().copied().unwrap_or_default() };
+    !line.starts_with("st.") && names(set, register)
+}
 
-    #[test]
-    fn only_a_single_store_may_stand_behind_the_branch() {
-        let text = "bar.sync 0;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L;\nst.shared.f32 [%rd1], %f1;\n$L:";
-        assert_eq!(why(text, 2, "branch dropped"), Some(SAME_STORE));
-        assert_eq!(why(text, 1, "comparison off by one"), Some(SAME_STORE));
-        assert_eq!(why(text, 1, "constant off by one"), Some(SAME_STORE));
-        assert_eq!(why(&text.replace("st.shared", "atom.add"), 2, "branch dropped"), None);
-        assert_eq!(why(&text.replace("bar.sync 0;", "ret;"), 2, "branch dropped"), None);
-    }
+/// The only line of an entry that sets a register.
+fn definition<'a>(entry: &[&'a str], register: &str) -> Option<&'a str> {
+    let mut sets = entry.iter().filter(|line| sets(line, register));
+    sets.next().filter(|_| sets.next().is_none()).copied()
+}
 
-    #[test]
-    fn bounds_between_packs_are_those_of_128_elements() {
-        assert_eq!(why("setp.lt.s32 %p1, %r1, 641;", 0, "comparison off by one"), Some(PACKS));
-        assert_eq!(why("setp.lt.s32 %p1, %r1, 640;", 0, "comparison off by one"), None);
-    }
+/// The lines of an entry that name a register and do not set it.
+fn uses<'a>(entry: &[&'a str], register: &str) -> Vec<&'a str> {
+    entry.iter().filter(|line| names(line, register) && !sets(line, register)).copied().collect()
+}
 
-    #[test]
-    fn the_comparison_of_a_branch_may_stand_far_above() {
-        let text = "setp.ne.s32 %p1, %r1, 0;\nadd.s32 %r2, %r1, 1;\nbar.sync 0;\n@%p1 bra $L;\nst.shared.f32 [%rd1], %f1;\n$L:";
-        assert_eq!(why(text, 3, "guard negated"), Some(SAME_STORE));
-        let text = text.replace("ne.s32 %p1, %r1, 0", "lt.s32 %p1, %r1, 288").replace("st.shared", "ld.shared");
-        assert_eq!(why(&text, 3, "guard negated"), Some(PARTS));
-        assert_eq!(why(&text.replace("288", "256"), 3, "guard negated"), None);
-    }
-
-    #[test]
-    fn a_wait_may_go_where_nothing_shared_follows() {
-        let text = "cp.async.ca.shared.global [%r1], [%rd1], 16;\ncp.async.wait_group 0;\nbra $L;\n$L:\nst.global.f32 [%rd1], %f1;\n}\nld.shared.f32 %f1, [%r1];";
-        assert_eq!(why(text, 1, "wait dropped"), Some(NOBODY_LOOKS));
-        assert_eq!(why(&text.replace("st.global", "st.shared"), 1, "wait dropped"), None);
-        assert_eq!(why(&text.replace("bra $L", "bra $K"), 1, "wait dropped"), None);
-    }
-
-    #[test]
-    fn a_wait_may_go_where_the_entry_copies_nothing() {
-        let text = ".visible .entry a()\ncp.async.commit_group;\nld.shared.f32 %f1, [%r1];\n.visible .entry b()\ncp.async.ca.shared.global [%r1], [%rd1], 16;\ncp.async.commit_group;\nld.shared.f32 %f1, [%r1];";
-        assert_eq!(why(text, 1, "commit dropped"), Some(NO_COPIES));
-        assert_eq!(why(text, 5, "commit dropped"), None);
-        assert_eq!(why(&text.replace("cp.async.commit", "cp.async.bulk.commit"), 1, "commit dropped"), None);
-    }
-
-    #[test]
-    fn an_exponent_is_told_from_other_products() {
-        let text = "mov.f32 %f1, 0f3F000000;\nmov.f32 %f2, 0f3BBB989D;\nfma.rn.f32 %f3, %f0, %f2, %f1;\ncvt.sat.f32.f32 %f4, %f3;\nmov.f32 %f5, 0f4B400001;\nmov.f32 %f6, 0f437C0000;\nfma.rm.f32 %f7, %f4, %f6, %f5;";
-        assert_eq!(why(text, 0, "constant wrong"), Some(SPLIT));
-        assert_eq!(why(text, 5, "constant wrong"), Some(SPLIT));
-        assert_eq!(why(text, 1, "constant wrong"), None);
-        assert_eq!(why(&text.replace("%f2, %f1;", "%f1, %f2;"), 0, "constant wrong"), None);
-    }
-
-    #[test]
-    fn what_decides_only_a_prefetch_is_told_from_other_decisions() {
-        let text = ".entry a()\nshl.b32 %r0, %r9, 2;\nsetp.lt.s32 %p1, %r0, 1;\n@%p1 bra $L;\nand.b64 %rd1, %rd2, -16;\ncp.async.bulk.prefetch.L2.global [%rd1], %r0;\n$L:\nst.global.u32 [%rd3], %r9;";
-        for line in [1, 2, 3, 4] {
-            assert_eq!(why(text, line, "guard dropped"), Some(ASKS_OTHERWISE), "line {line}");
-        }
-        assert_eq!(why(text, 7, "store dropped"), None);
-        // A value comes of it.
-        assert_eq!(why(&text.replace("%r9;", "%r0;"), 1, "constant off by one"), None);
-        assert_eq!(why(&text.replace("[%rd3]", "[%rd1]"), 3, "guard dropped"), None);
-        assert_eq!(
-            why(&format!("{text}\n@%p1 bra $M;\nst.global.u32 [%rd4], %r9;\n$M:"), 2, "constant off by one"),
-            None
-        );
-        // It loads, or is no prefetch.
-        let loads = text.replace("and.b64 %rd1, %rd2, -16", "ld.global.u64 %rd1, [%rd2]");
-        assert_eq!(why(&loads, 3, "guard dropped"), None);
-        assert_eq!(why(&text.replace(".prefetch.L2", ""), 3, "guard dropped"), None);
-    }
-
-    #[test]
-    fn a_first_barrier_orders_nothing() {
-        let text = ".entry a()\n.shared .b8 s[4];\n$K:\nadd.s32 %r1, %r1, 1;\n@%p1 bra $K;\nbar.sync 0;\nst.shared.u32 [%r1], 0;";
-        assert_eq!(why(text, 5, "barrier dropped"), Some(NOTHING_BEFORE));
-        assert_eq!(why(&format!("{text}\n@%p1 bra $K;"), 5, "barrier dropped"), None);
-        assert_eq!(why(&text.replace("add.s32 %r1, %r1, 1", "st.shared.u32 [%r1], 0"), 5, "barrier dropped"), None);
-    }
-
-    #[test]
-    fn the_long_way_to_divide_is_right_for_all() {
-        let text = "@%p1 bra $S;\ndiv.s64 %rd1, %rd2, %rd3;\nbra.uni $E;\n$S:\ncvt.u32.u64 %r1, %rd2;\ndiv.u32 %r3, %r1, %r2;\n$E:";
-        assert_eq!(why(text, 0, "branch dropped"), Some(LONG_DIVISION));
-        assert_eq!(why(text, 0, "guard dropped"), None);
-        assert_eq!(why(&text.replace("div.s64", "add.s64"), 0, "branch dropped"), None);
-    }
-
-    #[test]
-    fn a_mask_must_follow_a_shift() {
-        let text = "shl.b32 %r1, %r0, 2;\nand.b32 %r2, %r1, -16;";
-        assert_eq!(why(text, 1, "constant off by one"), Some(BELOW_A_SHIFT));
-        assert_eq!(why(&text.replace("shl", "shr"), 1, "constant off by one"), None);
-        assert_eq!(why(&text.replace("-16", "16"), 1, "constant off by one"), None);
-    }
-
-    #[test]
-    fn a_difference_must_be_squared_everywhere() {
-        let text = "sub.f32 %f3, %f1, %f2;\nfma.rn.f32 %f4, %f3, %f3, %f5;";
-        assert_eq!(why(text, 0, "operands swapped"), Some(SQUARED));
-        assert_eq!(why(&format!("{text}\nst.global.f32 [%rd1], %f3;"), 0, "operands swapped"), None);
-    }
+/// The name of the entry that these lines are.
+fn name_of<'a>(entry: &[&'a str]) -> &'a str {
+    let begun = entry.iter().find_map(|line| line.split_once(".entry "));
+    begun.map_or("", |(_, name)| name.split('(').next().unwrap_or_default().trim())
 }

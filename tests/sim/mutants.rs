@@ -4,7 +4,7 @@
 
 use super::mutation::{self, Mutation};
 use super::subject::{self, Group, Subject};
-use super::{catalogue, equivalence};
+use super::{catalogue, equivalence, equivalent};
 use kernelgate::core::seed::{below, derive, rng};
 use kernelgate::sim::{Checks, Error, Module, Options};
 use rayon::prelude::*;
@@ -25,163 +25,6 @@ enum Fate {
     Found(String),
     Survived,
 }
-
-const SPLIT: &str = "Splits an exponent into two parts, the second of which makes up for the first.";
-const LOW_PART: &str = "The low part of a constant, or the last term of a series: far below the tolerance.";
-const SLOWER_WAY: &str = "Sends every row the way of rows that do not fill their packs, which is right for all.";
-const PAST_THE_LAST: &str = "What is in flight then are slices past the last, into stages that nobody reads again; \
-    of shared memory only the totals behind them are touched.";
-const SAME_LANES: &str = "All lanes hold the reduced value: another one stores the same bits to the same place.";
-const NEVER_FEW: &str = "Read only where a block has fewer packs than any plan gives it.";
-const UNDEFINED: &str = "Differs for an id outside the table only, which the operator does not define.";
-const NAN_MAXIMUM: &str = "The maximum of NaN and a number is the number.";
-const LONG_DIVISION: &str = "Chooses a short division where the numbers fit; the long one is right too.";
-const ABSENT: &str =
-    "What one factor has past the end of k meets zeros of the other; past its rows or columns none is stored.";
-const LOADS_FIRST: &str =
-    "Keeps the compiler from moving loads to their uses: the lanes pass each other nothing there.";
-const MORE_LEFT: &str = "Every row of this entry has more columns than that from each lane on.";
-const TAIL: &str =
-    "From 10 to 14 the polynomial of the tail falls from 2^-76 to 2^-172: nothing of it is left beside x.";
-const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
-
-/// Survivors that are as right as the kernel: how the subject starts, the slip, a part of the line before the change, and
-/// why.
-const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
-    ("bmm cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("bmm cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("linear cuda_v2", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
-    ("linear cuda_v2", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
-    (
-        "bulk_pipeline sum_rows",
-        "comparison off by one",
-        ", 255;",
-        "The length of a row is a multiple of 256, never 255.",
-    ),
-    ("cluster row_max", "comparison off by one", "setp.ne.s32", SAME_LANES),
-    ("cluster row_max", "guard negated", "bra", SAME_LANES),
-    ("cluster row_max", "constant wrong", "0fFF800000", NAN_MAXIMUM),
-    ("cluster row_max", "wrong block of the cluster", "mapa", "The register held 0, the block that gathers."),
-    ("cluster ring", "constant off by one", "setp.ne.s32", "Thread 1 instead of thread 0 makes the objects."),
-    (
-        "cluster ring",
-        "fence dropped",
-        "mbarrier_init",
-        "The cluster barrier behind it orders ordinary arrivals as well.",
-    ),
-    (
-        "triton matmul sm_80",
-        "barrier dropped",
-        "bar.sync",
-        "No copy was issued since the wait and barrier before the loop.",
-    ),
-    ("triton matmul sm_80", "wait dropped", "wait_group", "No copy was issued since the wait before the loop."),
-    (
-        "triton matmul sm_80",
-        "waits for too little",
-        "wait_group \t0",
-        "The last group is empty: it lies past the last step.",
-    ),
-    (
-        "triton matmul sm_80",
-        "constant wrong",
-        "0f00000000",
-        "The loop, which always runs, starts from other registers.",
-    ),
-    ("triton", "constant off by one", ", 508;", ALWAYS_ZERO),
-    ("triton", "constant off by one", ", 2048;", ALWAYS_ZERO),
-    ("gelu triton", "constant off by one", ", 508;", ALWAYS_ZERO),
-    ("silu triton", "constant off by one", ", 508;", ALWAYS_ZERO),
-    ("gelu cuda", "operands swapped", "sub.f32", "Only the size of the difference is used."),
-    ("layernorm cuda_v5", "operands swapped", "sub.f32", "Only the square of the difference of two means is used."),
-    ("", "constant wrong", "0f32A57060", LOW_PART),
-    ("", "constant wrong", "0fB6A6AA1A", LOW_PART),
-    ("", "constant wrong", "0f349D4480", LOW_PART),
-    ("embedding cuda_v2", "other operation", ", 3;", SLOWER_WAY),
-    ("rmsnorm cuda_v4", "other operation", ", 3;", SLOWER_WAY),
-    ("embedding cuda_v1", "guard dropped", "bra", UNDEFINED),
-    ("gelu cuda_v6", "constant wrong", "0f41200000", TAIL),
-    ("layernorm_gelu cuda", "constant wrong", "0f41200000", TAIL),
-    ("", "constant wrong", "0f3BBB989D", SPLIT),
-    ("gelu_tanh", "addend forgotten", "fma.rn.f32", SPLIT),
-    ("softmax", "constant wrong", "0fFF800000", NAN_MAXIMUM),
-    ("gemm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
-    ("bmm cuda_v1", "branch dropped", "bra", LONG_DIVISION),
-    ("gemm cuda_v6 gemm_v6_any", "constant wrong", "0f00000000", ABSENT),
-    ("bmm cuda_v3", "constant wrong", "0f00000000", ABSENT),
-    ("split_k", "constant wrong", "%f165, 0f00000000", ABSENT),
-    ("split_k", "comparison off by one", "%p50, %r75, %r86", ABSENT),
-    (
-        "split_k",
-        "other operation",
-        "%r104, %r103, -32",
-        "Goes into the rounds that are left over from four at a time: there are none.",
-    ),
-    ("function_table", "constant off by one", ", 24;", ALWAYS_ZERO),
-    (
-        "linear cuda_v1",
-        "comparison off by one",
-        "setp.ge.s32",
-        "The column of an output is what a division by n leaves: it is never n.",
-    ),
-    (
-        "embedding cuda_v2",
-        "constant off by one",
-        ", -1;",
-        "Stands in for the id of a row past the end, of which nothing is stored; every table has a row 0.",
-    ),
-    (
-        "embedding cuda_v4",
-        "comparison off by one",
-        "setp.ge.s32 %p32",
-        "A row has no fewer columns than threads: none of them stands at its end.",
-    ),
-    ("layernorm cuda_v7 layernorm_v7_two_warps", "comparison off by one", ", 1;", MORE_LEFT),
-    ("layernorm cuda_v7 layernorm_v7_warp", "comparison off by one", ", 33;", MORE_LEFT),
-    ("layernorm cuda_v7 layernorm_v7_warp", "comparison off by one", ", 193;", MORE_LEFT),
-    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "comparison off by one", ", 33;", MORE_LEFT),
-    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 193;", MORE_LEFT),
-    ("rmsnorm cuda_v6 rmsnorm_v6_warp", "constant off by one", ", 225;", MORE_LEFT),
-    ("gemv cuda_v2 gemv_v2", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
-    (
-        "gemv cuda_v2 gemv_v2",
-        "barrier dropped",
-        "bar.sync",
-        "A team is one warp there, whose first lane reads what it wrote itself.",
-    ),
-    ("gemv cuda_v4 gemv_v3_few", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
-    ("gemv cuda_v4 gemv_v4", "barrier dropped", "bar.warp.sync", LOADS_FIRST),
-    ("layernorm cuda_v4 layernorm_v4_cluster", "constant wrong", "0f00000000", NEVER_FEW),
-    ("rmsnorm cuda_v3 rmsnorm_v3_block", "constant wrong", "0f00000000", NEVER_FEW),
-    (
-        "row_sum cuda_v2 row_sum_v2_block",
-        "branch dropped",
-        "$L__BB3_39",
-        "Sends all warps through the sum of up to 32 parts, where those that no warp wrote are 0.",
-    ),
-    (
-        "row_sum cuda_v2 row_sum_v2_warp",
-        "comparison off by one",
-        "setp.ge.s32",
-        "The loop runs over whole groups of packs only: no lane stands at the end.",
-    ),
-    ("gemm cuda_v", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
-    (
-        "embedding cuda_v5",
-        "operands swapped",
-        "div.u32 %r71",
-        "What the first row of a block leaves is divided again: it may be any row before.",
-    ),
-    (
-        "embedding cuda_v5",
-        "guard dropped",
-        "@%p59",
-        "Sends every second pack the way of elements one by one, which is right for all.",
-    ),
-    ("embedding", "comparison off by one", "setp.lt.s32", UNDEFINED),
-    ("embedding", "comparison off by one", "setp.gt.s32", UNDEFINED),
-    ("embedding", "constant wrong", "0f7FFFFFFF", UNDEFINED),
-];
 
 fn judge(group: &Group, text: &str) -> Fate {
     let Ok(module) = Module::parse(text) else { return Fate::Refused };
@@ -294,10 +137,8 @@ fn small_slips_are_noticed() {
                 Fate::Survived => {
                     let before = subject.ptx.lines().nth(mutation.line).unwrap_or_default().trim();
                     let (slip, after) = (mutation.slip, mutation.after.trim());
-                    let known = EQUIVALENT
-                        .iter()
-                        .find(|known| subject.name.starts_with(known.0) && slip == known.1 && before.contains(known.2));
-                    let reason = known.map(|known| known.3).or_else(|| equivalence::argument(&subject.ptx, mutation));
+                    let reason = equivalent::argument(&subject.name, slip, before)
+                        .or_else(|| equivalence::argument(&subject.ptx, mutation));
                     argued += usize::from(reason.is_some());
                     let reason = reason.unwrap_or("Not explained.");
                     let line = mutation.line + 1;

@@ -34,9 +34,9 @@ fn shortest<const N: usize>(subject: &Subject, module: &Module, ways: [(Checks, 
 #[ignore = "a measurement"]
 fn speed() {
     let shapes: [(&str, &str, &[usize]); 4] = [
-        ("gelu", "cuda_v1", &[1 << 20]),
-        ("softmax", "cuda_v1", &[256, 4096]),
-        ("layernorm", "cuda_v1", &[256, 4096, 0]),
+        ("gelu", "lesson1_naive", &[1 << 20]),
+        ("softmax", "lesson1_naive", &[256, 4096]),
+        ("layernorm", "lesson1_naive", &[256, 4096, 0]),
         ("gemm", "cuda_v2", &[256, 256, 256]),
     ];
     let mut subjects: Vec<Subject> =

@@ -3,31 +3,23 @@
 use super::boundary::{base, has_outputs};
 use super::case::Case;
 use super::compare::Expected;
-use super::judge::{Rejection, failed, judge_drawn, judge_of, overridden, prepare, reject};
+use super::judge::{Rejection, failed, judge_drawn, judge_in, overridden, prepare, reject};
 use super::null::accepted_null;
 use super::outcome::{Failure, Outcome, Verdict};
-use super::pace::{Pace, work};
+use super::pace::Pace;
 use super::plan::Plan;
 use super::relation::{hold, rows_are_independent};
+use super::state::remembers_nothing;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
 use crate::core::seed::derive;
 use crate::core::shape::{Point, describe};
 use crate::core::tensor::Tensor;
 use crate::device::Poison;
-use std::time::{Duration, Instant};
-
-/// Launches for the order of rows and repetition, as far as they take time.
-const LAUNCHES_BESIDE: usize = 8;
-
-/// What relations may take beyond the time that is left: they are most of what a kernel that is right on its cases can
-/// still get wrong.
-const OVERTIME: Duration = Duration::from_millis(150);
 
 /// Runs the whole check.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>) -> Outcome {
-    let plan = Plan::whole(context.seed, context.device.capacity(), subject);
-    carry_out(context, subject, plan)
+    carry_out(context, subject, Plan::new(context, subject))
 }
 
 /// Everything that the check asks of one case: its values, then the null oracle, relations and repetition at its shape.
@@ -52,7 +44,7 @@ fn carry_out(context: &Context<'_>, subject: &Subject<'_>, mut plan: Plan) -> Ou
         Err(Rejection::Unsupported(why)) => return Outcome { cases: 0, ..Outcome::skip(why) },
         Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => blame(&mut outcome, *failure),
     }
-    outcome
+    outcome.unless_mostly_cut()
 }
 
 /// Turns an outcome into a failure for this reason.
@@ -69,20 +61,13 @@ fn check_all(
     outcome: &mut Outcome,
 ) -> Result<(), Rejection> {
     let mut pace = Pace::default();
-    let in_half = context.halved();
-    let mut is_tried = vec![false; plan.cases.len()];
-    for &index in &plan.telling {
-        let case = &plan.cases[index];
-        if pace.ends_in_time(&in_half, work(subject, &case.point)) {
-            is_tried[index] = true;
-            check(context, subject, case, &mut pace, outcome)?;
-        }
-    }
-    for (case, _) in plan.cases.iter().zip(is_tried).filter(|(_, is_tried)| !is_tried) {
+    outcome.planned = plan.cases.len();
+    for case in &plan.cases {
         check(context, subject, case, &mut pace, outcome)?;
     }
+    outcome.cut = pace.left_out();
     outcome.notes.extend(pace.note(subject, plan.cases.len()));
-    hold_everywhere(context, subject, plan, &mut pace, outcome)
+    hold_everywhere(context, subject, plan, outcome)
 }
 
 /// One case, if there is time for it.
@@ -97,6 +82,7 @@ fn check(
         let inputs = case.inputs(subject);
         let (found, expected) = judge_drawn(context, subject, case, &inputs)?;
         asks_for_work(subject, case, &inputs, &expected)?;
+        elements_agree(subject, case, &inputs, &expected)?;
         Ok(found)
     });
     if let Some(judged) = judged
@@ -111,38 +97,38 @@ fn check(
     Ok(())
 }
 
-/// Relations, the order of rows and repetition: at the smallest shape, and at the middling one if that does not take far
-/// more time than is left.
+/// Relations, the order of rows and repetition: at the smallest shape, and at the middling one where that is planned and
+/// time is left.
 fn hold_everywhere(
     context: &Context<'_>,
     subject: &Subject<'_>,
     plan: &Plan,
-    pace: &mut Pace,
     outcome: &mut Outcome,
 ) -> Result<(), Rejection> {
     let base = base(subject.operator);
     let relations = |point: &Point, outcome: &mut Outcome| {
         for relation in subject.operator.relations() {
+            outcome.planned += 1;
             outcome.cases += 1;
             unless_declined(subject, hold(context, subject, relation, point), outcome)?;
         }
         Ok(())
     };
-    let a_relation = 2.0 * work(subject, &base);
-    pace.learn(a_relation * subject.operator.relations().len() as f64, || relations(&base, outcome))?;
-    let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
-    let expected = pace.expected(launches as f64 * work(subject, &plan.middle));
-    let left = context.deadline.saturating_duration_since(Instant::now());
-    let point = if expected > left + OVERTIME { &base } else { &plan.middle };
+    relations(&base, outcome)?;
+    let point = if plan.at_middle && !context.is_over() { &plan.middle } else { &base };
     if point == &plan.middle {
         relations(point, outcome)?;
-    } else {
+    } else if plan.at_middle {
+        let relations = subject.operator.relations().len();
+        outcome.planned += relations;
+        outcome.cut += relations;
         let axes = subject.operator.axes();
         let (small, middle) = (describe(axes, point), describe(axes, &plan.middle));
         outcome.notes.push(format!("budget spent: relations, row order, repetition at {small} only, not at {middle}"));
     }
     unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
     unless_declined(subject, repeats(context, subject, point), outcome)?;
+    unless_declined(subject, remembers_nothing(context, subject, &base), outcome)?;
     Ok(())
 }
 
@@ -176,13 +162,45 @@ fn asks_for_work(
     expected: &[Expected],
 ) -> Result<(), Rejection> {
     for (i, expected) in expected.iter().enumerate() {
-        let judge = judge_of(subject, &case.point, i);
+        let judge = judge_in(subject, case, i);
         if let Some(null) = accepted_null(expected, inputs, &judge) {
             let text = format!(
-                "the tolerance would accept {null} as `{}`: tighten the magnitude or the depth of the operator",
+                "the declaration of operator `{}` is too loose, whatever its candidates compute: its tolerance would \
+                 accept {null} as `{}`. Tighten its `.magnitude` or `.depth`, or the tolerance that replaces them",
+                subject.operator.name(),
                 subject.operator.outputs()[i].name
             );
             return Err(failed("null", subject, case, text));
+        }
+    }
+    Ok(())
+}
+
+/// Elements of a case whose computation alone is held against the reference.
+const ELEMENTS: usize = 4;
+
+/// How far both may be apart, as a part of the magnitude: both are computed in f64.
+const APART: f64 = 1e-9;
+
+/// What the operator says of single elements is what its reference says of all.
+fn elements_agree(
+    subject: &Subject<'_>,
+    case: &Case,
+    inputs: &[Tensor],
+    expected: &[Expected],
+) -> Result<(), Rejection> {
+    let [expected] = expected else { return Ok(()) };
+    let n = expected.values.len();
+    for at in (0..ELEMENTS.min(n)).map(|i| (i + 1) * n / ELEMENTS.min(n) - 1) {
+        let Some([value, magnitude]) = subject.operator.element(&case.point, inputs, at) else { return Ok(()) };
+        let (right, size) = (expected.values[at], expected.magnitudes[at]);
+        let agrees = |a: f64, b: f64| a == b || !b.is_finite() || (a - b).abs() <= APART * size.abs();
+        if !agrees(value, right) || !agrees(magnitude, size) {
+            let text = format!(
+                "`Op::element` of element {at} gives {value:e} of magnitude {magnitude:e}, the reference has {right:e} of \
+                 {size:e}: the declarations of the operator contradict each other"
+            );
+            return Err(failed("reference", subject, case, text));
         }
     }
     Ok(())

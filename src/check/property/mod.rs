@@ -10,6 +10,7 @@ use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, judge_case};
 use super::outcome::{Errors, Failure, Outcome, Verdict};
+use super::pace::work;
 use super::{Context, Subject};
 use crate::core::seed::derive;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -20,6 +21,9 @@ use strategy::Space;
 
 /// How many random cases to judge when nobody says.
 pub const DEFAULT_CASES: u32 = 64;
+
+/// Random cases that are planned however large they are.
+const FEWEST: usize = 4;
 
 /// A smaller shape is worth a few seconds of a failing run.
 const SHRINKING: Limits = Limits { steps: 4000, time: Duration::from_secs(5) };
@@ -73,12 +77,15 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
 
     let mut runner = runner(context, subject);
     let replayed = kept.cases.len();
-    let planned = replayed + settings.cases as usize;
-    let drawn = std::iter::repeat_with(|| space.draw(&mut runner));
-    for (i, case) in kept.cases.into_iter().chain(drawn).take(planned).enumerate() {
+    let drawn: Vec<Case> = std::iter::repeat_with(|| space.draw(&mut runner)).take(settings.cases as usize).collect();
+    let drawn = affordable(context, subject, drawn, &mut outcome.notes);
+    let planned = replayed + drawn.len();
+    outcome.planned = planned;
+    for (i, case) in kept.cases.into_iter().chain(drawn).enumerate() {
         if context.is_over() {
             let budget = context.deadline.saturating_duration_since(begun).as_secs_f64();
             outcome.notes.push(format!("{i} of {planned} cases run: budget of {budget:.3} s spent"));
+            outcome.cut = planned - i;
             break;
         }
         match judge(&case) {
@@ -95,6 +102,10 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
                 outcome.notes.push("a kept case fails again".into());
                 return failed(outcome, *failure, None);
             }
+            // No smaller shape says more, and no kept case would be worth replaying.
+            Err(Rejection::Failed(failure)) if outcome.cases == 0 && !failure.depends_on_the_case() => {
+                return failed(outcome, *failure, None);
+            }
             Err(Rejection::Failed(failure)) => {
                 let shrunk = shrink(subject.operator, case.clone(), *failure, SHRINKING, judge);
                 outcome.notes.push(describe(subject, &case, &shrunk));
@@ -103,6 +114,29 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
         }
     }
     concluded(outcome, unsupported)
+}
+
+/// Those of the drawn cases that the work of the context pays for, in order; [`FEWEST`] of them in any case.
+fn affordable(context: &Context<'_>, subject: &Subject<'_>, drawn: Vec<Case>, notes: &mut Vec<String>) -> Vec<Case> {
+    let (asked, mut left, mut kept) = (drawn.len(), context.work, 0);
+    let is_paid = |case: &Case| {
+        let work = work(subject, &case.point);
+        let is_paid = work <= left || kept < FEWEST;
+        if is_paid {
+            left -= work;
+            kept += 1;
+        }
+        is_paid
+    };
+    let paid: Vec<Case> = drawn.into_iter().filter(is_paid).collect();
+    if paid.len() < asked {
+        notes.push(format!(
+            "{} of {asked} random cases planned: the gate has this much work for each trial on this device; \
+             `--run-budget 0` plans all",
+            paid.len()
+        ));
+    }
+    paid
 }
 
 /// The source of random draws: another one for every trial, the same one in every run of one seed.
@@ -149,7 +183,7 @@ fn concluded(mut outcome: Outcome, unsupported: Vec<String>) -> Outcome {
         let reason = unsupported.into_iter().next().or_else(|| outcome.notes.last().cloned());
         outcome.reason = reason.unwrap_or_else(|| "no case was asked for".into());
     }
-    outcome
+    outcome.unless_mostly_cut()
 }
 
 #[cfg(test)]

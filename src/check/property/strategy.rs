@@ -84,19 +84,11 @@ impl<'a> Space<'a> {
 
     /// Whether buffers may start `offset_bytes` behind a boundary.
     pub fn allows_offset(&self, offset_bytes: usize) -> bool {
-        offset_bytes.is_multiple_of(self.offset_step()) && offset_bytes < OFFSET_LIMIT_BYTES
+        offset_bytes.is_multiple_of(self.subject.offset_step()) && offset_bytes < OFFSET_LIMIT_BYTES
     }
 
     fn flops(&self, point: &[usize]) -> usize {
         self.subject.operator.cost(point, self.subject.dtype).flops
-    }
-
-    /// The candidate's alignment, in whole elements of every tensor.
-    fn offset_step(&self) -> usize {
-        let operator = self.subject.operator;
-        let ports = operator.inputs().iter().chain(operator.outputs());
-        let element_bytes = ports.map(|port| port.dtype(self.subject.dtype).size()).max().unwrap_or(1);
-        self.subject.candidate.traits.alignment.max(1).next_multiple_of(element_bytes)
     }
 
     fn draws(&self) -> BoxedStrategy<Draw> {
@@ -107,7 +99,7 @@ impl<'a> Space<'a> {
         if distributions.is_empty() {
             distributions.push(Distribution::Normal);
         }
-        let offsets: Vec<_> = (0..OFFSET_LIMIT_BYTES).step_by(self.offset_step()).collect();
+        let offsets: Vec<_> = (0..OFFSET_LIMIT_BYTES).step_by(self.subject.offset_step()).collect();
         let offset = prop_oneof![1 => Just(0), 2 => select(offsets)];
         (wanted, order, select(distributions), offset, any::<u32>())
             .prop_map(|(wanted, order, distribution, offset_bytes, seed)| Draw {

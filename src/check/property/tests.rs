@@ -88,11 +88,54 @@ fn a_spent_budget_is_said() {
         std::thread::sleep(Duration::from_millis(20));
         false
     };
-    let outcome = searched(&planted(slow), &CpuDevice::new(), Duration::from_millis(100), &cases(10_000));
-    assert_eq!(outcome.verdict, Verdict::Pass);
-    assert!((1..100).contains(&outcome.cases), "{} cases", outcome.cases);
-    let said = format!("{} of 10000 cases run: budget of 0.1", outcome.cases);
+    let outcome = searched(&planted(slow), &CpuDevice::new(), Duration::from_secs(1), &cases(1_000));
+    assert_eq!((outcome.verdict, outcome.cut + outcome.cases), (Verdict::Skip, 1_000), "most of it is missing");
+    assert!((1..200).contains(&outcome.cases), "{} cases", outcome.cases);
+    let said = format!("{} of 1000 cases run: budget of 1.", outcome.cases);
     assert!(outcome.notes.iter().any(|note| note.starts_with(&said)), "{:?}", outcome.notes);
+}
+
+#[test]
+fn a_pass_may_lack_a_few_cases_and_says_how_many() {
+    static CALLS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let slow_in_the_end = |_: &Rows| {
+        // A case is two runs; the last but two takes all of the time.
+        if CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 2 * 61 {
+            std::thread::sleep(Duration::from_secs(6));
+        }
+        false
+    };
+    let outcome = searched(&planted(slow_in_the_end), &CpuDevice::new(), Duration::from_secs(5), &cases(64));
+    assert_eq!((outcome.verdict, outcome.planned, outcome.cases, outcome.cut), (Verdict::Pass, 64, 62, 2));
+    assert_eq!(outcome.cut_note().as_deref(), Some("cut: 2 of 64 cases not run"));
+}
+
+#[test]
+fn work_decides_how_many_cases_are_planned() {
+    let (operator, candidate, device) = (operator(), planted(|_| false), CpuDevice::new());
+    let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+    let planned = |work: f64| {
+        let context = Context::without_deadline(&device, 11).planning(work);
+        let outcome = run(&context, &subject, &cases(64));
+        assert_eq!((outcome.verdict, outcome.planned, outcome.cut), (Verdict::Pass, outcome.cases, 0), "{outcome:#?}");
+        assert_eq!(outcome.notes.iter().any(|note| note.contains("random cases planned")), outcome.cases < 64);
+        outcome.cases
+    };
+    assert_eq!(planned(f64::INFINITY), 64);
+    assert_eq!(planned(0.0), FEWEST);
+    let counts = [1e5, 1e6, 1e7, 1e8].map(planned);
+    assert!(counts.is_sorted() && counts.iter().any(|some| (FEWEST + 1..64).contains(some)), "{counts:?}");
+    assert_eq!(counts, [1e5, 1e6, 1e7, 1e8].map(planned));
+}
+
+#[test]
+fn what_no_case_can_change_is_neither_shrunk_nor_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { cases: 8, regressions: Some(folder.path().to_path_buf()) };
+    let device = Broken::new(Fault::Compile { log: "expected a `;`".into() }, false, 1 << 20);
+    let outcome = searched(&planted(|_| false), &device, MINUTE, &settings);
+    assert_eq!((outcome.verdict, outcome.cases), (Verdict::Fail, 1), "{outcome:#?}");
+    assert!(outcome.notes.is_empty() && std::fs::read_dir(folder.path()).unwrap().next().is_none(), "{outcome:#?}");
 }
 
 #[test]

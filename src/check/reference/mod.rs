@@ -4,7 +4,7 @@
 mod store;
 
 use super::compare::Expected;
-use super::slice::slice;
+use super::slice::{rows_of_output, slice};
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::tensor::Tensor;
@@ -124,7 +124,7 @@ pub fn compute(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> V
                     whole(operator, &cut.point, &cut.inputs)
                 })
                 .collect();
-            concatenate(parts)
+            concatenate(operator, point, axis, &parts)
         }
         _ => whole(operator, point, inputs),
     }
@@ -141,16 +141,22 @@ fn whole(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> Vec<Exp
     values.into_iter().zip(magnitudes).map(|(values, magnitudes)| Expected { values, magnitudes }).collect()
 }
 
-fn concatenate(parts: Vec<Vec<Expected>>) -> Vec<Expected> {
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().unwrap_or_default();
-    for part in parts {
-        for (all, part) in all.iter_mut().zip(part) {
-            all.values.extend(part.values);
-            all.magnitudes.extend(part.magnitudes);
-        }
-    }
-    all
+/// Puts together what was computed of some rows each, along the dimension of every output that has the rows.
+fn concatenate(operator: &dyn Operator, point: &[usize], axis: usize, parts: &[Vec<Expected>]) -> Vec<Expected> {
+    let outputs = (0..operator.outputs().len()).map(|i| {
+        let dims = operator.output_dims(i, point);
+        let outer: usize = dims[..rows_of_output(operator, i, point, axis)].iter().product();
+        let join = |pick: fn(&Expected) -> &Vec<f64>| -> Vec<f64> {
+            let of_part = |part: &Vec<Expected>, at: usize| {
+                let all = pick(&part[i]);
+                let width = all.len() / outer.max(1);
+                all[at * width..][..width].to_vec()
+            };
+            (0..outer).flat_map(|at| parts.iter().flat_map(move |part| of_part(part, at))).collect()
+        };
+        Expected { values: join(|e| &e.values), magnitudes: join(|e| &e.magnitudes) }
+    });
+    outputs.collect()
 }
 
 #[cfg(test)]
@@ -182,6 +188,21 @@ mod tests {
         let split = compute(&row_sums(SPLIT_FLOPS), &point, &inputs);
         assert_eq!(split, compute(&row_sums(0), &point, &inputs));
         assert_eq!(split[0].values[1000], 3000.0 + 3001.0 + 3002.0);
+    }
+
+    #[test]
+    fn slices_along_an_inner_dimension_make_the_whole() {
+        let op = |flops| {
+            Op::<Rows>::new("transposed")
+                .input("x", |s| [s.cols, s.rows])
+                .output("y", |s| [s.cols, s.rows, 1])
+                .separable("rows")
+                .cost(move |_, _| Cost { bytes: 0, flops })
+                .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x))
+        };
+        let values: Vec<f64> = (0..3003).map(f64::from).collect();
+        let inputs = [Tensor::from_f64(DType::F32, &[3, 1001], &values)];
+        assert_eq!(compute(&op(SPLIT_FLOPS), &[1001, 3], &inputs), compute(&op(0), &[1001, 3], &inputs));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn describe(account: &Account, ptx: &str) -> String {
 
 fn describe_run(run: &Run) -> String {
     let mut text = format!("mode {}, seed {}: ", run.mode, run.seed);
-    text += &match (run.report.findings.len(), run.is_good()) {
+    text += &match (run.report.findings.len() + run.differing_arguments.len(), run.is_good()) {
         (_, true) => "nothing found\n".to_owned(),
         (1, _) => "1 finding\n".to_owned(),
         (count, _) => format!("{count} findings\n"),
@@ -48,7 +48,7 @@ fn describe_run(run: &Run) -> String {
     }
     for argument in &run.differing_arguments {
         text += &format!(
-            "  argument {argument} has other bits than after the first run: the result depends on the schedule\n"
+            "  schedule: argument {argument} has other bits than after the first run: the result depends on the schedule\n"
         );
     }
     for line in run.report.printf.lines() {

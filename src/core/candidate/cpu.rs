@@ -60,6 +60,11 @@ impl<S> Declare for Cpu<S> {
 pub struct CpuBody(Vec<(DType, CpuFn)>);
 
 impl CpuBody {
+    /// Whether there is a function for `dtype`.
+    pub fn computes(&self, dtype: DType) -> bool {
+        self.0.iter().any(|(own, _)| *own == dtype)
+    }
+
     /// Runs the function for `dtype`; `false` if there is none.
     pub fn call(&self, dtype: DType, point: &[usize], x: &Inputs<'_>, y: &mut Outputs<'_>) -> bool {
         match self.0.iter().find(|(d, _)| *d == dtype) {

@@ -5,19 +5,44 @@ use crate::core::dtype::DType;
 use crate::core::shape::Shape;
 use std::sync::Arc;
 
-/// What host code that enqueues GPU work is given: everything must go on `stream`, and nothing may wait.
+/// What host code that enqueues GPU work is given: everything must go on the stream, and nothing may wait.
+///
+/// Only the device of a case makes one, and nobody changes it: the functions that hand its addresses to a library rely on
+/// their being those of the buffers.
 #[derive(Clone, Debug)]
 pub struct Enqueue {
+    pub(crate) stream: u64,
+    pub(crate) inputs: Vec<u64>,
+    pub(crate) outputs: Vec<u64>,
+    pub(crate) workspace: u64,
+    pub(crate) dtype: DType,
+}
+
+impl Enqueue {
     /// The `CUstream`; the context is current.
-    pub stream: u64,
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
     /// Device addresses of the inputs.
-    pub inputs: Vec<u64>,
+    pub fn inputs(&self) -> &[u64] {
+        &self.inputs
+    }
+
     /// Device addresses of the outputs.
-    pub outputs: Vec<u64>,
+    pub fn outputs(&self) -> &[u64] {
+        &self.outputs
+    }
+
     /// Device address of the workspace, 0 for none.
-    pub workspace: u64,
+    pub fn workspace(&self) -> u64 {
+        self.workspace
+    }
+
     /// The dtype of the case.
-    pub dtype: DType,
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
 }
 
 type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;

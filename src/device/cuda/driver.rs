@@ -190,6 +190,10 @@ impl Context {
 
     /// Launches `function`; the arguments are the bytes of each parameter.
     pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
+        let passed = arguments.iter().map(Vec::len);
+        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes)) {
+            return Err(Error(CUresult::CUDA_ERROR_INVALID_VALUE));
+        }
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
         let extent = |n: usize| u32::try_from(n).map_err(|_| Error(CUresult::CUDA_ERROR_INVALID_VALUE));
         let [gx, gy, gz] = launch.grid.map(extent);
@@ -218,8 +222,8 @@ impl Context {
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
         };
-        // SAFETY: the number and sizes of the arguments were held against the kernel's signature when it was looked
-        // up (where the driver can tell), and they live until the call has copied them.
+        // SAFETY: the number and sizes of the arguments are those of the kernel's parameters, as held above (where the
+        // driver can tell), and they live until the call has copied them.
         check(unsafe { sys::cuLaunchKernelEx(&config, function.function, pointers.as_mut_ptr(), std::ptr::null_mut()) })
     }
 
@@ -338,6 +342,17 @@ impl Drop for Buffer {
             let _ = unsafe { result::free_sync(self.pointer) };
         }
     }
+}
+
+/// Takes back what was set aside in the L2, and makes an ordinary line of every one that was to persist.
+pub fn forget_persisting(context: &Context) -> Result<()> {
+    context.bind()?;
+    // SAFETY: a context is current. Devices without such lines refuse, which leaves nothing to take back.
+    unsafe {
+        let _ = sys::cuCtxSetLimit(sys::CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
+        let _ = sys::cuCtxResetPersistingL2Cache();
+    }
+    Ok(())
 }
 
 /// Loaded machine code.

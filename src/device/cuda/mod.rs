@@ -6,7 +6,6 @@
 mod arena;
 mod cache;
 mod choices;
-mod code;
 mod compile;
 pub mod cublaslt;
 mod cudnn;
@@ -22,6 +21,7 @@ mod probe;
 mod problem;
 mod program;
 mod ptx;
+mod refresh;
 mod scratch;
 mod tensor_map;
 mod timing;

@@ -35,9 +35,11 @@ pub fn probe() -> Vec<Finding> {
         },
         Finding {
             what: "kernel cache",
-            found: cache::folder()
-                .map(|folder| folder.display().to_string())
-                .ok_or_else(|| "no home folder: set KERNELGATE_CACHE to a folder".into()),
+            found: match cache::folder() {
+                Some(folder) if folder.exists() => cache::trusted(&folder).map(|()| folder.display().to_string()),
+                Some(folder) => Ok(folder.display().to_string()),
+                None => Err("no home folder: set KERNELGATE_CACHE to a folder".into()),
+            },
         },
     ]
 }

@@ -22,7 +22,7 @@ const LOAD_EVERY: usize = 5;
 const LOAD_NS: u64 = 300_000;
 
 /// A count of differing bytes.
-const COUNT_BYTES: usize = 8;
+pub(super) const COUNT_BYTES: usize = 8;
 
 /// A case on the GPU.
 pub struct CudaProblem<'d> {
@@ -150,6 +150,11 @@ impl Problem for CudaProblem<'_> {
         self.image.collect(&self.download()?, poison)
     }
 
+    fn run_on(&mut self, inputs: &[Tensor], poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        self.image.replace_inputs(inputs);
+        self.run(poison)
+    }
+
     fn agrees_under(&mut self, poison: Poison) -> Result<bool, Fault> {
         self.run_once(poison, || Ok(()))?;
         self.images_agree([self.memory.address()])
@@ -250,13 +255,17 @@ impl CudaProblem<'_> {
     fn count_differences(&self, base: u64) -> Result<(), Fault> {
         let mut kept = self.kept.address();
         for (i, range) in self.image.output_ranges().enumerate().filter(|(_, range)| !range.is_empty()) {
-            let here = base + range.start as u64;
-            let launch = Launch::blocks((range.len() / 4096).clamp(1, 2 * self.device.fingerprint().units), 256);
             let count = self.count.address() + (COUNT_BYTES * i) as u64;
-            let launch = launch.scalar(here).scalar(kept).scalar(range.len() as u64).scalar(count);
-            run_support(self.device, "kernelgate_diff", &launch)?;
+            self.diff(base + range.start as u64, kept, range.len(), count)?;
             kept += kept_bytes(&range) as u64;
         }
         Ok(())
+    }
+
+    /// Enqueues a count of the bytes in which two ranges differ.
+    pub(super) fn diff(&self, a: u64, b: u64, bytes: usize, count: u64) -> Result<(), Fault> {
+        let launch = Launch::blocks((bytes / 4096).clamp(1, 2 * self.device.fingerprint().units), 256);
+        let launch = launch.scalar(a).scalar(b).scalar(bytes as u64).scalar(count);
+        run_support(self.device, "kernelgate_diff", &launch)
     }
 }

@@ -1,6 +1,5 @@
 //! Programs as loaded modules: compiled once, kept loaded, their entries held against the launches.
 
-use super::code;
 use super::compile::compile;
 use super::driver::{Context, Function, Module};
 use crate::core::candidate::{Language, Program};
@@ -30,7 +29,6 @@ pub struct Programs {
 /// A loaded program.
 pub struct Loaded {
     file: String,
-    image: Vec<u8>,
     module: Module,
     entries: Mutex<HashMap<String, Entry>>,
 }
@@ -57,7 +55,7 @@ impl Programs {
             .load(&code)
             .map_err(|e| Fault::Compile { log: format!("{}: the driver does not load it: {e}", program.file) })?;
         let entries = Mutex::default();
-        let new = Arc::new(Loaded { file: program.file.clone(), image: code, module, entries });
+        let new = Arc::new(Loaded { file: program.file.clone(), module, entries });
         loaded.insert(key, Arc::clone(&new));
         Ok(new)
     }
@@ -88,11 +86,6 @@ impl Loaded {
 }
 
 impl Loaded {
-    /// A hash of the machine code of entries and of their launches.
-    pub fn code<'a>(&self, launches: impl Iterator<Item = (&'a str, &'a Launch)>) -> String {
-        code::hash_of(&self.image, launches)
-    }
-
     fn look_up(&self, name: &str) -> Result<Entry, Fault> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(name) {

@@ -36,3 +36,52 @@ extern "C" __global__ void kernelgate_diff(const unsigned char* a, const unsigne
     for (unsigned long long i = words * 16 + first; i < bytes; i += step) different += a[i] != b[i];
     if (different) atomicAdd(count, different);
 }
+
+// What a timed launch meets: in each of gridDim.y sets, which lie `stride` bytes apart from `base` on, every input of
+// `source` rotated by a number of units that no set had before (those of the case itself in set `of_case`), and `poison`
+// in every output. `slots` has three words a buffer: its offset, its bytes, and the bytes of a unit, 0 for an output.
+extern "C" __global__ void kernelgate_refresh(const unsigned long long* slots, int count, unsigned char* base,
+                                              unsigned long long stride, const unsigned char* source,
+                                              unsigned long long turn, int of_case, unsigned poison) {
+    const unsigned long long step = 1ull * gridDim.x * blockDim.x;
+    const unsigned long long first = 1ull * blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned char* image = base + blockIdx.y * stride;
+    const unsigned long long spread = ((turn + blockIdx.y) * 0x9E3779B1ull) | 1ull;
+    for (int slot = 0; slot < count; ++slot) {
+        const unsigned long long offset = slots[3 * slot], bytes = slots[3 * slot + 1], unit = slots[3 * slot + 2];
+        if (bytes == 0) continue;
+        if (unit == 0) {
+            const unsigned long long words = offset % 16 == 0 ? bytes / 16 : 0;
+            const uint4 word = make_uint4(poison, poison, poison, poison);
+            for (unsigned long long i = first; i < words; i += step) reinterpret_cast<uint4*>(image + offset)[i] = word;
+            for (unsigned long long i = 16 * words + first; i < bytes; i += step) image[offset + i] = poison & 0xff;
+            continue;
+        }
+        const unsigned long long units = bytes / unit;
+        const unsigned long long shift = int(blockIdx.y) == of_case ? 0 : spread % units;
+        for (unsigned long long i = first; i < units; i += step) {
+            const unsigned long long from = i + shift < units ? i + shift : i + shift - units;
+            if (unit == 16) {
+                reinterpret_cast<uint4*>(image + offset)[i] = reinterpret_cast<const uint4*>(source + offset)[from];
+            } else if (unit == 4) {
+                reinterpret_cast<unsigned*>(image + offset)[i] =
+                    reinterpret_cast<const unsigned*>(source + offset)[from];
+            } else {
+                reinterpret_cast<unsigned short*>(image + offset)[i] =
+                    reinterpret_cast<const unsigned short*>(source + offset)[from];
+            }
+        }
+    }
+}
+
+// Reads `words` words of 16 bytes: what the caches held before, and what was written there and not yet to memory, is gone.
+extern "C" __global__ void kernelgate_sweep(const uint4* from, unsigned long long words, unsigned* never) {
+    const unsigned long long step = 1ull * gridDim.x * blockDim.x;
+    unsigned seen = 0;
+    for (unsigned long long i = 1ull * blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+        const uint4 word = from[i];
+        seen += word.x ^ word.y ^ word.z ^ word.w;
+    }
+    // The buffer holds zeros.
+    if (seen != 0) *never = seen;
+}

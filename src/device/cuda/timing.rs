@@ -10,7 +10,8 @@
 //! placement does to a time, and their mean averages it.
 
 use super::driver::{Buffer, Error, Event, Graph};
-use super::problem::{CudaProblem, fault, fill, memory_fault, run_support};
+use super::problem::{COUNT_BYTES, CudaProblem, fault, fill, memory_fault, run_support};
+use super::refresh::{OfCase, Refresh};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
 use crate::device::{Device, Heat, Poison, Sample, TimingPlan};
@@ -25,7 +26,13 @@ const PLACEMENTS: usize = 8;
 /// Sets of buffers in a placement: two at the least, so that none is used twice in a row; tiny cases are not spread over
 /// more than the most, since each launch needs its own arguments in the graph.
 const LEAST_SETS: usize = 2;
-const MOST_SETS: usize = 512;
+const MOST_SETS: usize = 1024;
+
+/// Placements that must be there before a batch has a set of its own for every launch.
+const LEAST_PLACEMENTS: usize = 4;
+
+/// One batch in so many is looked at: waiting for the comparison leaves the GPU idle.
+const LOOKED_AT: usize = 4;
 
 /// Launches in a graph at the most.
 const MOST_LAUNCHES: usize = 2048;
@@ -43,6 +50,11 @@ pub struct Timed {
     start: Event,
     end: Event,
     clock: Buffer,
+    refresh: Refresh,
+    /// Batches so far.
+    batches: usize,
+    /// Whether every timed launch that was looked at left the right bits.
+    agrees: bool,
 }
 
 impl CudaProblem<'_> {
@@ -50,20 +62,30 @@ impl CudaProblem<'_> {
     pub(super) fn arm_timing(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
         let device = self.device;
         let cuda = |e: Error| fault(device, e);
+        // The buffers of an earlier arming make room for these.
+        self.timed = None;
         let instances = plan.instances.max(1);
         let (wanted, sets) = self.rotation(plan.heat);
-        let placements = self.spread(wanted.min(instances), sets)?;
+        let first = self.spread(1, sets)?;
         let context = &device.context;
         let (start, end) = (context.event().map_err(cuda)?, context.event().map_err(cuda)?);
         let clock = context.allocate(16).map_err(cuda)?;
+        let refresh = Refresh::new(device, &self.image).map_err(|e| memory_fault(device, &self.image, e))?;
 
         // A first batch tells how many launches the others need; each visits every set of its placement.
-        let trial = self.record(&placements[0], 0..sets, sets, 0.0)?;
-        let mut timed = Timed { placements, sets, launches: sets, graphs: Vec::new(), start, end, clock };
+        let trial = self.record(&first[0], 0..sets, sets, 0.0)?;
+        let (graphs, placements) = (Vec::new(), first);
+        let mut timed =
+            Timed { placements, sets, launches: sets, graphs, start, end, clock, refresh, batches: 0, agrees: true };
+        self.refresh(&mut timed, 0)?;
         self.replay(&timed, &trial)?;
+        self.refresh(&mut timed, 0)?;
         let once = self.replay(&timed, &trial)?.launch_us;
-        let needed = (plan.batch_us / once.max(0.5)).ceil() as usize;
-        timed.launches = needed.clamp(sets, MOST_LAUNCHES);
+        let needed = ((plan.batch_us / once.max(0.5)).ceil() as usize).clamp(sets, MOST_LAUNCHES);
+        drop(trial);
+        timed.placements.clear();
+        let (placements, sets) = self.room(plan.heat, wanted.min(instances), sets, needed);
+        (timed.placements, timed.sets, timed.launches) = (self.spread(placements, sets)?, sets, needed);
         let planted_us = plan.planted_us * timed.launches as f64;
         let record = |instance: usize| {
             let placement = &timed.placements[instance % timed.placements.len()];
@@ -85,6 +107,30 @@ impl CudaProblem<'_> {
         let fitting = (self.device.capacity().timed_bytes / self.image.len()).max(1);
         let sets = sets.min(fitting);
         (PLACEMENTS.min(fitting / sets), sets)
+    }
+
+    /// How many placements, and sets in each, for batches of `launches`: a set a launch where the memory holds that, so that
+    /// no launch of a batch finds what another one left there.
+    fn room(&self, heat: Heat, placements: usize, sets: usize, launches: usize) -> (usize, usize) {
+        if heat == Heat::Hot {
+            return (placements, sets);
+        }
+        let fitting = (self.device.capacity().timed_bytes / self.image.len()).max(1);
+        let most = (fitting / LEAST_PLACEMENTS.min(placements)).min(MOST_SETS);
+        let sets = launches.min(most).max(sets);
+        (placements.min(fitting / sets).max(1), sets)
+    }
+
+    /// Gives placement `at` other inputs and poisoned outputs, and sweeps the caches. One set, returned, has the inputs of
+    /// the case.
+    fn refresh(&self, timed: &mut Timed, at: usize) -> Result<usize, Fault> {
+        // Another one each time, and over time all of them.
+        let of_case = timed.batches * (timed.sets / 2 + 1) % timed.sets;
+        timed.batches += 1;
+        let images = (timed.placements[at].address(), self.image.len(), timed.sets);
+        timed.refresh.run(self.device, images, &self.memory, OfCase::One(of_case), Poison::Nan)?;
+        timed.refresh.sweep(self.device)?;
+        Ok(of_case)
     }
 
     /// Allocates placements of `sets` images each, with the inputs in place and the outputs nowhere yet.
@@ -132,11 +178,25 @@ impl CudaProblem<'_> {
     }
 
     pub(super) fn sample_timing(&mut self, instance: usize) -> Result<Sample, Fault> {
-        let armed = self.timed.as_ref().and_then(|timed| Some((timed, timed.graphs.get(instance)?)));
-        match armed {
-            Some((timed, graph)) => self.replay(timed, graph),
-            None => Err(Fault::Launch(format!("instance {instance} was not recorded: arm first"))),
+        let Some(mut timed) = self.timed.take().filter(|timed| instance < timed.graphs.len()) else {
+            return Err(Fault::Launch(format!("instance {instance} was not recorded: arm first")));
+        };
+        let sample = self.sample_of(&mut timed, instance);
+        self.timed = Some(timed);
+        sample
+    }
+
+    fn sample_of(&self, timed: &mut Timed, instance: usize) -> Result<Sample, Fault> {
+        let at = instance % timed.placements.len();
+        let of_case = self.refresh(timed, at)?;
+        let sample = self.replay(timed, &timed.graphs[instance])?;
+        // A batch shorter than the rotation does not come to all sets.
+        let first = instance * timed.sets / timed.graphs.len();
+        let is_visited = (of_case + timed.sets - first) % timed.sets < timed.launches;
+        if is_visited && timed.batches.is_multiple_of(LOOKED_AT) {
+            timed.agrees &= self.images_agree([self.address_of(&timed.placements[at], of_case)])?;
         }
+        Ok(sample)
     }
 
     /// Holds the stream, replays, and reads the events.
@@ -156,10 +216,57 @@ impl CudaProblem<'_> {
         Ok(Sample { launch_us, clock_mhz: (nanoseconds > 0.0).then(|| cycles / nanoseconds * 1e3) })
     }
 
-    /// The outputs of every set against those of the last run.
+    /// Whether what was looked at was right, and every batch is when it runs once more on the inputs of the case: with
+    /// nothing in the outputs before, and with launches on every other set that leave the sets between them alone.
     pub(super) fn timed_sets_agree(&mut self) -> Result<bool, Fault> {
-        let Some(timed) = &self.timed else { return Ok(true) };
-        let pairs = timed.placements.iter().flat_map(|placement| (0..timed.sets).map(move |set| (placement, set)));
-        self.images_agree(pairs.map(|(placement, set)| self.address_of(placement, set)))
+        let Some(mut timed) = self.timed.take() else { return Ok(true) };
+        let agree = self.batches_agree(&mut timed);
+        self.timed = Some(timed);
+        agree
+    }
+
+    fn batches_agree(&self, timed: &mut Timed) -> Result<bool, Fault> {
+        let (len, sets) = (self.image.len(), timed.sets);
+        let mut agree = timed.agrees;
+        for instance in 0..timed.graphs.len() {
+            let at = instance % timed.placements.len();
+            let images = (timed.placements[at].address(), len, sets);
+            timed.refresh.run(self.device, images, &self.memory, OfCase::All, Poison::Huge)?;
+            self.replay(timed, &timed.graphs[instance])?;
+            let first = instance * sets / timed.graphs.len();
+            let visited = (first..first + timed.launches.min(sets)).map(|turn| turn % sets);
+            let bases = visited.map(|set| self.address_of(&timed.placements[at], set));
+            agree &= self.images_agree(bases)?;
+        }
+        let images = (timed.placements[0].address(), len, sets);
+        timed.refresh.run(self.device, images, &self.memory, OfCase::All, Poison::Huge)?;
+        let every_other = (0..sets).step_by(2).map(|set| self.address_of(&timed.placements[0], set));
+        every_other.clone().try_for_each(|base| self.enqueue(base))?;
+        agree &= self.images_agree(every_other)?;
+        let between = (1..sets).step_by(2).map(|set| self.address_of(&timed.placements[0], set));
+        Ok(agree && self.are_poisoned(between, Poison::Huge)?)
+    }
+
+    /// Whether the outputs of the images at these addresses hold nothing but poison.
+    fn are_poisoned(&self, bases: impl IntoIterator<Item = u64>, poison: Poison) -> Result<bool, Fault> {
+        let cuda = |e: Error| fault(self.device, e);
+        let ranges: Vec<Range<usize>> = self.image.output_ranges().collect();
+        let largest = ranges.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        // As wide reads need it, wherever an output starts.
+        let (clean, count) = (
+            self.device.context.allocate(largest.max(1)).map_err(cuda)?,
+            self.device.context.allocate(COUNT_BYTES).map_err(cuda)?,
+        );
+        clean.fill(0, largest, poison.byte()).map_err(cuda)?;
+        count.fill(0, COUNT_BYTES, 0).map_err(cuda)?;
+        for base in bases {
+            for range in ranges.iter().filter(|range| !range.is_empty()) {
+                self.diff(base + range.start as u64, clean.address(), range.len(), count.address())?;
+            }
+        }
+        self.finish()?;
+        let mut found = [0; COUNT_BYTES];
+        count.download(0, &mut found).map_err(cuda)?;
+        Ok(found == [0; COUNT_BYTES])
     }
 }

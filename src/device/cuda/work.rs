@@ -9,6 +9,7 @@ use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
 use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
+use crate::device::code::code_of;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job};
@@ -22,7 +23,9 @@ pub enum Work {
         /// Ready to go but for the addresses.
         steps: Vec<Step>,
         /// Keeps the functions of the steps valid.
-        program: Arc<Loaded>,
+        _program: Arc<Loaded>,
+        /// What they are, as a hash.
+        code: String,
     },
     /// Host code.
     Host {
@@ -39,7 +42,6 @@ pub enum Work {
 
 /// One kernel of a plan.
 pub struct Step {
-    entry: String,
     function: Function,
     launch: Launch,
 }
@@ -58,7 +60,8 @@ impl Work {
                 }
                 let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
                 let steps = steps(device, &program, kernel, image, job)?;
-                Ok(Work::Kernels { steps, program })
+                let code = code_of(kernel, job.point, job.dtype);
+                Ok(Work::Kernels { steps, _program: program, code })
             }
             Body::Enqueue(body) => {
                 let prepared = body.prepare(job.point, job.dtype);
@@ -82,9 +85,7 @@ impl Work {
     /// A hash of the kernels and their launches; host code may enqueue anything.
     pub fn code(&self) -> Option<String> {
         match self {
-            Work::Kernels { steps, program } => {
-                Some(program.code(steps.iter().map(|step| (step.entry.as_str(), &step.launch))))
-            }
+            Work::Kernels { code, .. } => Some(code.clone()),
             Work::Host { .. } => None,
         }
     }
@@ -155,7 +156,7 @@ fn steps(
             // Only the sizes count here: the image has no place in memory yet.
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step { entry, function, launch })
+            Ok(Step { function, launch })
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use crate::core::suite::Suite;
 use crate::device::ptx::Ptx;
 use crate::device::recipe::{Target, key};
 use lzma_rust2::{XzOptions, XzReader, XzWriter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -67,8 +67,9 @@ impl Committed {
         names
     }
 
-    /// Writes the PTX of every kernel that is missing or stale, as `compile` makes it, and removes files that belong to
-    /// none. Returns how many were written and removed.
+    /// Writes the PTX of every kernel that is missing or stale, as `compile` makes it, and removes files of these kernels in
+    /// dtypes that they no longer have. What is not of these kernels may be another gate's: it stays. Returns how many were
+    /// written and removed, and the names of those that are of none of these kernels.
     ///
     /// # Errors
     /// What does not compile or cannot be written.
@@ -76,7 +77,7 @@ impl Committed {
         &self,
         suites: &[Suite],
         mut compile: impl FnMut(&Program, DType) -> Result<Ptx, String>,
-    ) -> Result<(usize, usize), String> {
+    ) -> Result<(usize, usize, Vec<String>), String> {
         let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
         std::fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
         let wanted = programs(suites)?;
@@ -89,12 +90,15 @@ impl Committed {
                 written += 1;
             }
         }
-        for name in self.files().into_iter().filter(|name| !wanted.contains_key(name)) {
+        let kernels: BTreeSet<&str> = wanted.keys().map(|name| kernel_of(name)).collect();
+        let unwanted = self.files().into_iter().filter(|name| !wanted.contains_key(name));
+        let (ours, others): (Vec<_>, Vec<_>) = unwanted.partition(|name| kernels.contains(kernel_of(name)));
+        for name in ours {
             let path = self.folder.join(name);
             std::fs::remove_file(&path).map_err(|error| failed(&path, error))?;
             removed += 1;
         }
-        Ok((written, removed))
+        Ok((written, removed, others))
     }
 }
 
@@ -115,6 +119,11 @@ fn unpack(file: &[u8]) -> std::io::Result<String> {
 fn file_name(program: &Program, dtype: DType) -> String {
     let stem = Path::new(&program.file).file_stem().unwrap_or_default().to_string_lossy();
     format!("{stem}.{dtype}{ENDING}")
+}
+
+/// `gelu` for `gelu.bf16.ptx.xz`.
+fn kernel_of(file: &str) -> &str {
+    file.trim_end_matches(ENDING).rsplit_once('.').map_or(file, |(kernel, _)| kernel)
 }
 
 fn source_key(program: &Program, dtype: DType) -> String {
@@ -170,13 +179,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let committed = Committed::new(folder.path().join("deep/ptx"));
         assert_eq!(committed.stale(&suites("a")).unwrap(), ["k.f32.ptx.xz is missing or was not made from its source"]);
-        assert_eq!(committed.renew(&suites("a"), compile), Ok((1, 0)));
-        assert_eq!(committed.renew(&suites("a"), compile), Ok((0, 0)));
+        assert_eq!(committed.renew(&suites("a"), compile), Ok((1, 0, vec![])));
+        assert_eq!(committed.renew(&suites("a"), compile), Ok((0, 0, vec![])));
         assert_eq!(committed.stale(&suites("a")).unwrap(), [] as [&str; 0]);
         assert_eq!(committed.stale(&suites("b")).unwrap().len(), 1, "another source");
         std::fs::write(folder.path().join("deep/ptx/old.f32.ptx.xz"), "").unwrap();
         assert_eq!(committed.stale(&suites("a")).unwrap(), ["old.f32.ptx.xz belongs to no kernel"]);
-        assert_eq!(committed.renew(&suites("b"), compile), Ok((1, 1)));
+        std::fs::write(folder.path().join("deep/ptx/k.bf16.ptx.xz"), "").unwrap();
+        assert_eq!(committed.renew(&suites("b"), compile), Ok((1, 1, vec!["old.f32.ptx.xz".into()])));
+        assert!(folder.path().join("deep/ptx/old.f32.ptx.xz").exists(), "it may be another gate's");
+        assert!(!folder.path().join("deep/ptx/k.bf16.ptx.xz").exists(), "a dtype that the kernel no longer has");
     }
 
     #[test]

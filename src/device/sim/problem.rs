@@ -210,6 +210,11 @@ impl Problem for SimProblem {
         Ok(self.last.clone())
     }
 
+    fn run_on(&mut self, inputs: &[Tensor], poison: Poison) -> Result<Vec<Tensor>, Fault> {
+        self.image.replace_inputs(inputs);
+        self.run(poison)
+    }
+
     fn run_varied(&mut self) -> Result<Option<Vec<Tensor>>, Fault> {
         if !self.is_approximate {
             return Ok(None);

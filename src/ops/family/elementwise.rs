@@ -55,38 +55,54 @@ pub fn map<T: Float>(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>, function: i
     }
 }
 
-/// Threads of a block of version `version`.
-const fn threads(version: usize) -> usize {
-    if version == 5 { 128 } else { 256 }
+/// Elements that a thread of lessons 2 and 3 maps: independent ones, so that several loads are in flight.
+const ELEMENTS: usize = 8;
+const THREADS: usize = 256;
+
+/// Lesson 1 of an activation: one element a thread.
+pub fn naive(kernel: impl Fn(&'static str, fn(&Vector) -> Launch) -> Cuda<Vector>) -> Cuda<Vector> {
+    mapped(1, THREADS, kernel("naive", |s| launch(1, THREADS, s))).untimed().lesson()
 }
 
-/// Elements that a thread of version `version` maps.
-const fn elements_of_thread(version: usize) -> usize {
-    match version {
-        1 => 1,
-        4 => 16,
-        6 => 4,
-        _ => 8,
-    }
+/// A later lesson, of entry `entry`: several elements a thread.
+pub fn lesson(
+    entry: &'static str,
+    kernel: impl Fn(&'static str, fn(&Vector) -> Launch) -> Cuda<Vector>,
+) -> Cuda<Vector> {
+    mapped(ELEMENTS, THREADS, kernel(entry, |s| launch(ELEMENTS, THREADS, s))).lesson()
 }
 
-/// The launch rule of version `version` of an activation's kernel.
-pub fn launch(version: usize, s: &Vector) -> Launch {
-    let threads = threads(version);
-    Launch::blocks(s.n.div_ceil(threads * elements_of_thread(version)), threads).scalar(s.n as i64)
+/// Elements of a pack of 16 bytes, and threads of a block: at half width a pack has more, and a smaller block starts to write
+/// earlier.
+const F32: (usize, usize) = (4, 256);
+const HALF: (usize, usize) = (8, 128);
+
+/// One pack a thread, in f32.
+pub fn pack_f32(kernel: impl Fn(&'static str, fn(&Vector) -> Launch) -> Cuda<Vector>) -> Cuda<Vector> {
+    mapped(F32.0, F32.1, kernel("pack_per_thread", launch_f32)).dtypes([DType::F32])
 }
 
-/// Version `version` of an activation from the kernel that computes it. The last gives a thread one pack, which is what the
-/// one before does at half width.
-pub fn step(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
-    let kernel = tiles(version, kernel);
-    if version == 6 { kernel.dtypes([DType::F32]) } else { kernel }
+/// One pack a thread, in f16 and bf16.
+pub fn pack_half(kernel: impl Fn(&'static str, fn(&Vector) -> Launch) -> Cuda<Vector>) -> Cuda<Vector> {
+    mapped(HALF.0, HALF.1, kernel("pack_per_thread", launch_half)).dtypes([DType::F16, DType::BF16])
 }
 
-/// Declares the extents at which version `version` takes another path: its pack, what a thread maps, its block.
-fn tiles(version: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
-    let thread = elements_of_thread(version);
-    kernel.tiles([("n", 4), ("n", thread), ("n", thread * threads(version))])
+/// The launch rules of those two.
+pub fn launch_f32(s: &Vector) -> Launch {
+    launch(F32.0, F32.1, s)
+}
+pub fn launch_half(s: &Vector) -> Launch {
+    launch(HALF.0, HALF.1, s)
+}
+
+/// A grid that covers n.
+fn launch(elements: usize, threads: usize, s: &Vector) -> Launch {
+    Launch::blocks(s.n.div_ceil(threads * elements), threads).scalar(s.n as i64)
+}
+
+/// Declares the extents at which a kernel takes another path: its pack, what a thread maps, its block.
+fn mapped(elements: usize, threads: usize, kernel: Cuda<Vector>) -> Cuda<Vector> {
+    kernel.tiles([("n", 4), ("n", elements), ("n", elements * threads)])
 }
 
 /// Whole numbers in 32..=64: exact in every dtype, and past the bend of every activation.

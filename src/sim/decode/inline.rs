@@ -213,6 +213,9 @@ impl<'a> Inliner<'_, 'a> {
         if self.open.contains(&function.name.as_str()) {
             return Err(unsupported("recursive"));
         }
+        if let Some(error) = &function.broken {
+            return Err(error.clone());
+        }
         let arguments = arguments(call, function, names)?;
         if let Some(body) = &function.body {
             self.open.push(&function.name);

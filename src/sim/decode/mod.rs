@@ -39,6 +39,9 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
     let Some(body) = &function.body else {
         return Err(Error::Launch(format!("`{}` is declared, but has no body", function.name)));
     };
+    if let Some(error) = &function.broken {
+        return Err(error.clone());
+    }
     let functions = Functions::new(module);
     let body = &*gather::gathered(inline::inlined(&functions, function, body)?);
     let assignment = registers::assign(body);

@@ -3,7 +3,7 @@
 use crate::sim::memory::pattern::lanes;
 use crate::sim::memory::shared::SharedMemory;
 use crate::sim::ops::bulk::Flight;
-use crate::sim::race::{BlockRaces, Clock};
+use crate::sim::race::{BlockRaces, Clock, Shown};
 
 /// Barriers of a block.
 pub(crate) const BARRIERS: usize = 16;
@@ -22,6 +22,9 @@ pub(crate) struct Barrier {
     /// What the arrived warps knew; joined by those that leave.
     pub clock: Clock,
     pub released_clock: Clock,
+    /// What their fences have shown, likewise.
+    pub shown: Shown,
+    pub released_shown: Shown,
 }
 
 /// What `bar.red` makes of the predicates of all threads.
@@ -101,8 +104,11 @@ impl Block {
                 barrier.generation += 1;
                 barrier.result = std::mem::take(&mut barrier.gathered);
                 barrier.released_clock = std::mem::take(&mut barrier.clock);
+                barrier.released_shown = std::mem::take(&mut barrier.shown);
                 if whole_block && self.alone {
-                    barrier.released_clock = self.races.everything_met();
+                    let mut all = self.races.everything_met();
+                    all.join_far(&barrier.released_clock);
+                    barrier.released_clock = all;
                 }
                 opened = true;
             }
@@ -123,6 +129,7 @@ pub(crate) fn open_cluster_barrier(blocks: &mut [Block]) -> bool {
         barrier.arrived = 0;
         barrier.generation += 1;
         barrier.released_clock = std::mem::take(&mut barrier.clock);
+        barrier.released_shown = std::mem::take(&mut barrier.shown);
     }
     opens
 }

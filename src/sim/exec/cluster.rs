@@ -1,4 +1,5 @@
-//! A cluster of blocks (mostly one): turns of its warps until all are done, and what it means when none can go on.
+//! A cluster of blocks (mostly one): turns of its warps until all are done, until it waits for another cluster, or until
+//! none can go on, and what that means.
 
 use super::block::Block;
 use super::log::Log;
@@ -11,10 +12,34 @@ use crate::sim::options::WarpOrder;
 use crate::sim::report::Check;
 use crate::sim::rng::Rng;
 
+/// Work of a cluster before the others get their turn, where it may be waiting for one of them; and before it is looked
+/// at whether it does nothing else.
+const STINT: u64 = 3_000_000;
+const LOOK: u64 = 200_000;
+
+/// How a cluster left off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Done,
+    /// The launch cannot go on.
+    Stopped,
+    /// It polls global memory and does nothing else: others have to go first.
+    Waits,
+    /// It could go on, but has had its turn.
+    Pauses,
+}
+
 /// The state of one cluster; a worker uses it again for the next one.
 pub(super) struct Cluster {
+    pub number: u64,
     warps: Vec<Vec<Warp>>,
     blocks: Vec<Block>,
+    /// Warps that have not ended.
+    order: Vec<(usize, usize)>,
+    rng: Rng,
+    watch: Watch,
+    /// Work so far, without that of waiting.
+    work: u64,
     run: Runner,
 }
 
@@ -22,14 +47,26 @@ impl Cluster {
     pub fn new(grid: &Grid<'_>) -> Self {
         let blocks = grid.cluster_blocks() as usize;
         Cluster {
+            number: 0,
             warps: (0..blocks).map(|_| setup::warps(grid)).collect(),
             blocks: (0..blocks).map(|_| setup::block(grid)).collect(),
+            order: Vec::new(),
+            rng: Rng::new(0),
+            watch: Watch::new(),
+            work: 0,
             run: runner(),
         }
     }
 
-    /// Runs the cluster with that number; `false` when the launch cannot go on.
+    /// Runs the cluster with that number, where none waits for another; `false` when the launch cannot go on.
     pub fn run(&mut self, grid: &Grid<'_>, log: &mut Log, number: u64) -> bool {
+        self.start(grid, number);
+        self.go_on(grid, log) == Progress::Done
+    }
+
+    /// Makes the cluster with that number ready.
+    pub fn start(&mut self, grid: &Grid<'_>, number: u64) {
+        self.number = number;
         // All blocks of a cluster share one scale of clocks, since they reach each other's memory.
         let races = grid.options.checks.races;
         let readers = !grid.program.bulk_copies.is_empty() || !grid.program.group_products.is_empty();
@@ -38,25 +75,30 @@ impl Cluster {
         for (rank, (warps, block)) in self.warps.iter_mut().zip(&mut self.blocks).enumerate() {
             setup::start_block(grid, number, rank as u32, base, warps, block);
         }
-        log.work = 0;
-        let mut rng = Rng::new(grid.options.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut order: Vec<(usize, usize)> = self
-            .warps
-            .iter()
-            .enumerate()
-            .flat_map(|(block, warps)| (0..warps.len()).map(move |warp| (block, warp)))
-            .collect();
+        self.work = 0;
+        self.rng = Rng::new(grid.options.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let warps = self.warps.iter().enumerate();
+        self.order = warps.flat_map(|(block, warps)| (0..warps.len()).map(move |warp| (block, warp))).collect();
         if grid.options.warp_order == WarpOrder::Descending {
-            order.reverse();
+            self.order.reverse();
         }
-        let mut watch = Watch::new();
-        while !order.is_empty() {
+        self.watch = Watch::new();
+    }
+
+    /// Turns of the warps until the cluster is done or leaves off.
+    pub fn go_on(&mut self, grid: &Grid<'_>, log: &mut Log) -> Progress {
+        log.work = self.work;
+        let takes_turns = grid.clusters_take_turns();
+        if takes_turns {
+            self.watch = Watch::from(log.work + LOOK);
+        }
+        while !self.order.is_empty() {
             if grid.options.warp_order == WarpOrder::Seeded {
-                rng.shuffle(&mut order);
+                self.rng.shuffle(&mut self.order);
             }
             let mut progress = false;
-            let mut done = vec![false; order.len()];
-            for (done, &(block, warp)) in done.iter_mut().zip(&order) {
+            let mut done = vec![false; self.order.len()];
+            for (done, &(block, warp)) in done.iter_mut().zip(&self.order) {
                 let mut ctx = Context {
                     warp: &mut self.warps[block][warp],
                     blocks: &mut self.blocks,
@@ -69,35 +111,47 @@ impl Cluster {
                 progress |= ran;
                 *done = stop == Stop::Finished;
                 if stop == Stop::Aborted {
-                    return false;
+                    return Progress::Stopped;
                 }
                 progress |= self.blocks[block].open_barriers();
                 progress |= super::block::open_cluster_barrier(&mut self.blocks);
             }
             let mut done = done.into_iter();
-            order.retain(|_| !done.next().unwrap_or(true));
-            if !progress && !order.is_empty() && !self.land_one(grid, log, &mut rng) {
-                self.report_deadlock(grid, log, &order);
-                return false;
+            self.order.retain(|_| !done.next().unwrap_or(true));
+            if !progress && !self.order.is_empty() && !self.land_one(grid, log) {
+                self.report_deadlock(grid, log);
+                return Progress::Stopped;
             }
-            if let Some(found) = watch.look(grid, log, &self.warps, &self.blocks) {
-                self.report_standstill(grid, log, &order, found);
-                return false;
+            if let Some(found) = self.watch.look(grid, log, &self.warps, &self.blocks) {
+                if takes_turns && found.polls_global_memory {
+                    return Progress::Waits;
+                }
+                self.report_standstill(grid, log, found);
+                return Progress::Stopped;
+            }
+            if takes_turns && log.work - self.work > STINT && !self.order.is_empty() {
+                self.work = log.work;
+                return Progress::Pauses;
             }
         }
-        self.end_copies(grid, log, &mut rng);
+        self.end_copies(grid, log);
         for block in &self.blocks {
             barrier_object::report_unfinished(block, |check, pc, thread, message| {
                 let place = grid.place(block.linear, thread, Some(pc));
                 log.find(block.linear, pc, check, place, None, message, None);
             });
         }
-        true
+        Progress::Done
+    }
+
+    /// All clusters that are left wait for each other, and nothing in memory changes any more.
+    pub fn report_waiting(&mut self, grid: &Grid<'_>, log: &mut Log) {
+        self.report_standstill(grid, log, Standstill { polls_global_memory: true });
     }
 
     /// What nobody waited for still moves before the kernel ends.
-    fn end_copies(&mut self, grid: &Grid<'_>, log: &mut Log, rng: &mut Rng) {
-        while self.land_one(grid, log, rng) {}
+    fn end_copies(&mut self, grid: &Grid<'_>, log: &mut Log) {
+        while self.land_one(grid, log) {}
         for (me, warps) in self.warps.iter_mut().enumerate() {
             for warp in warps {
                 let mut ctx = Context { warp, blocks: &mut self.blocks, me, grid, log, pc: 0 };
@@ -107,9 +161,9 @@ impl Cluster {
     }
 
     /// In late mode a copy lands when nothing else can run; which one, is drawn.
-    fn land_one(&mut self, grid: &Grid<'_>, log: &mut Log, rng: &mut Rng) -> bool {
+    fn land_one(&mut self, grid: &Grid<'_>, log: &mut Log) -> bool {
         let Some(me) = self.blocks.iter().position(|block| !block.in_flight.is_empty()) else { return false };
-        let pick = rng.below(self.blocks[me].in_flight.len());
+        let pick = self.rng.below(self.blocks[me].in_flight.len());
         let flight = self.blocks[me].in_flight.swap_remove(pick);
         let warp = &mut self.warps[me][flight.warp as usize];
         let mut ctx = Context { warp, blocks: &mut self.blocks, me, grid, log, pc: flight.pc };
@@ -118,11 +172,12 @@ impl Cluster {
     }
 
     /// The same state has come back: names the first lanes that go round.
-    fn report_standstill(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)], found: Standstill) {
+    fn report_standstill(&mut self, grid: &Grid<'_>, log: &mut Log, found: Standstill) {
         let of_warp = |&(block, warp): &(usize, usize)| {
             self.warps[block][warp].splits.iter().map(move |split| (block, warp, *split))
         };
-        let Some((block, warp, split)) = order
+        let Some((block, warp, split)) = self
+            .order
             .iter()
             .flat_map(of_warp)
             .min_by_key(|(block, warp, split)| (split.wait.is_some(), *block, *warp, split.pc))
@@ -140,8 +195,9 @@ impl Cluster {
     }
 
     /// Nothing can run: names the reason by what the first waiting warp waits for.
-    fn report_deadlock(&mut self, grid: &Grid<'_>, log: &mut Log, order: &[(usize, usize)]) {
-        let waiting: Vec<(usize, usize, u32, u32, Wait)> = order
+    fn report_deadlock(&mut self, grid: &Grid<'_>, log: &mut Log) {
+        let waiting: Vec<(usize, usize, u32, u32, Wait)> = self
+            .order
             .iter()
             .flat_map(|&(block, warp)| {
                 let splits = &self.warps[block][warp].splits;

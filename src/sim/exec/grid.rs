@@ -1,6 +1,7 @@
 //! A launch: checks what the caller asks for, spreads the clusters over threads, gathers the report.
 
 use super::cluster::Cluster;
+use super::in_turn;
 use super::log::Log;
 use super::setup::Position;
 use super::shares::Shares;
@@ -9,6 +10,7 @@ use crate::sim::memory::{Memory, Pointer};
 use crate::sim::module::Module;
 use crate::sim::options::Options;
 use crate::sim::program::Program;
+use crate::sim::ptx::special::Special;
 use crate::sim::race::GlobalRaces;
 use crate::sim::report::{Place, Report};
 use crate::sim::rng::Rng;
@@ -128,6 +130,8 @@ impl Launch {
 const MAX_SHARED_BYTES: u32 = 227 * 1024;
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_CLUSTER_BLOCKS: u64 = 16;
+/// Of a grid that synchronises; the words that cooperative groups use are the first two.
+const WORKSPACE_BYTES: u64 = 64;
 /// Local memory of all threads of a cluster.
 const MAX_LOCAL_BYTES: u64 = 256 << 20;
 
@@ -146,6 +150,8 @@ pub(crate) struct Grid<'a> {
     pub dynamic_shared_start: u32,
     /// Addresses of the module's variables.
     pub symbols: &'a [u64],
+    /// Zeroed words for the barrier of a whole grid; 0 where the kernel has none.
+    pub workspace: u64,
     pub races: GlobalRaces,
 }
 
@@ -168,7 +174,12 @@ impl Grid<'_> {
         !self.program.in_order && self.cluster_count() > 1
     }
 
-    fn cluster_count(&self) -> u64 {
+    /// Whether one of several clusters may wait for another: then they take turns.
+    pub fn clusters_take_turns(&self) -> bool {
+        self.program.in_order && self.cluster_count() > 1
+    }
+
+    pub(super) fn cluster_count(&self) -> u64 {
         self.clusters().iter().map(|extent| u64::from(*extent)).product()
     }
 
@@ -233,6 +244,9 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
         )));
     }
     let symbols = place_variables(&program, memory)?;
+    let synchronises = program.specials.iter().any(|row| matches!(row.special, Special::Envreg(_)));
+    let workspace =
+        synchronises.then(|| memory.alloc(WORKSPACE_BYTES, Some(&[0; WORKSPACE_BYTES as usize]))).transpose()?;
     let report = {
         let grid = Grid {
             races: GlobalRaces::new(&program, &params, memory, options),
@@ -247,13 +261,17 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
             shared_bytes,
             dynamic_shared_start,
             symbols: &symbols,
+            workspace: workspace.map_or(0, Pointer::address),
         };
         run_all(&grid)
     };
-    Ok(report)
+    if let Some(workspace) = workspace {
+        memory.free(workspace)?;
+    }
+    report
 }
 
-fn run_all(grid: &Grid<'_>) -> Report {
+fn run_all(grid: &Grid<'_>) -> Result<Report> {
     let clusters = grid.cluster_count();
     let program = grid.program;
     let fresh = || (Cluster::new(grid), Log::new(program));
@@ -271,14 +289,7 @@ fn run_all(grid: &Grid<'_>) -> Report {
         if grid.options.seed != 0 {
             Rng::new(grid.options.seed).shuffle(&mut order);
         }
-        let mut state = fresh();
-        for number in order {
-            step(&mut state, number);
-            if state.1.aborted.is_some() {
-                break;
-            }
-        }
-        state.1.settled(program)
+        in_turn::run(grid, order)?.settled(program)
     } else {
         // Each worker sets up its registers and shared memory once.
         let workers = rayon::current_num_threads();
@@ -297,7 +308,7 @@ fn run_all(grid: &Grid<'_>) -> Report {
     };
     let metrics = log.counters.finish(grid.program);
     let (findings, printf) = log.finish();
-    Report { findings, printf, metrics }
+    Ok(Report { findings, printf, metrics })
 }
 
 fn check_extents(program: &Program, grid: [u32; 3], block: [u32; 3], cluster: [u32; 3]) -> Result<u32> {

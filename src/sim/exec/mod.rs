@@ -3,6 +3,7 @@
 pub(crate) mod block;
 mod cluster;
 mod grid;
+mod in_turn;
 pub(crate) mod log;
 mod run;
 pub(crate) mod setup;

@@ -69,6 +69,7 @@ fn wake(ctx: &mut Context<'_>) {
                 let barrier = &ctx.blocks[ctx.me].barriers[id as usize];
                 if barrier.generation != generation {
                     ctx.warp.race.join(&barrier.released_clock);
+                    ctx.warp.race.shown.join(&barrier.released_shown);
                     ctx.note_clock();
                     ctx.warp.splits[at] = Split { pc: split.pc + 1, mask: split.mask, wait: None };
                 }
@@ -77,6 +78,7 @@ fn wake(ctx: &mut Context<'_>) {
                 let barrier = &ctx.blocks[0].cluster_barrier;
                 if barrier.generation != generation {
                     ctx.warp.race.join(&barrier.released_clock);
+                    ctx.warp.race.shown.join(&barrier.released_shown);
                     ctx.note_clock();
                     ctx.warp.splits[at] = Split { pc: split.pc + 1, mask: split.mask, wait: None };
                 }
@@ -273,15 +275,12 @@ fn report_endless(ctx: &mut Context<'_>, first: u32, last: u32, mask: u32) -> St
     Stop::Aborted
 }
 
-/// What a block that polls global memory for ever may be waiting for.
+/// What to say of a block that polls global memory for ever.
 pub(super) fn hint_at_grid_barrier(grid: &Grid<'_>, polls_global_memory: bool) -> String {
     if !polls_global_memory || !grid.program.in_order || grid.clusters() == [1; 3] {
         return String::new();
     }
-    format!(
-        "; it polls global memory, and {}s run one after the other here: a barrier of the whole grid cannot open",
-        grid.unit()
-    )
+    format!("; it polls global memory, and no other {} that is left writes there", grid.unit())
 }
 
 /// Puts the active lanes where the outcome says; lanes that the guard left out go on.

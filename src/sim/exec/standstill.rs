@@ -41,7 +41,12 @@ pub(super) struct Standstill {
 
 impl Watch {
     pub fn new() -> Self {
-        Watch { next_look: FIRST_LOOK, rounds: 0, first: None }
+        Watch::from(FIRST_LOOK)
+    }
+
+    /// Looks from that work on.
+    pub fn from(work: u64) -> Self {
+        Watch { next_look: work, rounds: 0, first: None }
     }
 
     /// To be called after each round of turns.
@@ -75,6 +80,12 @@ impl Watch {
         }
         None
     }
+}
+
+/// What the blocks so far may have changed in memory: where it stays, nobody who polls has anything new to see.
+pub(super) fn memory_changes(grid: &Grid<'_>, log: &Log) -> u64 {
+    let visits: Vec<u64> = log.counters.visits().map(|(warps, _)| warps).collect();
+    log.changes + grid.program.steering.stores.iter().map(|pc| visits[*pc as usize]).sum::<u64>()
 }
 
 fn state(grid: &Grid<'_>, log: &Log, warps: &[Vec<Warp>], blocks: &[Block]) -> State {

@@ -52,6 +52,8 @@ pub(crate) struct Warp {
     pub cluster_generation: u64,
     /// Lanes that spin must let others of the warp run: set to take another split than the lowest.
     pub rotate: bool,
+    /// Lanes whose approximate result, or the upper half of it, is one that no error moves.
+    pub fixed: [u32; 2],
     pub race: crate::sim::race::WarpClock,
     pub copies: crate::sim::ops::copy_async::CopyQueue,
     pub products: crate::sim::ops::group_matrix::ProductQueue,

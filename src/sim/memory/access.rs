@@ -117,8 +117,8 @@ fn load<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outc
     let program = ctx.grid.program;
     let access = &program.accesses[instr.x as usize];
     let data: Payload<W> = read_words(ctx, access, mask);
-    if access.ordering {
-        ctx.acquire();
+    if let Some(scope) = access.strong.filter(|_| access.ordering) {
+        ctx.acquire(scope);
     }
     for (element, slot) in access.slots.iter().enumerate() {
         let Some(slot) = slot else { continue };
@@ -167,8 +167,8 @@ fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Out
         return Outcome::Next;
     }
     let data: Payload<W> = words_to_store(&ctx.warp.registers, access);
-    if access.ordering {
-        ctx.release();
+    if let Some(scope) = access.strong.filter(|_| access.ordering) {
+        ctx.release(scope, mask);
     }
     write_words(ctx, access, mask, &data);
     Outcome::Next
@@ -178,7 +178,7 @@ fn store<const W: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Out
 /// before; `false` where it is otherwise.
 #[inline(always)]
 fn store_row(ctx: &mut Context<'_>, access: &Access) -> bool {
-    let (Space::Shared, 4, false) = (access.space, access.width, access.strong) else { return false };
+    let (Space::Shared, 4, None) = (access.space, access.width, access.strong) else { return false };
     let Some(Slot { class: Class::Wide, index: base }) = access.address.base else { return false };
     let [Some(Slot { class: Class::Word, index })] = *access.slots else { return false };
     let address = ctx.warp.registers.wide(base);

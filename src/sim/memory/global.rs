@@ -7,6 +7,8 @@ use super::pattern::Pattern;
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::metrics::{Counters, Traffic};
+use crate::sim::ptx::types::Scope;
+use crate::sim::race::Strong;
 use crate::sim::report::Check;
 
 /// The words of all lanes: `data[word][lane]`. Accesses below 4 bytes use the low bits of word 0.
@@ -123,7 +125,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 
 /// Loads; lanes that may not load get 0.
 #[inline(always)]
-pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
+pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: Option<Scope>) -> Payload<W> {
     let mut data = [[0; LANES]; W];
     // The common case is no closure, so that it gets the build for wide registers.
     match only_allocation(ctx.grid.memory, pattern, Kind::Read) {
@@ -142,15 +144,15 @@ fn read_part<const W: usize>(
     allocation: &Allocation,
     number: usize,
     pattern: &Pattern,
-    strong: bool,
+    strong: Option<Scope>,
     data: &mut Payload<W>,
 ) {
     if allocation.tracks_definition() && ctx.grid.options.checks.initialised {
         check_defined(ctx, allocation, pattern);
     }
-    ctx.track_global(number, pattern, Kind::Read, strong, None);
-    if strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
+    ctx.track_global::<W>(number, pattern, Kind::Read, strong, None);
+    if let Some(scope) = strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane], scope, Strong::Read));
     }
     gather(allocation.words(), pattern, data);
 }
@@ -214,7 +216,12 @@ pub(crate) fn sub_word(word: u32, offset: usize, bytes: u32) -> u32 {
 
 /// Stores the valid lanes.
 #[inline(always)]
-pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+pub(crate) fn write<const W: usize>(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    data: &Payload<W>,
+    strong: Option<Scope>,
+) {
     match only_allocation(ctx.grid.memory, pattern, Kind::Write) {
         Some((number, allocation)) => write_part(ctx, allocation, number, pattern, data, strong),
         None => for_each_part(ctx, pattern, Kind::Write, &mut |ctx, allocation, number, pattern| {
@@ -231,16 +238,18 @@ fn write_part<const W: usize>(
     number: usize,
     pattern: &Pattern,
     data: &Payload<W>,
-    strong: bool,
+    strong: Option<Scope>,
 ) {
-    ctx.track_global(number, pattern, Kind::Write, strong, Some(data));
-    if strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane]));
+    let is_stored = ctx.track_global(number, pattern, Kind::Write, strong, Some(data));
+    if let Some(scope) = strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane], scope, Strong::Write));
     }
     if allocation.tracks_definition() {
         define(allocation, pattern);
     }
-    scatter(allocation, pattern, data);
+    if !is_stored {
+        scatter(allocation, pattern, data);
+    }
 }
 
 #[inline(always)]
@@ -256,7 +265,7 @@ pub(crate) fn define(allocation: &Allocation, pattern: &Pattern) {
 }
 
 #[inline(always)]
-fn scatter<const W: usize>(allocation: &Allocation, pattern: &Pattern, data: &Payload<W>) {
+pub(crate) fn scatter<const W: usize>(allocation: &Allocation, pattern: &Pattern, data: &Payload<W>) {
     if pattern.bytes < 4 {
         scatter_sub_words(allocation, pattern, &data[0]);
     } else if pattern.contiguous && pattern.mask == u32::MAX {

@@ -6,6 +6,8 @@ use super::global::{Kind, Payload, kind_name, sub_word};
 use super::pattern::Pattern;
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
+use crate::sim::ptx::types::Scope;
+use crate::sim::race::Strong;
 use crate::sim::report::Check;
 
 const POISON: u32 = 0xA5A5_A5A5;
@@ -180,7 +182,7 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, block: Opti
 
 /// Loads; lanes that may not load get 0.
 #[inline(always)]
-pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: bool) -> Payload<W> {
+pub(crate) fn read<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, strong: Option<Scope>) -> Payload<W> {
     let mut data = [[0; LANES]; W];
     // The common case is no closure, so that it gets the build for wide registers.
     if is_own(ctx, pattern) {
@@ -204,15 +206,15 @@ fn read_part<const W: usize>(
     ctx: &mut Context<'_>,
     block: usize,
     pattern: &Pattern,
-    strong: bool,
+    strong: Option<Scope>,
     data: &mut Payload<W>,
 ) {
     if ctx.grid.options.checks.initialised {
         check_defined(ctx, block, pattern);
     }
     ctx.track_shared(block, pattern, Kind::Read, strong, None);
-    if strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
+    if let Some(scope) = strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane], scope, Strong::Read));
     }
     let words = &ctx.blocks[block].shared.words;
     if pattern.bytes < 4 {
@@ -259,7 +261,12 @@ fn check_defined(ctx: &mut Context<'_>, block: usize, pattern: &Pattern) {
 
 /// Stores the valid lanes.
 #[inline(always)]
-pub(crate) fn write<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+pub(crate) fn write<const W: usize>(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    data: &Payload<W>,
+    strong: Option<Scope>,
+) {
     if is_own(ctx, pattern) {
         write_part(ctx, ctx.me, pattern, data, strong);
     } else {
@@ -280,7 +287,7 @@ pub(crate) fn write_row(ctx: &mut Context<'_>, lowest: u64, register: u32) -> bo
     }
     if ctx.grid.options.checks.races {
         let row = *ctx.warp.registers.word(register);
-        ctx.track_shared(ctx.me, &Pattern::row(lowest, 4), Kind::Write, false, Some(&[row]));
+        ctx.track_shared(ctx.me, &Pattern::row(lowest, 4), Kind::Write, None, Some(&[row]));
     }
     let shared = &mut ctx.blocks[ctx.me].shared;
     shared.define(lowest, BYTES);
@@ -292,10 +299,16 @@ pub(crate) fn write_row(ctx: &mut Context<'_>, lowest: u64, register: u32) -> bo
 }
 
 #[inline(always)]
-fn write_part<const W: usize>(ctx: &mut Context<'_>, block: usize, pattern: &Pattern, data: &Payload<W>, strong: bool) {
+fn write_part<const W: usize>(
+    ctx: &mut Context<'_>,
+    block: usize,
+    pattern: &Pattern,
+    data: &Payload<W>,
+    strong: Option<Scope>,
+) {
     ctx.track_shared(block, pattern, Kind::Write, strong, Some(data));
-    if strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane]));
+    if let Some(scope) = strong {
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane], scope, Strong::Write));
     }
     ctx.blocks[block].shared.store(pattern, data);
 }

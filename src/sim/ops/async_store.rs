@@ -20,6 +20,7 @@ use crate::sim::metrics::InstructionClass::Async;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
+use crate::sim::ptx::types::Scope;
 use crate::sim::race::{Clock, Range};
 use crate::sim::report::Check;
 
@@ -155,7 +156,7 @@ impl Arrival<'_> {
     fn combine(self, ctx: &mut Context<'_>, store: &AsyncStore, change: Change) -> bool {
         let (Range { block, offset, .. }, (object_block, object)) = (self.range, self.object);
         let pattern = Pattern::new([u64::from(offset); 32], 1 << self.lane, store.width);
-        ctx.track_shared(block, &pattern, Kind::Atomic, true, None);
+        ctx.track_shared(block, &pattern, Kind::Atomic, Some(Scope::Device), None);
         let value = value(ctx, store.values[0], self.lane);
         change_shared(&mut ctx.blocks[block].shared, offset as usize, store.width, |old| change(old, value, 0));
         ctx.blocks[block].shared.define(u64::from(offset), u64::from(store.width));

@@ -17,7 +17,8 @@ use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::ptx::types::{Space, Type};
+use crate::sim::ptx::types::{Scope, Space, Type};
+use crate::sim::race::Strong;
 
 /// New value from the old one and the operands.
 pub(super) type Change = fn(u64, u64, u64) -> u64;
@@ -39,6 +40,9 @@ pub(crate) struct AtomicAccess {
     pub change: Change,
     /// The elements are compared and exchanged all together.
     pub as_one: bool,
+    /// It leaves another value only where it finds the one that it compares with.
+    pub compares: bool,
+    pub scope: Scope,
     pub acquires: bool,
     pub releases: bool,
 }
@@ -52,7 +56,8 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
     let both = op.take("acq_rel");
     let (acquires, releases) = (op.take("acquire") || both, op.take("release") || both);
-    op.ignore(|modifier| matches!(modifier, "relaxed" | "cta" | "cluster" | "gpu" | "sys" | "noftz"));
+    let scope = op.take_map(Scope::from_name).unwrap_or(Scope::Device);
+    op.ignore(|modifier| matches!(modifier, "relaxed" | "noftz"));
     let has_policy = op.take("L2::cache_hint");
     let vector = op.take_map(vector_length);
     // A register of 128 bits is two of 64.
@@ -105,7 +110,21 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     let as_one = count > 1 && name == "cas";
     let x = decoder.atomics.len() as u32;
     let width = ty.bytes();
-    decoder.atomics.push(AtomicAccess { space, address, width, d, b, c, change, as_one, acquires, releases });
+    let compares = name == "cas";
+    decoder.atomics.push(AtomicAccess {
+        space,
+        address,
+        width,
+        d,
+        b,
+        c,
+        change,
+        as_one,
+        compares,
+        scope,
+        acquires,
+        releases,
+    });
     let handler = match count {
         1 => carry_out::<1>,
         2 => carry_out::<2>,
@@ -203,7 +222,8 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
     let pattern = Pattern::new(addresses(&ctx.warp.registers, &access.address), mask, width * N as u32);
     let mut old = [[0u64; LANES]; N];
     let mut changes = 0;
-    // Changes the elements of one lane, each reached by its offset from the first.
+    let sees = access.d.iter().any(Option::is_some);
+    // Changes the elements of one lane, each reached by its offset from the first; what it passes on.
     let mut change = |lane: usize, update: &mut Update<'_>| {
         let offset = |at: usize| at as u64 * u64::from(width);
         if access.as_one {
@@ -213,8 +233,9 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
                 (0..N).for_each(|at| {
                     update(offset(at), &mut |_| c[at][lane]);
                 });
+                return Strong::Change { sees };
             }
-            return;
+            return Strong::Read;
         }
         for at in 0..N {
             old[at][lane] = update(offset(at), &mut |old| {
@@ -223,20 +244,22 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
                 new
             });
         }
+        if access.compares && old[0][lane] != b[0][lane] { Strong::Read } else { Strong::Change { sees } }
     };
     if access.releases {
-        ctx.release();
+        ctx.release(access.scope, mask);
     }
     by_space(pattern, access.space, |space, pattern| match space {
         Space::Shared => {
             shared::for_each_block(ctx, pattern, Kind::Atomic, |ctx, block, pattern| {
-                ctx.track_shared(block, pattern, Kind::Atomic, true, None);
+                ctx.track_shared(block, pattern, Kind::Atomic, Some(access.scope), None);
                 for lane in pattern.lanes() {
                     let start = pattern.address[lane];
-                    ctx.pass_on_shared(block, start);
                     let memory = &mut ctx.blocks[block].shared;
-                    change(lane, &mut |offset, new| change_shared(memory, (start + offset) as usize, width, new));
+                    let done =
+                        change(lane, &mut |offset, new| change_shared(memory, (start + offset) as usize, width, new));
                     memory.define(start, u64::from(pattern.bytes));
+                    ctx.pass_on_shared(block, start, access.scope, done);
                 }
             });
             shared::count(ctx, pattern, true);
@@ -249,11 +272,11 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
         }
         _ => {
             global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
-                ctx.track_global(number, pattern, Kind::Atomic, true, None);
+                ctx.track_global::<1>(number, pattern, Kind::Atomic, Some(access.scope), None);
                 for lane in pattern.lanes() {
-                    ctx.pass_on_global(pattern.address[lane]);
                     let start = pattern.address[lane] & OFFSET_MASK;
-                    change(lane, &mut |offset, new| change_global(allocation, start + offset, width, new));
+                    let done = change(lane, &mut |offset, new| change_global(allocation, start + offset, width, new));
+                    ctx.pass_on_global(pattern.address[lane], access.scope, done);
                 }
                 global::define(allocation, pattern);
             });
@@ -263,7 +286,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
     ctx.log.changes += changes;
     ctx.log.work += LANE_WORK * u64::from(mask.count_ones());
     if access.acquires {
-        ctx.acquire();
+        ctx.acquire(access.scope);
     }
     for (slot, old) in access.d.iter().zip(&old) {
         match slot {

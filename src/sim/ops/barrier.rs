@@ -11,7 +11,7 @@ use crate::sim::metrics::InstructionClass::Barrier;
 use crate::sim::program::Instr;
 use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::ptx::types::Type;
+use crate::sim::ptx::types::{Scope, Type};
 use crate::sim::report::Check;
 
 /// Bits of the field `x` of a barrier.
@@ -37,47 +37,43 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 }
 
 fn fence(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>) {
+    // Without a scope it is one between proxies, which orders the own accesses only.
+    let scope = op.take_map(Scope::from_name).unwrap_or(Scope::Block);
     // A proxy fence for global memory alone does nothing for shared memory.
     let orders_proxies = op.take("proxy") && !op.take("global");
     let shows_objects = op.take("mbarrier_init");
     op.ignore(|modifier| {
         matches!(
             modifier,
-            "cta"
-                | "cluster"
-                | "gl"
-                | "gpu"
-                | "sys"
-                | "sc"
-                | "acq_rel"
-                | "acquire"
-                | "release"
-                | "async"
-                | "alias"
-                | "shared::cta"
-                | "shared::cluster"
+            "sc" | "acq_rel" | "acquire" | "release" | "async" | "alias" | "shared::cta" | "shared::cluster"
         ) || modifier.starts_with("async::")
             || modifier.starts_with("tensormap")
             || modifier.starts_with("sync_restrict")
     });
     let handler: fn(&mut Context<'_>, &Instr, u32) -> Outcome = if orders_proxies {
-        |ctx, _, _| {
-            ctx.fence_proxy();
+        |ctx, _, mask| {
+            ctx.fence_proxy(mask);
             Outcome::Next
         }
     } else if shows_objects {
-        |ctx, _, _| {
+        |ctx, _, mask| {
             ctx.block().objects.show_async();
-            ctx.fence();
+            ctx.fence(Scope::Cluster, mask);
             Outcome::Next
         }
     } else {
-        |ctx, _, _| {
-            ctx.fence();
-            Outcome::Next
+        match scope {
+            Scope::Block => |ctx, _, mask| fence_of(ctx, Scope::Block, mask),
+            Scope::Cluster => |ctx, _, mask| fence_of(ctx, Scope::Cluster, mask),
+            Scope::Device => |ctx, _, mask| fence_of(ctx, Scope::Device, mask),
         }
     };
     decoder.push_plain(handler, Barrier, [0; 5]);
+}
+
+fn fence_of(ctx: &mut Context<'_>, scope: Scope, mask: u32) -> Outcome {
+    ctx.fence(scope, mask);
+    Outcome::Next
 }
 
 fn block(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
@@ -222,6 +218,7 @@ fn cluster_arrive(ctx: &mut Context<'_>, _: &Instr, mask: u32) -> Outcome {
     let clock = ctx.warp.race.publish();
     let barrier = &mut ctx.blocks[0].cluster_barrier;
     barrier.clock.join(&clock);
+    barrier.shown.join(&ctx.warp.race.shown);
     barrier.arrived += mask.count_ones();
     ctx.warp.cluster_generation = generation;
     ctx.meet();

@@ -51,6 +51,13 @@ pub(crate) struct BulkCopy {
     operation: Option<Operation>,
 }
 
+impl BulkCopy {
+    /// Whether it changes what stands at its target, in place of putting something there.
+    pub fn reduces(&self) -> bool {
+        self.operation.is_some()
+    }
+}
+
 /// A copy of one lane.
 #[derive(Debug, Clone)]
 pub(crate) struct Flight {

@@ -198,7 +198,7 @@ fn transfer_words<const W: usize>(ctx: &mut Context<'_>, copy: &Pending, mask: u
     let full = lanes(mask).filter(|&lane| copy.read[lane] == copy.bytes).fold(0, |set, lane| set | 1 << lane);
     let mut data: Payload<W> = [[0; LANES]; W];
     if full != 0 {
-        data = global::read(ctx, &Pattern::new(copy.source, full, copy.bytes), false);
+        data = global::read(ctx, &Pattern::new(copy.source, full, copy.bytes), None);
     }
     for lane in lanes(mask & !full) {
         for row in &mut data {
@@ -206,7 +206,7 @@ fn transfer_words<const W: usize>(ctx: &mut Context<'_>, copy: &Pending, mask: u
         }
         for at in 0..copy.read[lane] {
             let address = [copy.source[lane].wrapping_add(u64::from(at)); LANES];
-            let byte: Payload<1> = global::read(ctx, &Pattern::new(address, 1 << lane, 1), false);
+            let byte: Payload<1> = global::read(ctx, &Pattern::new(address, 1 << lane, 1), None);
             data[at as usize / 4][lane] |= byte[0][lane] << (at % 4 * 8);
         }
     }

@@ -96,7 +96,7 @@ fn load(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     let program = ctx.grid.program;
     let tile = &program.tiles[instr.x as usize];
     let Some(pattern) = rows(ctx, tile) else { return Outcome::Next };
-    let data: Payload<4> = shared::read(ctx, &pattern, false);
+    let data: Payload<4> = shared::read(ctx, &pattern, None);
     for (number, &slot) in tile.slots.iter().enumerate() {
         let mut fragment = [0; LANES];
         for (lane, word) in fragment.iter_mut().enumerate() {
@@ -134,7 +134,7 @@ fn store(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
             }
         }
     }
-    shared::write(ctx, &pattern, &data, false);
+    shared::write(ctx, &pattern, &data, None);
     ctx.meet();
     Outcome::Next
 }

@@ -11,7 +11,7 @@ use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{Access, ActionFn, BundledLoad, MAX_WORDS, PlainLoad};
 use crate::sim::ptx::ast::{Base, Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
-use crate::sim::ptx::types::{Space, Type};
+use crate::sim::ptx::types::{Scope, Space, Type};
 use crate::sim::tier::Tiers;
 
 pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
@@ -28,23 +28,8 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
 
 /// Cache and scope hints, which change no value.
 fn is_hint(modifier: &str) -> bool {
-    matches!(
-        modifier,
-        "ca" | "cg"
-            | "cs"
-            | "lu"
-            | "cv"
-            | "wb"
-            | "wt"
-            | "nc"
-            | "weak"
-            | "cta"
-            | "cluster"
-            | "gpu"
-            | "sys"
-            | "unified"
-            | "L2::cache_hint"
-    ) || modifier.starts_with("L1::")
+    matches!(modifier, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "weak" | "unified" | "L2::cache_hint")
+        || modifier.starts_with("L1::")
         || modifier.starts_with("L2::")
 }
 
@@ -65,7 +50,9 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
     let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
     let (volatile, device) = (op.take("volatile"), op.take("mmio"));
     let ordering = op.take("acquire") || op.take("release");
-    let strong = volatile || ordering || op.take("relaxed") || device;
+    let is_strong = volatile || ordering || op.take("relaxed") || device;
+    let scope = op.take_map(Scope::from_name).unwrap_or(Scope::Device);
+    let strong = is_strong.then_some(scope);
     let count = op.take_map(vector_length);
     // A register of 128 bits is two of 64.
     let (ty, count) = match (op.ty()?, count) {
@@ -103,13 +90,13 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         _ => InstructionClass::Global,
     };
     let is_word = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.class == Class::Word);
-    let is_plain = load && !strong && ty.bytes() == 4 && slots.iter().all(is_word);
+    let is_plain = load && !is_strong && ty.bytes() == 4 && slots.iter().all(is_word);
     let (width, signed) = (ty.bytes(), ty.is_signed());
     let access = Access { space, address: operand, width, signed, slots, strong, ordering };
     let handler = if load { load_handler(access.bytes()) } else { store_handler(access.bytes()) };
     let handler = handler.ok_or_else(|| op.unsupported())?;
     // A block that looks at what another one writes while both run depends on their order.
-    decoder.in_order |= load && strong && matches!(space, Space::Global | Space::Generic);
+    decoder.in_order |= load && is_strong && matches!(space, Space::Global | Space::Generic);
     let x = decoder.accesses.len() as u32;
     let (handler, a) = match operand.base.filter(|_| is_plain).and_then(|base| plain(decoder, base, &access, handler)) {
         Some(repeated) => repeated,

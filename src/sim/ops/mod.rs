@@ -94,8 +94,12 @@ pub(crate) fn decode(decoder: &mut Decoder<'_>, opcode: &mut Opcode<'_>, instruc
         }
     }
     let (alu, class) = lane_wise(opcode)?;
+    let moves = class == InstructionClass::Transcendental && decoder.adversarial;
+    if moves {
+        adversary::decode_before(decoder, opcode, &instruction.operands, &alu)?;
+    }
     decoder.bind(alu, class, opcode, &instruction.operands)?;
-    if class == InstructionClass::Transcendental && decoder.adversarial {
+    if moves {
         adversary::decode(decoder, opcode, &instruction.operands[0], alu.result)?;
     }
     Ok(())

@@ -14,8 +14,9 @@ use crate::sim::ptx::types::Type;
 use crate::sim::report::Check;
 use crate::sim::tier::tiers;
 
-/// What a lane reads from one that takes no part.
-const UNDEFINED: u32 = 0xA5A5_A5A5;
+/// What a lane reads from one that takes no part, or has exited: no number in any format, and the largest integer, so
+/// that it shows wherever it is used.
+const UNDEFINED: u32 = 0x7FFF_FFFF;
 /// The field `x` of an instruction without a second result.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -88,8 +89,7 @@ fn apart(
     let mut rest = mask;
     let mut done = 0;
     while rest != 0 {
-        let first = rest.trailing_zeros() as usize;
-        let wanted = members[first];
+        let wanted = members[rest.trailing_zeros() as usize];
         let group = lanes(rest).filter(|&lane| members[lane] == wanted).fold(0, |group, lane| group | 1 << lane);
         rest &= !group;
         if group & !wanted != 0 {
@@ -101,11 +101,7 @@ fn apart(
                 format!("lane {lane} takes part, but the member mask {wanted:#010x} leaves it out"),
             );
         }
-        let gone = wanted & !ctx.warp.alive();
-        if gone != 0 && gone & !ctx.warp.members == 0 {
-            let message = format!("lanes {gone:#010x} of the member mask {wanted:#010x} have exited");
-            ctx.report(Check::MemberMask, first, None, message);
-        }
+        // Lanes that have exited are not waited for: the operation is one of the others.
         let missing = wanted & ctx.warp.alive() & !group;
         if missing == 0 {
             act(ctx, group);

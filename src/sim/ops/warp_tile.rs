@@ -175,10 +175,10 @@ fn read(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32) 
     by_space(Pattern::new(address, u32::MAX, bytes), space, |space, pattern| {
         let one_word = |words: Payload<1>| [words[0], [0; LANES]];
         let part: Payload<2> = match (space, bytes) {
-            (Space::Shared, 8) => shared::read(ctx, pattern, false),
-            (Space::Shared, _) => one_word(shared::read(ctx, pattern, false)),
-            (_, 8) => global::read(ctx, pattern, false),
-            _ => one_word(global::read(ctx, pattern, false)),
+            (Space::Shared, 8) => shared::read(ctx, pattern, None),
+            (Space::Shared, _) => one_word(shared::read(ctx, pattern, None)),
+            (_, 8) => global::read(ctx, pattern, None),
+            _ => one_word(global::read(ctx, pattern, None)),
         };
         for lane in pattern.lanes() {
             (0..2).for_each(|word| data[word][lane] = part[word][lane]);
@@ -189,10 +189,10 @@ fn read(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32) 
 
 fn write(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32, data: &Payload<2>) {
     by_space(Pattern::new(address, u32::MAX, bytes), space, |space, pattern| match (space, bytes) {
-        (Space::Shared, 8) => shared::write(ctx, pattern, data, false),
-        (Space::Shared, _) => shared::write(ctx, pattern, &[data[0]], false),
-        (_, 8) => global::write(ctx, pattern, data, false),
-        _ => global::write(ctx, pattern, &[data[0]], false),
+        (Space::Shared, 8) => shared::write(ctx, pattern, data, None),
+        (Space::Shared, _) => shared::write(ctx, pattern, &[data[0]], None),
+        (_, 8) => global::write(ctx, pattern, data, None),
+        _ => global::write(ctx, pattern, &[data[0]], None),
     });
 }
 

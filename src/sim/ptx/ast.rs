@@ -2,6 +2,7 @@
 
 use super::special::Special;
 use super::types::{Space, Type};
+use crate::sim::error::Error;
 use std::collections::BTreeMap;
 
 /// A parsed `.ptx` file.
@@ -41,6 +42,8 @@ pub(crate) struct Function {
     pub results: Vec<Variable>,
     /// `None` for a declaration.
     pub body: Option<Body>,
+    /// Why the body could not be read; it is empty then.
+    pub broken: Option<Error>,
     /// `.reqntid`, if given.
     pub required_threads: Option<[u32; 3]>,
 }

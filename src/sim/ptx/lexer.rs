@@ -55,7 +55,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
                 out.push(Token { kind: number(&text[start..at], line)?, line });
             }
             _ if is_word_byte(byte) || byte == b'.' || byte == b'%' => {
-                at = word_end(bytes, at);
+                at = directive_end(text, at).unwrap_or_else(|| word_end(bytes, at));
                 out.push(Token { kind: Kind::Word(&text[start..at]), line });
             }
             b'{' | b'}' | b'[' | b']' | b'(' | b')' | b',' | b';' | b':' | b'+' | b'-' | b'!' | b'|' | b'=' | b'<'
@@ -74,6 +74,14 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
 
 fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
+}
+
+/// Where the state space ends that a declaration begins with: `.reg.b32` is `.reg .b32`.
+fn directive_end(text: &str, start: usize) -> Option<usize> {
+    const SPACES: [&str; 6] = [".reg", ".param", ".local", ".shared", ".global", ".const"];
+    let found =
+        SPACES.iter().find(|space| text[start..].strip_prefix(**space).is_some_and(|rest| rest.starts_with('.')));
+    found.map(|space| start + space.len())
 }
 
 /// A word may hold dots and double colons (`shared::cluster`), not a single colon, which ends a label.
@@ -147,6 +155,14 @@ mod tests {
         let found = tokens(text).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].kind, kind);
+    }
+
+    #[test]
+    fn a_declaration_needs_no_blank_behind_its_space() {
+        let found = tokens(".reg.b32 f; .shared.align 4 .b8 s; ld.global.b32").unwrap();
+        let word = |token: &Token<'_>| if let Kind::Word(word) = token.kind { Some(word.to_owned()) } else { None };
+        let words: Vec<String> = found.iter().filter_map(word).collect();
+        assert_eq!(words, [".reg", ".b32", "f", ".shared", ".align", ".b8", "s", "ld.global.b32"]);
     }
 
     #[test]

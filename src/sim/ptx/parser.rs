@@ -1,6 +1,6 @@
 //! The module level of PTX: directives, variables, function headers; bodies go to [`super::statement`].
 
-use super::ast::{Function, Module, Variable};
+use super::ast::{Body, Function, Module, Variable};
 use super::lexer::{Kind, Token, tokens};
 use super::statement::BodyParser;
 use super::types::{Space, Type};
@@ -31,7 +31,12 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
         functions: HashSet::new(),
     };
     parser.module()?;
-    Ok(parser.module)
+    // A text of which no entry can be read is not worth a second look.
+    let entries = || parser.module.functions.iter().filter(|function| function.is_entry && function.body.is_some());
+    match entries().map(|entry| &entry.broken).min_by_key(|broken| broken.is_some()) {
+        Some(Some(error)) => Err(error.clone()),
+        _ => Ok(parser.module),
+    }
 }
 
 /// A position in the token list.
@@ -174,16 +179,22 @@ impl<'a> Cursor<'a> {
         let mut align = None;
         let mut ty = None;
         let mut lanes = 1;
+        let mut is_pointer = false;
         while let Some(Kind::Word(word)) = self.peek() {
             let Some(modifier) = word.strip_prefix('.') else { break };
             let line = self.line();
             self.advance();
             match modifier {
+                // Behind `.ptr` it is that of what the pointer points to.
+                "align" if is_pointer => {
+                    self.integer()?;
+                }
                 "align" => align = Some(self.integer()?),
                 "v2" => lanes = 2,
                 "v4" => lanes = 4,
                 // Attributes of kernel parameters: `.ptr .global .align 16`.
-                "ptr" | "global" | "const" | "shared" | "local" => {}
+                "ptr" => is_pointer = true,
+                "global" | "const" | "shared" | "local" => {}
                 _ => ty = Some(Type::from_name(modifier).ok_or_else(|| Error::unsupported(line, word))?),
             }
         }
@@ -400,14 +411,24 @@ impl<'a> Parser<'a> {
                 _ => return Err(Error::unsupported(line, word)),
             }
         }
-        let body = if self.cursor.take_mark('{') {
+        let mut broken = None;
+        let body = if self.cursor.at_mark('{') {
+            let start = self.cursor.at;
+            self.cursor.advance();
             let formal: Vec<&Variable> = params.iter().chain(&results).collect();
-            Some(BodyParser::new(&mut self.cursor, &self.names, &self.functions, formal).body()?)
+            let body = BodyParser::new(&mut self.cursor, &self.names, &self.functions, formal).body();
+            // What one function has that cannot be read costs that function.
+            let body = body.or_else(|error| {
+                broken = Some(error.clone());
+                self.cursor.at = start;
+                self.cursor.skip_braces().map_err(|_| error).map(|()| Body::default())
+            });
+            Some(body?)
         } else {
             self.cursor.expect(';')?;
             None
         };
-        self.module.functions.push(Function { name, is_entry, params, results, body, required_threads });
+        self.module.functions.push(Function { name, is_entry, params, results, body, broken, required_threads });
         Ok(())
     }
 }
@@ -470,6 +491,24 @@ mod tests {
     fn variables_past_what_the_simulator_holds_are_refused(#[case] text: &str) {
         let error = parse(&format!("{HEAD}{text}")).unwrap_err().to_string();
         assert!(error.contains("the simulator holds 33554432"), "{error}");
+    }
+
+    #[test]
+    fn the_alignment_behind_ptr_is_not_that_of_the_parameter() {
+        let text = ".visible .entry k(.param .u64 .ptr .global .align 1 a, .param .align 16 .b8 b[32]) { ret; }";
+        let module = parse(&format!("{HEAD}{text}")).unwrap();
+        let aligned: Vec<u32> = module.functions[0].params.iter().map(|param| param.align_bytes).collect();
+        assert_eq!(aligned, [8, 16]);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_costs_that_entry() {
+        let module = parse(&format!(
+            "{HEAD}.entry bad() {{ {{ .reg .b32 %a; mov.u32 %a, %nothing; }} ret; }}\n.entry good() {{ ret; }}"
+        ))
+        .unwrap();
+        let broken: Vec<bool> = module.functions.iter().map(|function| function.broken.is_some()).collect();
+        assert_eq!(broken, [true, false]);
     }
 
     #[rstest]

@@ -27,6 +27,8 @@ pub(crate) enum Special {
     Nsmid,
     /// 64 bits.
     Gridid,
+    /// What the driver tells a kernel; 1 and 2 are the workspace of a grid that synchronises.
+    Envreg(u8),
     DynamicSmemSize,
     TotalSmemSize,
     /// Counts warp instructions of the block, since the simulator has no time.
@@ -62,6 +64,9 @@ impl Special {
         ];
         if let Some(found) = by_axis.iter().find_map(|(prefix, make)| axis(prefix).map(make)) {
             return Some(found);
+        }
+        if let Some(number) = name.strip_prefix("%envreg") {
+            return number.parse().ok().filter(|number| *number < 32).map(Special::Envreg);
         }
         Some(match name {
             "%cluster_ctarank" => Special::ClusterCtarank,

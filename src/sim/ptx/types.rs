@@ -108,3 +108,27 @@ impl Space {
         })
     }
 }
+
+/// The threads among which an atomic access or a fence holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    Block,
+    Cluster,
+    /// Also the whole system: there is one device here.
+    Device,
+}
+
+impl Scope {
+    pub(crate) const COUNT: usize = 3;
+    pub(crate) const ALL: [Scope; Self::COUNT] = [Scope::Block, Scope::Cluster, Scope::Device];
+
+    /// The scope that a modifier names.
+    pub(crate) fn from_name(name: &str) -> Option<Scope> {
+        Some(match name {
+            "cta" => Scope::Block,
+            "cluster" => Scope::Cluster,
+            "gpu" | "gl" | "sys" => Scope::Device,
+            _ => return None,
+        })
+    }
+}

@@ -137,7 +137,7 @@ impl Context<'_> {
         let races = &mut self.blocks[range.block].races;
         races.enter_listed(clock, &self.grid.program.bundles);
         races.calm.disturb();
-        let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
+        let now = Entry::new(clock.own, clock.id, lane, 0xF, None, pc);
         let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, now, clock);
         let mut conflicts = u64::from(conflict.is_some());
         for cell in &mut races.cells[range.words()] {
@@ -161,7 +161,7 @@ impl Context<'_> {
             let races = &mut self.blocks[range.block].races;
             races.top += 1;
             races.calm.disturb();
-            let entry = Entry::new(races.top, object_id(object), 0, 0xF, false, pc);
+            let entry = Entry::new(races.top, object_id(object), 0, 0xF, None, pc);
             races.cells[range.words()].iter_mut().for_each(|cell: &mut Cell| cell.record_write(entry));
             races.change_in_flight(range, false);
             let top = races.top;
@@ -190,7 +190,7 @@ impl Context<'_> {
         let turn = self.log.repeats.turn();
         if (!quiet || may_hide) && !races.calm.covers(turn, &range) {
             races.enter_listed(clock, &self.grid.program.bundles);
-            let now = Entry::new(clock.own, clock.id, lane, 0xF, false, pc);
+            let now = Entry::new(clock.own, clock.id, lane, 0xF, None, pc);
             // Writers of matrices move 16 bytes at least: one word in four shows them all.
             for cell in races.cells[range.words()].iter().step_by(4) {
                 // Lanes of the same warp have met: the operation is one of the whole warp.
@@ -234,7 +234,7 @@ impl Context<'_> {
         if self.grid.options.checks.races {
             let (clock, pc) = (&self.warp.race, self.pc);
             let races = &mut self.blocks[range.block].races;
-            races.note_reader(Reader { range, entry: Entry::new(clock.own, clock.id, lane, 0xF, false, pc) });
+            races.note_reader(Reader { range, entry: Entry::new(clock.own, clock.id, lane, 0xF, None, pc) });
             races.change_in_flight(range, false);
             let own = clock.own;
             for segment in races.segments[range.segments()].iter_mut().chain([&mut races.latest]) {
@@ -275,10 +275,10 @@ mod tests {
         reader.restart(10, 1);
         let range = Range { block: 0, offset: 0, bytes: 64 };
         races.note_reader(Reader { range, entry: Entry::flying(1, 0, 0xF, 5) });
-        let now = Entry::new(writer.own, 0, 0, 0xF, false, 9);
+        let now = Entry::new(writer.own, 0, 0, 0xF, None, 9);
         assert!(reader_in_the_way(&races.readers, 32, 4, now, &writer).is_some());
         assert!(reader_in_the_way(&races.readers, 64, 4, now, &writer).is_none());
-        races.note_reader(Reader { range, entry: Entry::new(reader.own, 1, 0, 0xF, false, 5) });
+        races.note_reader(Reader { range, entry: Entry::new(reader.own, 1, 0, 0xF, None, 5) });
         assert!(reader_in_the_way(&races.readers, 32, 4, now, &writer).is_some());
         writer.join(&reader.publish());
         assert!(reader_in_the_way(&races.readers, 32, 4, now, &writer).is_none());

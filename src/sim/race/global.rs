@@ -4,22 +4,22 @@
 //! other one sees. Only allocations that the kernel may write through one of its parameters are watched; of those that
 //! it never reads, only the writes.
 
-use super::Clock;
+use super::entry::{BLOCK_BITS, Entry, MAX_CLOCK, MAX_PC, kept_reads};
+use super::passing::Message;
 use super::shared::words;
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
 use crate::sim::memory::Memory;
-use crate::sim::memory::global::Kind;
+use crate::sim::memory::allocation::Allocation;
+use crate::sim::memory::global::{Kind, Payload, scatter};
 use crate::sim::memory::pattern::Pattern;
 use crate::sim::options::Options;
 use crate::sim::program::Program;
+use crate::sim::ptx::types::Scope;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// What blocks have passed on: block to what it knew.
-pub(crate) type Passed = HashMap<u64, Clock>;
 
 /// The watched allocations of a launch.
 #[derive(Debug, Default)]
@@ -27,13 +27,16 @@ pub(crate) struct GlobalRaces {
     /// By allocation number, up to the last one that is watched.
     tables: Vec<Option<Table>>,
     /// By address of the word that it went through.
-    passed: Mutex<HashMap<u64, Passed>>,
+    pub(super) passed: Mutex<HashMap<u64, Message>>,
 }
 
 /// The last accesses to each four bytes of an allocation.
 #[derive(Debug)]
 struct Table {
+    /// By plain accesses.
     writes: Vec<AtomicU64>,
+    /// By strong ones. Empty where the kernel has none.
+    strong: Vec<AtomicU64>,
     /// Empty where the kernel does not read.
     reads: [Vec<AtomicU64>; 2],
     /// Of each row of cells: 0 while nobody has written it; the entry of one instruction that wrote all of it, whose
@@ -52,89 +55,14 @@ const IN_CELLS: u64 = u64::MAX;
 /// Words of a stretch: a warp's access to words that follow each other lies in two at the most.
 const STRETCH_WORDS: usize = 256;
 
-/// An access packed into a number; 0 is nobody.
-///
-/// Bits, from above: block + 1 in 24, warp 5, lane 6 (32 = several), bytes 4, atomic 1, clock since the start of the
-/// block 12, pc 12.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry(u64);
-
-const SEVERAL: u64 = 32;
-const MAX_CLOCK: u32 = 0xFFF;
-const MAX_PC: u32 = 0xFFF;
-
-impl Entry {
-    fn new(block: u64, warp: u32, lane: u32, bytes: u32, atomic: bool, clock: u32, pc: u32) -> Self {
-        Entry(
-            ((block + 1) & 0xFF_FFFF) << 40
-                | u64::from(warp) << 35
-                | u64::from(lane) << 29
-                | u64::from(bytes) << 25
-                | u64::from(atomic) << 24
-                | u64::from(clock.min(MAX_CLOCK)) << 12
-                | u64::from(pc.min(MAX_PC)),
-        )
-    }
-
-    /// Number of the block, as far as its bits go.
-    fn block(self) -> u64 {
-        (self.0 >> 40).wrapping_sub(1) & 0xFF_FFFF
-    }
-
-    fn warp(self) -> u32 {
-        (self.0 >> 35) as u32 & 0x1F
-    }
-
-    fn lane(self) -> u64 {
-        self.0 >> 29 & 0x3F
-    }
-
-    fn bytes(self) -> u32 {
-        (self.0 >> 25) as u32 & 0xF
-    }
-
-    fn atomic(self) -> bool {
-        self.0 >> 24 & 1 != 0
-    }
-
-    fn clock(self) -> u32 {
-        (self.0 >> 12) as u32 & MAX_CLOCK
-    }
-
-    fn pc(self) -> u32 {
-        self.0 as u32 & MAX_PC
-    }
-
-    fn with_lane(self, lane: u64) -> Entry {
-        Entry(self.0 & !(0x3F << 29) | lane << 29)
-    }
-
-    fn with_bytes(self, bytes: u32) -> Entry {
-        Entry(self.0 & !(0xF << 25) | u64::from(bytes) << 25)
-    }
-
-    /// Everything but lane and bytes.
-    fn instruction(self) -> u64 {
-        self.0 & !(0x3FF << 25)
-    }
-
-    /// Joined with an entry of another lane of the same instruction.
-    fn joined(self, now: Entry) -> Entry {
-        if self.0 == 0 || self.instruction() != now.instruction() {
-            return now;
-        }
-        let lane = if self.lane() == now.lane() { now.lane() } else { SEVERAL };
-        Entry(now.instruction() | lane << 29 | u64::from(self.bytes() | now.bytes()) << 25)
-    }
-}
-
 impl Table {
-    fn new(bytes: u64, has_reads: bool) -> Self {
+    fn new(bytes: u64, has_reads: bool, has_strong: bool) -> Self {
         let words = bytes.div_ceil(4) as usize;
         // Zeros from the system, which cost nothing until they are touched.
         let cells = || vec![0u64; words].into_iter().map(AtomicU64::new).collect::<Vec<_>>();
         Table {
             writes: cells(),
+            strong: if has_strong { cells() } else { Vec::new() },
             reads: if has_reads { [cells(), cells()] } else { [Vec::new(), Vec::new()] },
             rows: (0..if has_reads { 0 } else { words.div_ceil(ROW_WORDS) }).map(|_| AtomicU64::new(0)).collect(),
             stretches: (0..words.div_ceil(STRETCH_WORDS)).map(|_| Mutex::new(())).collect(),
@@ -146,10 +74,16 @@ impl Table {
     }
 
     /// Enters a write of whole words that follow each other, where nobody has written any of them: most outputs are
-    /// written so, once. `false`, and nothing done, where it is another.
+    /// written so, once. `store` moves the data before anybody else looks. `false`, and nothing done, where it is another.
     #[inline(always)]
-    fn write_first(&self, pattern: &Pattern, is_alone: bool, entry: impl Fn(u32) -> Entry) -> bool {
-        if !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
+    fn write_first(
+        &self,
+        pattern: &Pattern,
+        is_alone: bool,
+        entry: impl Fn(u32) -> Entry,
+        store: impl FnOnce(),
+    ) -> bool {
+        if !self.strong.is_empty() || !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
             return false;
         }
         let words = pattern.bytes as usize / 4;
@@ -161,7 +95,11 @@ impl Table {
         let _last = (!is_alone && last != first).then(|| self.hold(last));
         let rows = &self.rows[start / ROW_WORDS..end.div_ceil(ROW_WORDS)];
         if pattern.mask == u32::MAX && start.is_multiple_of(ROW_WORDS) {
-            return Table::enter_rows(rows, words as u32, entry);
+            let entered = Table::enter_rows(rows, words as u32, entry);
+            if entered {
+                store();
+            }
+            return entered;
         }
         if rows.iter().any(|row| !matches!(row.load(Relaxed), 0 | IN_CELLS)) {
             return false;
@@ -175,6 +113,7 @@ impl Table {
         for (lane, cells) in cells.chunks_exact(words).enumerate() {
             cells.iter().for_each(|cell| cell.store(entry(lane as u32).0, Relaxed));
         }
+        store();
         true
     }
 
@@ -202,7 +141,7 @@ impl Table {
         if whole != 0 {
             let (whole, start) = (Entry(whole), word / ROW_WORDS * ROW_WORDS);
             for (at, cell) in self.writes[start..start + ROW_WORDS].iter().enumerate() {
-                let lane = whole.lane() + at as u64 / u64::from(whole.bytes());
+                let lane = whole.lane().unwrap_or(0) + at as u32 / whole.bytes();
                 cell.store(whole.with_lane(lane).with_bytes(0xF).0, Relaxed);
             }
         }
@@ -219,7 +158,8 @@ impl GlobalRaces {
             let reached = |through: &crate::sim::program::Reach| through.may_reach(program, params, number);
             if allocation.is_live() && !allocation.read_only && reached(&program.written) {
                 races.tables.resize_with(number + 1, || None);
-                races.tables[number] = Some(Table::new(allocation.bytes(), reached(&program.read)));
+                races.tables[number] =
+                    Some(Table::new(allocation.bytes(), reached(&program.read), program.has_strong_accesses()));
             }
         }
         races
@@ -233,40 +173,50 @@ impl GlobalRaces {
 }
 
 impl Context<'_> {
-    /// Checks and remembers an access to an allocation. `values` are the words that a write stores.
+    /// Checks and remembers an access to an allocation. `values` are the words that a write stores. Where other blocks
+    /// run at the same time, a write is carried out here, so that whoever finds its entry finds its value: then the
+    /// result is `true`.
     #[inline(always)]
-    pub fn track_global(
+    pub fn track_global<const W: usize>(
         &mut self,
         number: usize,
         pattern: &Pattern,
         kind: Kind,
-        strong: bool,
-        values: Option<&[[u32; LANES]]>,
-    ) {
+        strong: Option<Scope>,
+        values: Option<&Payload<W>>,
+    ) -> bool {
         let grid = self.grid;
-        if let Some(Some(table)) = grid.races.tables.get(number) {
-            self.track_table(table, number, pattern, kind, strong, values);
+        match grid.races.tables.get(number) {
+            Some(Some(table)) => self.track_table(table, number, pattern, kind, strong, values),
+            _ => false,
         }
     }
 
-    fn track_table(
+    fn track_table<const W: usize>(
         &mut self,
         table: &Table,
         number: usize,
         pattern: &Pattern,
         kind: Kind,
-        strong: bool,
-        values: Option<&[[u32; LANES]]>,
-    ) {
+        strong: Option<Scope>,
+        values: Option<&Payload<W>>,
+    ) -> bool {
         let block = self.blocks[self.me].linear;
         let clock = self.warp.race.own - self.blocks[self.me].races.base();
+        let allocation = &self.grid.memory.allocations()[number];
         let has_reads = !table.reads[0].is_empty();
         let is_write = kind != Kind::Read;
         let is_alone = !self.grid.blocks_overlap();
+        let stores = values.filter(|_| !is_alone);
         let entry = |lane| Entry::new(block, self.warp.index, lane, 0xF, strong, clock, self.pc);
-        if is_write && !has_reads && table.write_first(pattern, is_alone, entry) {
-            return;
+        if is_write && !has_reads {
+            let store = || stores.into_iter().for_each(|data| scatter(allocation, pattern, data));
+            if table.write_first(pattern, is_alone, entry, store) {
+                return stores.is_some();
+            }
         }
+        let by_every_lane = is_write && pattern.uniform && pattern.mask == self.warp.alive();
+        let writes = if strong.is_some() && is_write { &table.strong } else { &table.writes };
         let mut held: Option<(usize, MutexGuard<'_, ()>)> = None;
         let mut conflict = None;
         let mut conflicts = 0u64;
@@ -281,28 +231,35 @@ impl Context<'_> {
                 }
                 table.open_row(at);
                 let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
+                let row = values.and_then(|rows| rows.get(word));
                 let write = Entry(table.writes[at].load(Relaxed));
-                let mut found = self.unordered(write, now).then_some(write);
-                if let (Some(_), Some(row)) = (found, values.and_then(|rows| rows.get(word)))
-                    && self.stores_the_same(write, now, number, at, pattern, row)
+                let is_harmless = |row| self.stores_the_same(write, now, allocation, at, pattern, row);
+                let mut found =
+                    (self.unordered(write, now, is_write) && !row.is_some_and(is_harmless)).then_some(write);
+                if found.is_none()
+                    && let Some(strong) = table.strong.get(at).map(|cell| Entry(cell.load(Relaxed)))
                 {
-                    found = None;
+                    found = self.unordered(strong, now, is_write).then_some(strong);
                 }
                 if is_write {
                     if has_reads && found.is_none() {
                         let reads = table.reads.iter().map(|reads| Entry(reads[at].load(Relaxed)));
-                        found = reads.into_iter().find(|read| self.unordered(*read, now));
+                        found = reads.into_iter().find(|read| self.unordered(*read, now, true));
                     }
-                    table.writes[at].store(write.joined(now).0, Relaxed);
+                    let joined = Entry(writes[at].load(Relaxed)).joined(now);
+                    writes[at].store(if by_every_lane { now.by_every_lane() } else { joined }.0, Relaxed);
+                    if let Some(row) = stores.and_then(|rows| rows.get(word)) {
+                        let shift = pattern.address[lane] % 4 * 8;
+                        let full = u32::MAX >> (32 - 8 * pattern.bytes.min(4));
+                        allocation.store_bits(at, (row[lane] & full) << shift, full << shift);
+                    }
                 } else if has_reads {
-                    let first = Entry(table.reads[0][at].load(Relaxed));
-                    if first.0 != 0
-                        && first.instruction() != now.instruction()
-                        && (first.block(), first.warp(), first.lane()) != (now.block(), now.warp(), now.lane())
-                    {
-                        table.reads[1][at].store(first.0, Relaxed);
+                    let [first, second] = [0, 1].map(|kept| Entry(table.reads[kept][at].load(Relaxed)));
+                    let kept = kept_reads([first, second], now);
+                    table.reads[0][at].store(kept[0].0, Relaxed);
+                    if kept[1] != second {
+                        table.reads[1][at].store(kept[1].0, Relaxed);
                     }
-                    table.reads[0][at].store(first.joined(now).0, Relaxed);
                 }
                 if let Some(other) = found {
                     conflicts += 1;
@@ -314,48 +271,64 @@ impl Context<'_> {
         if let Some((lane, other)) = conflict {
             self.report_global_race(lane, pattern.address[lane], kind, other, conflicts);
         }
+        stores.is_some()
+    }
+
+    /// The rank in this cluster of the block that an entry names.
+    #[inline(always)]
+    fn rank_of(&self, other: Entry) -> Option<usize> {
+        self.blocks.iter().position(|block| block.linear & BLOCK_BITS == other.block())
     }
 
     /// Whether the earlier access touches the same bytes without an order between.
     #[inline(always)]
-    fn unordered(&self, other: Entry, now: Entry) -> bool {
-        if other.0 == 0
-            || other.bytes() & now.bytes() == 0
-            || (other.atomic() && now.atomic())
-            || other.clock() == MAX_CLOCK
-        {
+    fn unordered(&self, other: Entry, now: Entry, is_write: bool) -> bool {
+        if other.0 == 0 || other.bytes() & now.bytes() == 0 || other.clock() == MAX_CLOCK {
             return false;
         }
-        if other.block() == now.block() && other.warp() == now.warp() {
-            // Of several lanes of the running instruction, one at least is another.
-            return match other.lane() {
-                SEVERAL => other.instruction() == now.instruction(),
-                lane => lane != now.lane() && other.clock() >= now.clock(),
-            };
+        let race = &self.warp.race;
+        let clock = other.clock() + self.blocks[self.me].races.base();
+        if other.block() == now.block() {
+            if other.strength() != 0 && now.strength() != 0 {
+                return false;
+            }
+            if other.warp() == now.warp() {
+                // Of several lanes of the running instruction, one at least is another.
+                return (other.lane().is_none() && other.instruction() == now.instruction())
+                    || (clock >= race.met
+                        && other.who().has_other_than(now.lane(), now.bytes(), is_write)
+                        && !race.knows(race.id, clock, other.lane()));
+            }
         }
-        let me = &self.blocks[self.me];
-        let (clock, lane) = (other.clock() + me.races.base(), (other.lane() != SEVERAL).then_some(other.lane() as u32));
         // Blocks of one cluster know each other's warps; others only what was passed on.
-        match self.blocks.iter().position(|block| block.linear & 0xFF_FFFF == other.block()) {
-            Some(rank) => !self.warp.race.knows(rank as u32 * 32 + other.warp(), clock, lane),
-            None => !me.races.learnt.get(&other.block()).is_some_and(|it| it.covers(other.warp(), other.clock(), lane)),
+        let (rank, needed) = match self.rank_of(other) {
+            Some(rank) => (Some(rank as u32), Scope::Cluster),
+            None => (None, Scope::Device),
+        };
+        if other.strength().min(now.strength()) >= super::cell::strength(Some(needed)) {
+            return false;
+        }
+        match rank {
+            Some(rank) => !race.knows(rank * 32 + other.warp(), clock, other.lane()),
+            None => !race.knows_of_block(other.block(), other.warp(), other.clock(), other.lane()),
         }
     }
 
+    /// Whether a store leaves what an earlier plain one left: then it does not matter which comes last.
     fn stores_the_same(
         &self,
         other: Entry,
         now: Entry,
-        number: usize,
+        allocation: &Allocation,
         at: usize,
         pattern: &Pattern,
         row: &[u32; LANES],
     ) -> bool {
-        let lane = now.lane() as usize;
+        let lane = now.lane().map_or(0, |lane| lane as usize);
         if other.instruction() == now.instruction() {
             return pattern.stores_the_same(lane, row);
         }
-        let before = self.grid.memory.allocations()[number].load(at);
+        let before = allocation.load(at);
         let full = u32::MAX >> (32 - 8 * pattern.bytes.min(4));
         (before >> (pattern.address[lane] % 4 * 8)) & full == row[lane] & full
     }
@@ -363,45 +336,34 @@ impl Context<'_> {
     #[cold]
     fn report_global_race(&mut self, lane: usize, address: u64, kind: Kind, other: Entry, count: u64) {
         let me = self.blocks[self.me].linear;
-        let same_warp = other.block() == me & 0xFF_FFFF && other.warp() == self.warp.index;
-        // The upper bits of a block number beyond 24 are taken to be those of this block.
-        let block = (me & !0xFF_FFFF) | other.block();
+        let same_warp = other.block() == me & BLOCK_BITS && other.warp() == self.warp.index;
+        // The upper bits of a block number beyond those are taken to be those of this block.
+        let block = (me & !BLOCK_BITS) | other.block();
         let pc = (other.pc() < MAX_PC).then_some(other.pc());
-        let lane_of_other = if other.lane() == SEVERAL { 0 } else { other.lane() as u32 };
-        let place = self.grid.place(block, other.warp() * 32 + lane_of_other, pc);
+        let place = self.grid.place(block, other.warp() * 32 + other.lane().unwrap_or(0), pc);
         let what = match kind {
             Kind::Read => "read of global memory that another thread wrote",
             Kind::Write => "write to global memory that another thread accessed",
+            Kind::Atomic if other.strength() != 0 => "atomic operation on global memory",
             Kind::Atomic => "atomic operation on global memory that another thread accessed plainly",
         };
+        let needs_fence = match self.rank_of(other) {
+            Some(rank) => {
+                let clock = other.clock() + self.blocks[self.me].races.base();
+                self.warp.race.awaits(rank as u32 * 32 + other.warp(), clock, other.lane())
+            }
+            None => self.warp.race.awaits_of_block(other.block(), other.warp(), other.clock(), other.lane()),
+        };
         let (check, missing) = match (same_warp, block == me) {
+            _ if needs_fence => (Check::MissingAcquire, "no fence behind the access that saw the flag"),
+            _ if kind == Kind::Atomic && other.strength() != 0 => {
+                (Check::RaceGlobal, "a scope of one of the two that does not reach the other")
+            }
             (true, _) => (Check::MissingSyncwarp, "no synchronisation of the warp between"),
             (_, true) => (Check::RaceGlobal, "no barrier between"),
             _ => (Check::RaceGlobal, "no order between the blocks"),
         };
         self.report_pair(check, lane, Some(address), format!("{what}, with {missing} ({count} words)"), Some(place));
-    }
-
-    /// An atomic or volatile access carries knowledge from blocks that went before to blocks that come after.
-    pub fn pass_on_global(&mut self, address: u64) {
-        // Where blocks run in parallel, none of them can see what another one did.
-        if !self.grid.options.checks.races || !self.grid.program.in_order {
-            return;
-        }
-        let block = &mut self.blocks[self.me];
-        let base = block.races.base();
-        let number = block.linear & 0xFF_FFFF;
-        let mut all = self.grid.races.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = all.entry(address & !3).or_default();
-        for (other, clock) in passed.iter().filter(|(other, _)| **other != number) {
-            block.races.learnt.entry(*other).or_default().join(clock);
-        }
-        if let Some(fenced) = &self.warp.race.fenced {
-            passed.entry(number).or_default().join(&fenced.since(base, self.warp.race.id - self.warp.index));
-            for (other, clock) in &block.races.learnt {
-                passed.entry(*other).or_default().join(clock);
-            }
-        }
     }
 }
 
@@ -412,19 +374,19 @@ mod tests {
 
     #[test]
     fn words_that_follow_each_other_are_entered_at_once_where_nobody_wrote() {
-        let table = Table::new(4 * 80, false);
-        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, false, 3, 5);
+        let table = Table::new(4 * 80, false, false);
+        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, None, 3, 5);
         let from = |start: u64, bytes: u32| {
             Pattern::new(std::array::from_fn(|lane| start + lane as u64 * u64::from(bytes)), 0xFF, bytes)
         };
-        assert!(table.write_first(&from(16, 8), false, entry));
+        assert!(table.write_first(&from(16, 8), false, entry, || {}));
         let lanes: Vec<_> = table.writes.iter().map(|cell| Entry(cell.load(Relaxed))).collect();
-        assert_eq!((lanes[4].lane(), lanes[5].lane(), lanes[18].lane(), lanes[19].lane()), (0, 0, 7, 7));
+        assert_eq!([4, 5, 18, 19].map(|at| lanes[at].lane()), [Some(0), Some(0), Some(7), Some(7)]);
         assert!(lanes[3].0 == 0 && lanes[20].0 == 0 && lanes[4] == entry(0), "no further");
-        assert!(!table.write_first(&from(76, 4), false, entry), "one of them was written before");
-        assert!(!table.write_first(&from(160, 2), false, entry), "halves of words");
+        assert!(!table.write_first(&from(76, 4), false, entry, || {}), "one of them was written before");
+        assert!(!table.write_first(&from(160, 2), false, entry, || {}), "halves of words");
         let apart = Pattern::new(std::array::from_fn(|lane| 160 + 8 * lane as u64), 0xFF, 4);
-        assert!(!table.write_first(&apart, false, entry), "words with gaps");
+        assert!(!table.write_first(&apart, false, entry, || {}), "words with gaps");
     }
 
     #[rstest]
@@ -432,69 +394,55 @@ mod tests {
     #[case::two(2)]
     #[case::four(4)]
     fn whole_rows_are_entered_as_such_and_opened_when_another_access_comes(#[case] words: u32) {
-        let table = Table::new(4 * 8 * ROW_WORDS as u64, false);
-        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, false, 3, 5);
+        let table = Table::new(4 * 8 * ROW_WORDS as u64, false, false);
+        let entry = |lane: u32| Entry::new(7, 2, lane, 0xF, None, 3, 5);
         let from = |start: u64, mask| {
             let lane_bytes = 4 * u64::from(words);
             Pattern::new(std::array::from_fn(|lane| start + lane as u64 * lane_bytes), mask, 4 * words)
         };
         let row_bytes = 4 * ROW_WORDS as u64;
         let all = from(row_bytes, u32::MAX);
-        assert!(table.write_first(&all, false, entry));
+        assert!(table.write_first(&all, false, entry, || {}));
         assert!(table.writes.iter().all(|cell| cell.load(Relaxed) == 0), "no cell is touched");
-        assert!(!table.write_first(&all, false, entry), "the same rows again");
-        assert!(!table.write_first(&from(row_bytes, 1), false, entry), "a part of them");
+        assert!(!table.write_first(&all, false, entry, || {}), "the same rows again");
+        assert!(!table.write_first(&from(row_bytes, 1), false, entry, || {}), "a part of them");
         for word in 0..8 * ROW_WORDS {
             table.open_row(word);
         }
-        let lanes: Vec<Option<u64>> = table
+        let lanes: Vec<Option<u32>> = table
             .writes
             .iter()
             .map(|cell| {
                 Some(Entry(cell.load(Relaxed))).filter(|entry| entry.0 != 0).map(|found| {
                     assert_eq!(found.bytes(), 0xF);
-                    assert_eq!(found, entry(found.lane() as u32));
-                    found.lane()
+                    let lane = found.lane().unwrap();
+                    assert_eq!(found, entry(lane));
+                    lane
                 })
             })
             .collect();
         let written = ROW_WORDS..ROW_WORDS * (1 + words as usize);
-        let expected = |at: usize| written.contains(&at).then(|| ((at - ROW_WORDS) / words as usize) as u64);
+        let expected = |at: usize| written.contains(&at).then(|| ((at - ROW_WORDS) / words as usize) as u32);
         assert_eq!(lanes, (0..8 * ROW_WORDS).map(expected).collect::<Vec<_>>());
-        assert!(!table.write_first(&all, false, entry), "cells tell of them now");
+        assert!(!table.write_first(&all, false, entry, || {}), "cells tell of them now");
     }
 
     /// A write across the border of two stretches, while another block is about to enter one to the second of them.
     #[test]
     fn of_two_writes_at_the_same_time_one_finds_the_other() {
-        let table = Table::new(4 * 2 * STRETCH_WORDS as u64, false);
-        let entry = |lane: u32| Entry::new(1, 0, lane, 0xF, false, 1, 5);
+        let table = Table::new(4 * 2 * STRETCH_WORDS as u64, false, false);
+        let entry = |lane: u32| Entry::new(1, 0, lane, 0xF, None, 1, 5);
         let address = std::array::from_fn(|lane| 4 * (STRETCH_WORDS - 16 + lane) as u64);
         let pattern = Pattern::new(address, u32::MAX, 4);
         let held = table.hold(1);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| table.write_first(&pattern, false, entry));
+            let writer = scope.spawn(|| table.write_first(&pattern, false, entry, || {}));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!writer.is_finished(), "it went by whoever holds the stretch");
-            table.writes[STRETCH_WORDS].store(Entry::new(2, 0, 0, 0xF, false, 1, 5).0, Relaxed);
+            table.writes[STRETCH_WORDS].store(Entry::new(2, 0, 0, 0xF, None, 1, 5).0, Relaxed);
             drop(held);
             assert!(!writer.join().unwrap(), "it found nothing");
         });
         assert_eq!(table.writes[STRETCH_WORDS - 1].load(Relaxed), 0, "it entered something all the same");
-    }
-
-    #[test]
-    fn fields_come_back() {
-        let entry = Entry::new(0xFF_FF00, 31, 30, 0b1001, true, 77, 4000);
-        assert_eq!((entry.block(), entry.warp(), entry.lane(), entry.bytes()), (0xFF_FF00, 31, 30, 0b1001));
-        assert_eq!((entry.atomic(), entry.clock(), entry.pc()), (true, 77, 4000));
-    }
-
-    #[test]
-    fn lanes_of_one_instruction_are_joined() {
-        let joined = Entry::new(3, 0, 4, 0b0011, false, 1, 9).joined(Entry::new(3, 0, 5, 0b1100, false, 1, 9));
-        assert_eq!((joined.lane(), joined.bytes()), (SEVERAL, 0xF));
-        let other = Entry::new(3, 1, 5, 0b1100, false, 1, 9);
-        assert_eq!(Entry::new(3, 0, 4, 0b0011, false, 1, 9).joined(other), other);
     }
 }

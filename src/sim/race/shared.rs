@@ -6,7 +6,6 @@
 
 use super::cell::{Cell, Entry};
 use super::flight::{Calm, Reader, is_object, reader_in_the_way};
-use super::global::Passed;
 use super::{Clock, WarpClock};
 use crate::sim::exec::Context;
 use crate::sim::lanes::LANES;
@@ -14,6 +13,7 @@ use crate::sim::memory::global::Kind;
 use crate::sim::memory::pattern::Pattern;
 use crate::sim::memory::shared;
 use crate::sim::program::Bundle;
+use crate::sim::ptx::types::Scope;
 use crate::sim::report::Check;
 use std::collections::HashMap;
 
@@ -58,8 +58,6 @@ pub(crate) struct BlockRaces {
     pub(super) calm: Calm,
     /// What atomic operations on a shared word have passed on.
     pub(super) published: HashMap<u64, Clock>,
-    /// What other blocks have passed on to this one through global memory, in clocks since their start.
-    pub(super) learnt: Passed,
     /// Ordinary writes that a proxy fence has shown to asynchronous operations.
     shown_to_async: Clock,
     /// Whether the kernel has asynchronous operations that read shared memory.
@@ -97,7 +95,6 @@ impl BlockRaces {
     pub fn begin(&mut self, base: u32) {
         self.top = base;
         self.base = base;
-        self.learnt.clear();
         self.readers.clear();
         self.shown_to_async = Clock::default();
     }
@@ -216,7 +213,7 @@ impl BlockRaces {
         for listed in self.listed.iter().filter(|listed| listed.write) {
             for lane in crate::sim::memory::pattern::lanes(listed.mask) {
                 for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
-                    let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
+                    let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, None, listed.pc);
                     self.cells[at].record_write(entry);
                 }
             }
@@ -240,7 +237,7 @@ impl BlockRaces {
     fn enter(&mut self, listed: &Listed, clock: &WarpClock) {
         for lane in crate::sim::memory::pattern::lanes(listed.mask) {
             for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
-                let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, false, listed.pc);
+                let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, None, listed.pc);
                 if listed.write {
                     self.cells[at].record_write(entry);
                 } else {
@@ -268,7 +265,7 @@ impl Context<'_> {
         block: usize,
         pattern: &Pattern,
         kind: Kind,
-        strong: bool,
+        strong: Option<Scope>,
         values: Option<&[[u32; LANES]]>,
     ) {
         if !self.grid.options.checks.races {
@@ -277,7 +274,7 @@ impl Context<'_> {
         let write = kind != Kind::Read;
         let races = &mut self.blocks[block].races;
         let clock = &self.warp.race;
-        let simple = !strong && (!write || increasing(pattern));
+        let simple = strong.is_none() && (!write || increasing(pattern));
         if simple && races.listed.len() < MAX_LISTED && races.quiet(pattern, clock.floor(), write) {
             races.listed.push(Listed {
                 offset: pattern.address.map(|address| address as u32),
@@ -301,12 +298,13 @@ impl Context<'_> {
         block: usize,
         pattern: &Pattern,
         kind: Kind,
-        strong: bool,
+        strong: Option<Scope>,
         values: Option<&[[u32; LANES]]>,
     ) {
         let state = &mut self.blocks[block];
         let (races, memory) = (&mut state.races, &state.shared.words);
         races.enter_listed(&self.warp.race, &self.grid.program.bundles);
+        let by_every_lane = pattern.uniform && pattern.mask == self.warp.members & !self.warp.exited;
         let mut conflict = None;
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
@@ -323,7 +321,7 @@ impl Context<'_> {
                     let stored =
                         |other: Entry| row.is_some_and(|row| stores_the_same(other, now, pattern, row, memory[at]));
                     let found = cell.conflict_of_write(now, clock, stored);
-                    cell.record_write(now);
+                    cell.record_write(if by_every_lane { now.by_every_lane() } else { now });
                     found
                         .or_else(|| reader_in_the_way(&races.readers, pattern.address[lane], pattern.bytes, now, clock))
                 };
@@ -361,7 +359,7 @@ impl Context<'_> {
             let mut conflicts = 0;
             for lane in pattern.lanes() {
                 for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
-                    let now = Entry::new(clock.own, clock.id, lane as u32, bytes, false, ctx.pc);
+                    let now = Entry::new(clock.own, clock.id, lane as u32, bytes, None, ctx.pc);
                     let cell = &mut races.cells[at];
                     if begins {
                         if let Some(other) = cell.conflict_of_write(now, clock, |_| false) {
@@ -410,6 +408,8 @@ impl Context<'_> {
             (Check::AsyncCopy, "no wait for the asynchronous operation between")
         } else if is_object(other) {
             (Check::AsyncCopy, "no wait for the barrier object of the copy between")
+        } else if self.warp.race.awaits(other.warp(), other.clock(), other.lane()) {
+            (Check::MissingAcquire, "no fence behind the access that saw the flag")
         } else if same_warp {
             (Check::MissingSyncwarp, "no synchronisation of the warp between")
         } else {
@@ -426,10 +426,10 @@ impl Context<'_> {
     }
 }
 
-/// Whether a store leaves what an earlier one left, so that it does not matter which comes last. `row` is the word that
+/// Whether a store leaves what an earlier plain one left, so that it does not matter which comes last. `row` is the word that
 /// each lane stores, `before` the one that stands there.
 fn stores_the_same(other: Entry, now: Entry, pattern: &Pattern, row: &[u32; LANES], before: u32) -> bool {
-    let Some(lane) = now.lane().map(|lane| lane as usize) else { return false };
+    let Some(lane) = now.lane().map(|lane| lane as usize).filter(|_| !other.is_strong()) else { return false };
     if other.is_of_instruction(now) {
         return pattern.stores_the_same(lane, row);
     }

@@ -96,7 +96,6 @@ fn defect(body: &str) -> Report {
     Check::MemberMask,
     0
 )]
-#[case::has_gone("setp.eq.u32 %p0, %r0, 3; @%p0 exit; shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", Check::MemberMask, 0)]
 #[case::trap("setp.eq.u32 %p0, %r0, 40; @%p0 trap;", Check::Trap, 40)]
 fn one_finding(#[case] body: &str, #[case] check: Check, #[case] thread: u32) {
     let report = defect(body);
@@ -134,6 +133,9 @@ fn a_race_names_the_other_access() {
     "and.b32 %r2, %r1, 124; setp.lt.u32 %p0, %r0, 32; @%p0 st.shared.u32 [%r2], %r0; bar.warp.sync -1; xor.b32 %r3, %r2, 4; @%p0 ld.shared.u32 %r4, [%r3];"
 )]
 #[case::early_exit("setp.ge.u32 %p0, %r0, 50; @%p0 exit; st.shared.u32 [%r1], %r0; bar.sync 0;")]
+#[case::who_has_exited_is_not_waited_for(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p0, %r9, 16; @%p0 exit; shfl.sync.bfly.b32 %r2, %r0, 8, 31, -1; setp.ne.u32 %p1, %r2, 0; vote.sync.ballot.b32 %r3, %p1, -1; st.shared.u32 [%r1], %r2; bar.warp.sync -1; xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4]; bar.sync 0;"
+)]
 #[case::partial_shuffle("setp.lt.u32 %p0, %r0, 16; @!%p0 bra E; shfl.sync.idx.b32 %r2, %r0, 0, 31, 0xffff; E:")]
 fn nothing_found(#[case] body: &str) {
     let report = defect(body);

@@ -12,6 +12,8 @@ mod indirect_calls;
 mod matrix;
 mod rare;
 mod rare_products;
+mod scopes;
+mod shared_words;
 mod tiers;
 mod values;
 mod warp_tiles;

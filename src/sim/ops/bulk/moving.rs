@@ -10,6 +10,7 @@ use crate::sim::memory::pattern::Pattern;
 use crate::sim::memory::shared;
 use crate::sim::ops::atomic::change_global;
 use crate::sim::ops::barrier_object::notify;
+use crate::sim::ptx::types::Scope;
 use crate::sim::race::Range;
 use crate::sim::report::Check;
 use crate::sim::tensor_map::Unit;
@@ -58,8 +59,7 @@ fn fetch(ctx: &mut Context<'_>, flight: &Flight, units: &[Unit]) -> Payload<4> {
     let mut data: Payload<4> = [[0; LANES]; 4];
     if all != 0 {
         let pattern = Pattern::new(std::array::from_fn(|lane| units.get(lane).map_or(0, |unit| unit.address)), all, 16);
-        data =
-            if flight.far_is_shared { shared::read(ctx, &pattern, false) } else { global::read(ctx, &pattern, false) };
+        data = if flight.far_is_shared { shared::read(ctx, &pattern, None) } else { global::read(ctx, &pattern, None) };
         // A read may leave anything in lanes that it was not asked for, and outside the tensor there are zeros.
         for (lane, word) in data.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
             if all >> lane & 1 == 0 {
@@ -72,9 +72,9 @@ fn fetch(ctx: &mut Context<'_>, flight: &Flight, units: &[Unit]) -> Payload<4> {
             let position = at * flight.element_bytes;
             let pattern = Pattern::new([unit.address + u64::from(position); LANES], 1 << lane, flight.element_bytes);
             let element: Payload<2> = if flight.element_bytes == 8 {
-                global::read(ctx, &pattern, false)
+                global::read(ctx, &pattern, None)
             } else {
-                let low: Payload<1> = global::read(ctx, &pattern, false);
+                let low: Payload<1> = global::read(ctx, &pattern, None);
                 [low[0], [0; LANES]]
             };
             data[position as usize / 4][lane] |= element[0][lane] << (position % 4 * 8);
@@ -96,14 +96,14 @@ fn is_whole(flight: &Flight, unit: &Unit) -> bool {
 fn put<const W: usize>(ctx: &mut Context<'_>, flight: &Flight, pattern: &Pattern, data: &Payload<W>) {
     match flight.reduction {
         Some(reduction) => reduce(ctx, pattern, data, reduction),
-        None => global::write(ctx, pattern, data, false),
+        None => global::write(ctx, pattern, data, None),
     }
 }
 
 fn reduce<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, reduction: Reduction) {
     let width = reduction.element_bytes;
     global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
-        ctx.track_global(number, pattern, Kind::Atomic, true, None);
+        ctx.track_global::<1>(number, pattern, Kind::Atomic, Some(Scope::Device), None);
         for lane in pattern.lanes() {
             for at in (0..pattern.bytes as usize).step_by(width as usize) {
                 let word = data[at / 4][lane] >> (at % 4 * 8);

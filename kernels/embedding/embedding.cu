@@ -1,0 +1,203 @@
+// Embedding: y[i] = table[ids[i]]. table [vocab, dim], ids [ids] of int, y [ids, dim]; a copy of bytes.
+// An id outside 0 .. vocab - 1 reads nothing and gives a row of NaN, so that it is seen.
+//
+// The idea: several rows in flight a thread, so that the latency of an id delays many loads of the table and not one; rows
+// that start anywhere still leave in 16-byte packs. Launch (no dynamic shared memory). X threads own a row, Y = 256 / X rows a
+// block: X = 1, 2, 4 .. 32, the least >= dim / 8; for dim > 256 X = 32 * ceil(dim / 256), at most 256.
+//   naive           any dim                         grid ids                        block 256
+//   vectorised      any dim                         grid ceil(ids / Y)              block (X, Y)
+//   four_rows       any dim, best for multiples of 8  grid ceil(ids / (4 * Y))      block (X, Y)
+//   shifted_packs   other dim > 256                 grid ids                        block 32 * min(ceil(dim / 512), 4)
+//                   shorter ones                    grid ceil(ids / Y)              block (X, Y)
+//   output_packs    f32, dim no multiple of 4       grid ceil(ids * dim / 1024)     block 128
+#include "packed_row.cuh"
+
+#define PARAMETERS                                                                                                    \
+    const scalar_t *__restrict__ table, const int *__restrict__ ids, scalar_t *__restrict__ y, int id_count, int dim, \
+        int vocab
+
+// Lesson 1: the definition. One block a row, one thread an element at a time.
+extern "C" __global__ void embedding_naive(PARAMETERS) {
+    const int id = ids[blockIdx.x];
+    for (int column = threadIdx.x; column < dim; column += blockDim.x) {
+        const bool known = id >= 0 && id < vocab;
+        const scalar_t value = known ? table[(long long)id * dim + column] : from_float<scalar_t>(nanf(""));
+        y[(long long)blockIdx.x * dim + column] = value;
+    }
+}
+
+// ROWS rows a thread, each row by the blockDim.x threads of one threadIdx.y. All ids are fetched before the first
+// row, and one access of every row is in flight at a time: the latency of an id is paid once for ROWS rows.
+template <int WIDTH, int ROWS>
+__device__ __forceinline__ void gather(const scalar_t* table, const int* ids, scalar_t* y, int id_count, int dim,
+                                       int vocab) {
+    const long long first = ((long long)blockIdx.x * blockDim.y + threadIdx.y) * ROWS;
+    int id[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        id[r] = first + r < id_count ? ids[first + r] : -1;
+    }
+#pragma unroll 1  // ROWS loads in flight are enough; unrolled, the trip count would cost a division
+    for (int column = int(threadIdx.x) * WIDTH; column < dim; column += int(blockDim.x) * WIDTH) {
+        Access<WIDTH> access[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            access[r] = Access<WIDTH>::filled(Absent::NOT_A_NUMBER);
+            if (id[r] >= 0 && id[r] < vocab) {
+                access[r] = Access<WIDTH>::load(table + (long long)id[r] * dim + column);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            if (first + r < id_count) {
+                access[r].put_once(y + (first + r) * dim + column);
+            }
+        }
+    }
+}
+
+template <int ROWS>
+__device__ __forceinline__ void gather(const scalar_t* table, const int* ids, scalar_t* y, int id_count, int dim,
+                                       int vocab) {
+    if (dim % PACK_LEN == 0) {
+        gather<PACK_LEN, ROWS>(table, ids, y, id_count, dim, vocab);
+    } else {
+        gather<1, ROWS>(table, ids, y, id_count, dim, vocab);
+    }
+}
+
+// Lesson 2: 16-byte packs, and as many rows a block as fill it.
+extern "C" __global__ void __launch_bounds__(256) embedding_vectorised(PARAMETERS) {
+    gather<1>(table, ids, y, id_count, dim, vocab);
+}
+
+// Lesson 3: four rows a thread in flight: the load of an id delays four loads of the table, not one.
+extern "C" __global__ void __launch_bounds__(256) embedding_four_rows(PARAMETERS) {
+    gather<4>(table, ids, y, id_count, dim, vocab);
+}
+
+// A row that starts anywhere, as packs of y: those that lie inside the row and whose elements stand in two packs of the
+// table's row, and the elements that are left: less than two packs at either end, no more than a warp.
+struct ShiftedRow {
+    const scalar_t* from;
+    scalar_t* to;
+    int begin;  // elements before the first pack of y
+    int shift;  // of the first one's source behind a multiple of 16 bytes
+    int packs;
+    bool is_known;
+
+    static __device__ __forceinline__ int past_16_bytes(const scalar_t* at) {
+        return int(reinterpret_cast<unsigned long long>(at) % sizeof(Pack) / sizeof(scalar_t));
+    }
+
+    // An unknown id names the first row here: its addresses are valid, and nothing is read there.
+    __device__ __forceinline__ ShiftedRow(const scalar_t* table, scalar_t* y, int id, int dim, int vocab)
+        : is_known(id >= 0 && id < vocab) {
+        from = table + (is_known ? (long long)id * dim : 0);
+        to = y;
+        begin = (PACK_LEN - past_16_bytes(to)) % PACK_LEN;
+        shift = past_16_bytes(from + begin);
+        if (begin < shift) begin += PACK_LEN;
+        packs = max(dim - begin - (shift > 0 ? PACK_LEN - shift : 0), 0) / PACK_LEN;
+    }
+
+    __device__ __forceinline__ Pack load(int pack) const {
+        if (!is_known) return Access<PACK_LEN>::filled(Absent::NOT_A_NUMBER).bits;
+        return load_shifted(from + (begin - shift) + pack * PACK_LEN, shift);
+    }
+
+    // Single elements, those that no pack has.
+    __device__ __forceinline__ int edges(int dim) const { return dim - packs * PACK_LEN; }
+    __device__ __forceinline__ int column_of_edge(int edge) const {
+        return edge < begin ? edge : edge + packs * PACK_LEN;
+    }
+    __device__ __forceinline__ scalar_t edge(int edge) const {
+        return is_known ? from[column_of_edge(edge)] : Access<1>::filled(Absent::NOT_A_NUMBER).bits;
+    }
+};
+
+// PACKS packs of a row a thread, and the row's single elements a lane of the first warp each, all on their way together.
+template <int PACKS>
+__device__ __forceinline__ void gather_shifted(const scalar_t* table, const int* ids, scalar_t* y, int id_count,
+                                               int dim, int vocab) {
+    const long long r = (long long)blockIdx.x * blockDim.y + threadIdx.y;
+    if (r >= id_count) return;
+    const ShiftedRow row(table, y + r * dim, ids[r], dim, vocab);
+    const int thread = int(threadIdx.x);
+    const int step = int(blockDim.x);
+    const bool has_edge = thread < row.edges(dim);
+    const scalar_t edge = has_edge ? row.edge(thread) : scalar_t();
+    for (int first = thread; first < row.packs; first += PACKS * step) {
+        Pack pack[PACKS];
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            if (first + k * step < row.packs) pack[k] = row.load(first + k * step);
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            if (first + k * step < row.packs) store_pack(row.to + row.begin + (first + k * step) * PACK_LEN, pack[k]);
+        }
+    }
+    if (has_edge) row.to[row.column_of_edge(thread)] = edge;
+}
+
+// Rows that start anywhere: y in packs all the same, each from the two packs of the table that its elements stand in (the
+// second load finds its line in L1). Rows that less than a warp owns go by elements.
+extern "C" __global__ void __launch_bounds__(256) embedding_shifted_packs(PARAMETERS) {
+    if (dim % PACK_LEN == 0) {  // half of a pack of half-width elements
+        gather<PACK_LEN, 1>(table, ids, y, id_count, dim, vocab);
+    } else if (blockDim.x < WARP) {
+        gather<1, 1>(table, ids, y, id_count, dim, vocab);
+    } else {
+        gather_shifted<2>(table, ids, y, id_count, dim, vocab);
+    }
+}
+
+#if defined(KERNELGATE_F32)
+// Element `column` of the table's row `id`.
+__device__ __forceinline__ float element(const float* table, int id, int column, int dim, int vocab) {
+    return id >= 0 && id < vocab ? table[(long long)id * dim + column] : nanf("");
+}
+
+// f32 rows that start anywhere: y as one run of packs, whichever rows they lie in, each of single elements of the table.
+// Four loads of a thread lie side by side: the first one brings whole lines, and the others find them in L1.
+extern "C" __global__ void __launch_bounds__(128) embedding_output_packs(PARAMETERS) {
+    constexpr int PACKS = 2;
+    const long long total = (long long)id_count * dim;
+    const long long first = (long long)blockIdx.x * (PACKS * 128 * PACK_LEN);
+    const int first_row = int(first / dim);
+    const int first_column = int(first - (long long)first_row * dim);
+    float value[PACKS][PACK_LEN];
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        const int ahead = (k * 128 + int(threadIdx.x)) * PACK_LEN;
+        const int row = first_row + (first_column + ahead) / dim;
+        const int column = (first_column + ahead) % dim;
+        if (column + PACK_LEN <= dim && row < id_count) {
+            const int id = ids[row];
+#pragma unroll
+            for (int j = 0; j < PACK_LEN; ++j) {
+                value[k][j] = element(table, id, column + j, dim, vocab);
+            }
+        } else {  // across the end of a row, or of y
+#pragma unroll
+            for (int j = 0; j < PACK_LEN; ++j) {
+                const int of = row + (column + j) / dim;
+                if (of < id_count) value[k][j] = element(table, ids[of], (column + j) % dim, dim, vocab);
+            }
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        const long long at = first + (k * 128 + int(threadIdx.x)) * PACK_LEN;
+        if (at + PACK_LEN <= total) {
+            store_pack(y + at, pack(value[k]));
+        } else {
+#pragma unroll
+            for (int j = 0; j < PACK_LEN; ++j) {
+                if (at + j < total) y[at + j] = value[k][j];
+            }
+        }
+    }
+}
+#endif

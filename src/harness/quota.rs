@@ -1,0 +1,112 @@
+//! How much work the cases of each trial may take in a run that nobody gave a time.
+//!
+//! What is judged must not depend on the clock: a busy machine, or one that compiles every kernel first, would judge
+//! less. So the work of a gate is counted beforehand, and shared out by what is declared: the trials of the whole gate,
+//! whichever of them a run selects, and the kind of device. A run then takes as long as it takes.
+
+use super::trial::Trial;
+use crate::check::outcome::Check;
+use crate::device::DeviceKind;
+
+/// The work of all trials of kernels in the simulator, in the unit of `check::pace::work`: two to three minutes of two cores.
+const SIMULATED: f64 = 1.5e9;
+
+/// The work of all trials of host candidates, beside a simulator: half a minute of two cores.
+const HOST: f64 = 2e9;
+
+/// The most work of one trial. On a GPU, where a case takes milliseconds, nothing else limits it.
+const MOST: f64 = 4e9;
+
+/// What every trial has in a gate of any size.
+const LEAST: f64 = 1e6;
+
+/// Timed host candidates that are timed in full beside a simulator; of more, all are timed in brief.
+const TIMED_IN_FULL: usize = 20;
+
+/// The weights of the trials of a gate, by the kind of their candidates.
+pub struct Quota {
+    kernels: f64,
+    host: f64,
+    timed_host: usize,
+}
+
+impl Quota {
+    /// The quota of a gate with these trials.
+    pub fn of(all: &[Trial]) -> Self {
+        let weights = |kind: DeviceKind| all.iter().filter(|trial| trial.kind == kind).map(weight).sum();
+        let is_timed = |trial: &&Trial| trial.check == Check::Perf && trial.kind == DeviceKind::Cpu;
+        Quota {
+            kernels: weights(DeviceKind::Cuda),
+            host: weights(DeviceKind::Cpu),
+            timed_host: all.iter().filter(is_timed).count(),
+        }
+    }
+
+    /// The work that a trial may plan on a device of `kind`.
+    pub fn work(&self, trial: &Trial, kind: DeviceKind) -> f64 {
+        let share = |all: f64, weights: f64| all * weight(trial) / weights.max(weight(trial));
+        let work = match kind {
+            DeviceKind::Sim => share(SIMULATED, self.kernels),
+            DeviceKind::Cpu => share(HOST, self.host),
+            DeviceKind::Cuda => MOST,
+        };
+        work.clamp(LEAST, MOST)
+    }
+
+    /// Whether host candidates are too many to time each of them in full.
+    pub fn times_in_brief(&self) -> bool {
+        self.timed_host > TIMED_IN_FULL
+    }
+}
+
+/// How much of the work a trial should have, relative to others. Perf trials plan no cases.
+fn weight(trial: &Trial) -> f64 {
+    match trial.check {
+        Check::Correctness => 2.0,
+        Check::Property => 1.0,
+        Check::Perf => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::dtype::DType;
+
+    fn trials(kind: DeviceKind, candidates: usize) -> Vec<Trial> {
+        let trial = |candidate, check| Trial {
+            name: String::new(),
+            suite: 0,
+            candidate,
+            dtype: DType::F32,
+            check,
+            kind,
+            times_lesson: false,
+        };
+        (0..candidates).flat_map(|candidate| Check::ALL.map(|check| trial(candidate, check))).collect()
+    }
+
+    #[test]
+    fn the_size_of_the_gate_and_the_device_decide() {
+        let (few, many) = (trials(DeviceKind::Cuda, 10), trials(DeviceKind::Cuda, 200));
+        let work = |all: &[Trial], kind| Quota::of(all).work(&all[0], kind);
+        approx::assert_relative_eq!(work(&few, DeviceKind::Sim), 20.0 * work(&many, DeviceKind::Sim));
+        approx::assert_relative_eq!(work(&many, DeviceKind::Sim), SIMULATED / 300.0);
+        approx::assert_relative_eq!(Quota::of(&many).work(&many[1], DeviceKind::Sim), SIMULATED / 600.0);
+        approx::assert_relative_eq!(work(&many, DeviceKind::Cuda), MOST);
+        let both = [many.clone(), trials(DeviceKind::Cpu, 7)].concat();
+        approx::assert_relative_eq!(work(&both, DeviceKind::Sim), work(&many, DeviceKind::Sim));
+    }
+
+    #[test]
+    fn a_gate_of_any_size_gives_a_trial_something() {
+        let all = trials(DeviceKind::Cuda, 100_000);
+        approx::assert_relative_eq!(Quota::of(&all).work(&all[0], DeviceKind::Sim), LEAST);
+    }
+
+    #[test]
+    fn many_timed_host_candidates_are_timed_in_brief() {
+        let of = |candidates| Quota::of(&trials(DeviceKind::Cpu, candidates)).times_in_brief();
+        assert!(!of(TIMED_IN_FULL) && of(TIMED_IN_FULL + 1));
+    }
+}

@@ -1,0 +1,100 @@
+//! Accepted times are those of today's kernels: every row of `snapshots/perf` names a candidate, a dtype and a shape that
+//! the gate times, and carries the hash of what it launches there now. A time of a kernel that has changed since says
+//! nothing; it is taken again, or goes.
+
+use kernelgate::baseline::{Row, Table, read};
+use kernelgate::core::candidate::Body;
+use kernelgate::core::shape::{describe, parse};
+use kernelgate::core::suite::Suite;
+use kernelgate::device::code::code_of;
+use kernelgate::ops::catalogue;
+use kernelgate::prelude::*;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// What a row should be, or what is wrong with it. Host code has no hash.
+fn fault(suite: &Suite, body: &Body, dtype: DType, row: &Row) -> Option<String> {
+    let operator = suite.operator.as_ref();
+    let Ok(point) = parse(operator.axes(), &row.shape) else { return Some("is no shape of the operator".into()) };
+    if !operator.perf_shapes().iter().any(|listed| describe(operator.axes(), listed) == row.shape) {
+        return Some("is not timed any more".into());
+    }
+    let now = match body {
+        Body::Cuda(kernel) => Some(code_of(kernel, &point, dtype)),
+        _ => None,
+    };
+    let or_dash = |code: &Option<String>| code.clone().unwrap_or_else(|| "-".into());
+    (row.code != now).then(|| format!("is a time of {}, and the kernel is {} now", or_dash(&row.code), or_dash(&now)))
+}
+
+/// What is wrong with the rows of a file.
+fn faults(file: &Path, of: &BTreeMap<String, (usize, usize, DType)>, suites: &[Suite]) -> Vec<String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(&(suite, candidate, dtype)) = of.get(&name) else {
+        return vec![format!("{}: there is no such candidate", file.display())];
+    };
+    let table = match read::<Table>(file) {
+        Ok(table) => table.unwrap_or_default(),
+        Err(why) => return vec![why],
+    };
+    let (suite, body) = (&suites[suite], &suites[suite].candidates[candidate].body);
+    let fault = |row: &Row| Some(format!("{}: {} {}", file.display(), row.shape, fault(suite, body, dtype, row)?));
+    table.rows.iter().filter_map(fault).collect()
+}
+
+/// The candidates by the name of their snapshot.
+fn by_file(suites: &[Suite]) -> BTreeMap<String, (usize, usize, DType)> {
+    let mut all = BTreeMap::new();
+    for (s, suite) in suites.iter().enumerate() {
+        for (c, candidate) in suite.candidates.iter().enumerate() {
+            let file = |dtype| format!("{}.{}.{dtype}.snap", suite.operator.name(), candidate.name);
+            all.extend(suite.dtypes_of(candidate).map(|dtype| (file(dtype), (s, c, dtype))));
+        }
+    }
+    all
+}
+
+#[test]
+fn no_accepted_time_is_older_than_its_kernel() {
+    let (suites, folder) = (catalogue(), Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/perf"));
+    let of = by_file(&suites);
+    let snapshots = files(&folder).into_iter().filter(|file| file.extension().is_some_and(|end| end == "snap"));
+    let stale: Vec<String> = snapshots.flat_map(|file| faults(&file, &of, &suites)).collect();
+    assert!(
+        stale.is_empty(),
+        "{} rows are stale: take them again on that device and accept them with `cargo insta review`, or delete them:\n{}",
+        stale.len(),
+        stale.join("\n")
+    );
+}
+
+#[test]
+fn a_stale_row_is_noticed() {
+    let suites = catalogue();
+    let of = by_file(&suites);
+    let (file, &(suite, candidate, dtype)) = of.iter().find(|(file, _)| file.starts_with("gelu.cuda")).unwrap();
+    let Body::Cuda(kernel) = &suites[suite].candidates[candidate].body else { panic!("a CUDA body") };
+    let operator = suites[suite].operator.as_ref();
+    let point = &operator.perf_shapes()[0];
+    let (shape, code) = (describe(operator.axes(), point), code_of(kernel, point, dtype));
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, shape: &str, code: &str| {
+        let path = folder.path().join(name);
+        let header = "shape | heat | median us | +- % | ceiling % | yardstick us | epoch us | code";
+        let row = format!("{shape} | cold | 2 | 0.1 | - | - | 2/- | {code}");
+        std::fs::write(&path, format!("---\na: b\n---\nkernelgate perf 1\n{header}\n{row}\n")).unwrap();
+        faults(&path, &of, &suites).len()
+    };
+    assert_eq!(check(file, &shape, &code), 0);
+    assert_eq!(check(file, &shape, "0123456789ab"), 1, "another kernel");
+    assert_eq!(check(file, &shape, "-"), 1, "of no known kernel");
+    assert_eq!(check(file, "n=12345", &code), 1, "not timed");
+    assert_eq!(check("gelu.cuda_v0.f32.snap", &shape, &code), 1, "no such candidate");
+}
