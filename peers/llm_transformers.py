@@ -1,19 +1,25 @@
-"""Holds `kernelgate llm` against transformers on the CPU, in f32: the greedy tokens of five chats, and the time of a token,
-both in one run and in turn.
+"""Holds `kernelgate llm` against transformers on the CPU, in f32: the greedy tokens of five chats, the time of a token, both
+in one run and in turn, and the perplexity of a text.
 
     python peers/llm_transformers.py <folder> --kernelgate target/release/kernelgate [--tokens 64] [--threads 2]
+        [--text fixtures/models/text.txt]
 
-Ends with 1 where tokens differ and the two best logits were not a tie (closer than 1e-3 of the largest).
+Ends with 1 where tokens differ and the two best logits were not a tie (closer than 1e-3 of the largest), and where the
+perplexities are further apart than 0.1 %.
 """
 
 import argparse
 import json
+import pathlib
 import subprocess
 import sys
 import time
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+# Of --text: positions that a prediction can see, and how much further on each window begins.
+WINDOW, STRIDE = 512, 256
 
 PROMPTS = [
     "What is the capital of France?",
@@ -44,12 +50,35 @@ def decode(model, ids, tokens):
     return written, times, gaps
 
 
+def perplexity(model, ids):
+    """Every token but the first counts once, in the first window that predicts it."""
+    judged, sum_nll, start = 1, 0.0, 0
+    while judged < len(ids):
+        end = min(start + WINDOW, len(ids))
+        logits = model(torch.tensor([ids[start:end]])).logits[0].double().log_softmax(-1)
+        sum_nll -= sum(float(logits[at - 1 - start, ids[at]]) for at in range(judged, end))
+        judged, start = end, start + STRIDE
+    return float(torch.tensor(sum_nll / (len(ids) - 1)).exp())
+
+
+def same_perplexity(arguments, model, tokenizer):
+    text = pathlib.Path(arguments.text).read_text()
+    theirs = perplexity(model, tokenizer(text).input_ids)
+    command = [arguments.kernelgate, "llm", "--model", arguments.folder, "--perplexity", arguments.text, "--json"]
+    command += ["--window", str(WINDOW), "--stride", str(STRIDE)]
+    ours = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    apart = abs(ours["perplexity"] / theirs - 1)
+    print(f"perplexity over {ours['tokens']} tokens: transformers {theirs:.5f}, kernelgate {ours['perplexity']:.5f}, {apart:.1e}")
+    return apart <= 1e-3
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--kernelgate", default="target/release/kernelgate")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--text", default="fixtures/models/text.txt")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     tokenizer = AutoTokenizer.from_pretrained(arguments.folder)
@@ -77,6 +106,7 @@ def main():
             tie = gaps[at] < 1e-3
             differ += not tie
             print(f"{'tie ' if tie else 'DIFF'}  at {at}, the two best are {gaps[at]:.2e} apart: {prompt}")
+        differ += not same_perplexity(arguments, model, tokenizer)
     theirs.sort()
     ours.sort()
     middle = lambda values: values[len(values) // 2]

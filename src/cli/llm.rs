@@ -7,12 +7,13 @@ mod show;
 use super::{Failure, print, project};
 use crate::core::dtype::DType;
 use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
+use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
-use crate::models::{Sampling, perplexity};
+use crate::models::{Golden, Sampling, perplexity};
 use crate::report::summary::Summary;
 use clap::Args;
 use open::Opened;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `llm`.
 #[derive(Args)]
@@ -69,6 +70,9 @@ pub struct Llm {
     /// How much further on each window begins
     #[arg(long, value_name = "N", default_value_t = 256, requires = "perplexity")]
     stride: usize,
+    /// Hold logits and greedy tokens against those in a file of fixtures/models/make_goldens.py
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "chat", "repeat", "perplexity"])]
+    golden: Option<PathBuf>,
     /// Print JSON on stdout and everything else on stderr
     #[arg(long)]
     json: bool,
@@ -81,9 +85,10 @@ impl Llm {
     /// Opens, runs, prints.
     pub fn run(self) -> Result<(), Failure> {
         let opened = Opened::open(&self)?;
-        match &self.perplexity {
-            Some(file) => self.judge(&opened, file),
-            None => self.measure(&opened),
+        match (&self.golden, &self.perplexity) {
+            (Some(file), _) => self.compare(&opened, file),
+            (_, Some(file)) => self.judge(&opened, file),
+            _ => self.measure(&opened),
         }
     }
 
@@ -117,7 +122,7 @@ impl Llm {
         summary.write(out).map_err(Failure::Input)
     }
 
-    fn judge(&self, opened: &Opened, file: &PathBuf) -> Result<(), Failure> {
+    fn judge(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {
         let text = std::fs::read_to_string(file)
             .map_err(|why| Failure::Input(format!("{}: cannot read: {why}", file.display())))?;
         let tokens = opened.text()?.encode(&text, true).map_err(open::input)?;
@@ -135,6 +140,30 @@ impl Llm {
             return print(&format!("{json}\n"));
         }
         print(&format!("perplexity {:.4} over {} tokens, {:.5} nats a token\n", judged.value(), judged.tokens, judged.nll))
+    }
+
+    fn compare(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {
+        let dtype = self.dtype();
+        let mut golden = Golden::read(file).map_err(open::input)?;
+        if dtype != DType::F32 {
+            golden = opened.rounded(&golden, dtype)?;
+        }
+        let held = opened.with_executor(self, |executor, _, _| golden.hold(executor, dtype))?.map_err(open::input)?;
+        if self.json {
+            let json = serde_json::json!({"model": self.model, "dtype": dtype.name(), "agreement": held});
+            print(&format!("{json}\n"))?;
+        } else {
+            print(&format!(
+                "largest error {:.2e} of the largest logit, allowed {:.2e}; {} of {} greedy tokens\n",
+                held.error, held.allowed, held.same_tokens, held.tokens
+            ))?;
+        }
+        if held.holds() { Ok(()) } else { Err(Failure::Verdict) }
+    }
+
+    /// The dtype of weights, cache and activations.
+    fn dtype(&self) -> DType {
+        self.dtype.unwrap_or(if self.device.kind == DeviceKind::Cpu { DType::F32 } else { DType::BF16 })
     }
 
     /// The tokens of one sequence's prompt.

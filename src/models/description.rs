@@ -211,6 +211,23 @@ impl Model {
         read.map(|(_, _, dims)| dims.iter().product::<usize>()).sum()
     }
 
+    /// What each buffer of indices holds for a run over `tokens`, in the order of the buffers.
+    pub fn indices(&self, tokens: &[i32], e: &Extents) -> Vec<Vec<i32>> {
+        let of = |buffer: &Buffer| match buffer.kind {
+            Kind::Tokens => Some(tokens.to_vec()),
+            Kind::Positions(offset) => {
+                Some((0..tokens.len()).map(|i| (e.past + i / e.batch + offset) as i32).collect())
+            }
+            _ => None,
+        };
+        self.buffers.iter().filter_map(of).collect()
+    }
+
+    /// The buffers of indices.
+    pub fn index_buffers(&self) -> impl Iterator<Item = BufferId> {
+        (0..self.buffers.len()).filter(|&id| self.buffers[id].is_index())
+    }
+
     /// Elements that all caches keep of one position of one sequence.
     pub fn cached_elements(&self) -> usize {
         self.buffers.iter().filter(|buffer| matches!(buffer.kind, Kind::Cache)).map(|buffer| buffer.width).sum()

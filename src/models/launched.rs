@@ -128,16 +128,10 @@ impl<'a> LaunchedExecutor<'a> {
         Ok(Some(buffer))
     }
 
-    fn write_indices(&mut self, tokens: &[i32], e: &Extents) -> Result<(), Error> {
-        for (buffer, &place) in self.model.buffers.iter().zip(&self.layout.places) {
-            let indices: Vec<i32> = match buffer.kind {
-                Kind::Tokens => tokens.to_vec(),
-                Kind::Positions(offset) => {
-                    (0..tokens.len()).map(|i| (e.past + i / e.batch + offset) as i32).collect()
-                }
-                _ => continue,
-            };
-            self.arena.upload(self.places[place], 0, bytemuck::cast_slice(&indices))?;
+    fn write_indices(&mut self, indices: &[Vec<i32>]) -> Result<(), Error> {
+        for (buffer, indices) in self.model.index_buffers().zip(indices) {
+            let place = self.places[self.layout.places[buffer]];
+            self.arena.upload(place, 0, bytemuck::cast_slice(indices))?;
         }
         Ok(())
     }
@@ -148,16 +142,16 @@ impl Executor for LaunchedExecutor<'_> {
         self.limits
     }
 
-    fn vocabulary(&self) -> usize {
-        self.model.vocabulary
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn memory(&self) -> Memory {
         self.layout.memory
     }
 
-    fn run(&mut self, tokens: &[i32], e: &Extents) -> Result<Vec<f32>, Error> {
-        self.write_indices(tokens, e)?;
+    fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
+        self.write_indices(indices)?;
         for at in 0..self.model.steps.len() {
             let step = self.model.steps[at].clone();
             self.step(step.call(&self.model, e), step.output, e)?;

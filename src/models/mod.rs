@@ -12,6 +12,8 @@
 //! | `reference`, `cpu`, `launched` | the executors |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
 //! | `text` | tokenizer and chat template |
+//! | `golden` | what another program computed, to be held against |
+//! | `gate` | tiny models as operators of the gate |
 
 mod builder;
 mod catalogue;
@@ -20,6 +22,8 @@ mod cpu;
 mod description;
 mod error;
 mod folder;
+mod gate;
+mod golden;
 mod launched;
 mod layout;
 mod llama;
@@ -42,6 +46,8 @@ pub use cpu::CpuExecutor;
 pub use description::{Extents, Model};
 pub use error::Error;
 pub use folder::Folder;
+pub use gate::suites;
+pub use golden::{Agreement, Golden};
 pub use launched::LaunchedExecutor;
 pub use layout::{Limits, Memory};
 pub use named::{NAMES, named};

@@ -26,6 +26,15 @@ pub fn named(name: &str) -> Option<Config> {
     Some(Config { source: name.into(), ..config })
 }
 
+/// A configuration that is small enough for the simulator: grouped heads of 16, so that a row of any tensor is a multiple of
+/// 16 bytes in every dtype.
+pub(super) fn tiny(architecture: Architecture) -> Config {
+    match architecture {
+        Architecture::Llama => Config { vocabulary: 64, ..llama(32, 48, 2, (2, 1), 64) },
+        Architecture::Opt => Config { vocabulary: 64, context: 64, ..opt(32, 48, 2, 2) },
+    }
+}
+
 fn llama(hidden: usize, inner: usize, layers: usize, (heads, key_heads): (usize, usize), context: usize) -> Config {
     Config {
         source: String::new(),

@@ -46,28 +46,17 @@ impl ReferenceExecutor {
         let memory = Layout::of(model, &limits, dtype).memory;
         Ok(ReferenceExecutor { model: model.clone(), limits, operators: Operators::new(), values, memory })
     }
-}
 
-impl Executor for ReferenceExecutor {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn vocabulary(&self) -> usize {
-        self.model.vocabulary
-    }
-
-    fn memory(&self) -> Memory {
-        self.memory
-    }
-
-    fn run(&mut self, tokens: &[i32], e: &Extents) -> Result<Vec<f32>, Error> {
+    /// The logits of a run where each buffer of indices holds these.
+    ///
+    /// # Errors
+    /// When the catalogue lacks an operator.
+    pub fn logits(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<&[f64], Error> {
+        for (buffer, indices) in self.model.index_buffers().zip(indices) {
+            self.values[buffer] = indices.iter().map(|&index| f64::from(index)).collect();
+        }
         for (buffer, values) in self.model.buffers.iter().zip(&mut self.values) {
             match buffer.kind {
-                Kind::Tokens => *values = tokens.iter().map(|&token| f64::from(token)).collect(),
-                Kind::Positions(offset) => {
-                    *values = (0..tokens.len()).map(|i| (e.past + i / e.batch + offset) as f64).collect();
-                }
                 Kind::Activation => *values = vec![0.0; e.tokens() * buffer.width],
                 Kind::Logits => *values = vec![0.0; e.asked() * buffer.width],
                 _ => {}
@@ -91,6 +80,24 @@ impl Executor for ReferenceExecutor {
             operator.reference(&(call.point)(e), &inputs, &mut outputs);
             self.values[step.output.buffer][first * buffer.width..][..outputs[0].len()].copy_from_slice(&outputs[0]);
         }
-        Ok(self.values[self.model.logits].iter().map(|&logit| logit as f32).collect())
+        Ok(&self.values[self.model.logits])
+    }
+}
+
+impl Executor for ReferenceExecutor {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
+        Ok(self.logits(indices, e)?.iter().map(|&logit| logit as f32).collect())
     }
 }

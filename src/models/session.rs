@@ -1,6 +1,6 @@
 //! A run of a model over its cache: prompts, and one token after the other.
 
-use super::description::Extents;
+use super::description::{Extents, Model};
 use super::error::Error;
 use super::layout::{Limits, Memory};
 
@@ -9,17 +9,32 @@ pub trait Executor {
     /// How large runs can be.
     fn limits(&self) -> Limits;
 
-    /// The number of tokens there are.
-    fn vocabulary(&self) -> usize;
+    /// What it runs.
+    fn model(&self) -> &Model;
 
     /// What it keeps in memory.
     fn memory(&self) -> Memory;
+
+    /// Runs all steps where each [buffer of indices](Model::index_buffers) holds these, and returns the logits that the
+    /// extents ask for.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn run_on(&mut self, indices: &[Vec<i32>], extents: &Extents) -> Result<Vec<f32>, Error>;
 
     /// Runs all steps over `tokens`, position by position, and returns the logits that the extents ask for.
     ///
     /// # Errors
     /// What the device said.
-    fn run(&mut self, tokens: &[i32], extents: &Extents) -> Result<Vec<f32>, Error>;
+    fn run(&mut self, tokens: &[i32], extents: &Extents) -> Result<Vec<f32>, Error> {
+        let indices = self.model().indices(tokens, extents);
+        self.run_on(&indices, extents)
+    }
+
+    /// The number of tokens there are.
+    fn vocabulary(&self) -> usize {
+        self.model().vocabulary
+    }
 }
 
 /// Sequences of equal length that grow together.

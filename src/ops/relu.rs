@@ -55,7 +55,6 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "NaN")]
     fn nan_turned_into_zero_is_seen() {
         rejects(operator(), Cpu::new::<f32>(|_: &Vector, inputs, outputs| map::<f32>(inputs, outputs, |x| x.max(0.0))));
     }

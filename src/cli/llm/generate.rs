@@ -35,10 +35,10 @@ pub fn random_prompt(llm: &Llm, opened: &Opened) -> Vec<u32> {
 /// Writes behind the prompt, once for a person and as often as asked for the clock.
 pub fn measure(llm: &Llm, opened: &Opened, executor: &mut dyn Executor, prompt: &[u32]) -> Result<Measured, Failure> {
     let batch = usize::from(llm.batch);
-    let element = executor.memory().weights_bytes / opened.model.parameters();
+    let element = llm.dtype().size();
     let mut measured = Measured {
         written: Vec::new(),
-        dtype: if element == 4 { "f32" } else { llm.dtype.map_or("bf16", |dtype| dtype.name()) },
+        dtype: llm.dtype().name(),
         prompt_tokens: prompt.len(),
         tokens: 0,
         first_ms: Vec::new(),

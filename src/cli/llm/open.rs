@@ -9,7 +9,7 @@ use crate::device::fault::Fault;
 use crate::device::sim::{FOLDER, SimArena, SimDevice};
 use crate::device::{Device, DeviceKind};
 use crate::models::{
-    Config, CpuExecutor, Error, Executor, Folder, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text, Weights,
+    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text, Weights,
     named,
 };
 use std::io::IsTerminal as _;
@@ -58,6 +58,11 @@ impl Opened {
         })
     }
 
+    /// A golden as it is in a narrow dtype.
+    pub fn rounded(&self, golden: &Golden, dtype: DType) -> Result<Golden, Failure> {
+        golden.rounded(&self.model, &*self.weights, dtype).map_err(input)
+    }
+
     /// Whether there is a tokenizer.
     pub fn has_text(&self) -> bool {
         self.text.is_some()
@@ -71,7 +76,7 @@ impl Opened {
     ) -> Result<T, Failure> {
         let limits = self.limits(llm)?;
         let kind = llm.device.kind;
-        let dtype = llm.dtype.unwrap_or(if kind == DeviceKind::Cpu { DType::F32 } else { DType::BF16 });
+        let dtype = llm.dtype();
         let way = if kind == DeviceKind::Cpu { "tiers" } else { "unfused" };
         if let Some(asked) = llm.way.as_ref().filter(|asked| *asked != way) {
             return Err(Failure::Input(format!("--way {asked}: on {kind} a model runs as {way}")));
@@ -141,9 +146,10 @@ impl Opened {
         /// New positions of one run at most: longer prompts go in parts.
         const QUERIES: usize = 512;
         let context = self.model.context;
-        let (capacity, all_logits) = match &llm.perplexity {
-            Some(_) => (llm.window, true),
-            None => (llm.prompt_of(self)?.len() + llm.tokens, false),
+        let (capacity, all_logits) = match (&llm.golden, &llm.perplexity) {
+            (Some(file), _) => return Ok(Golden::read(file).map_err(input)?.limits()),
+            (_, Some(_)) => (llm.window, true),
+            _ => (llm.prompt_of(self)?.len() + llm.tokens, false),
         };
         if capacity > context {
             let said = format!("{}: expected at most {context} positions, the model's context", self.config.source);

@@ -12,11 +12,14 @@ pub fn table(run: &ModelRun) -> String {
         "first token  {:.2} ms behind {} tokens, {:.1} tokens/s",
         run.first_token_ms, run.prompt_tokens, run.prefill_per_s
     );
-    let _ = writeln!(
-        text,
-        "each token   P50 {:.3} ms, P95 {:.3}, P99 {:.3}; {:.1} tokens/s over {} tokens",
-        run.token_ms.p50, run.token_ms.p95, run.token_ms.p99, run.decode_per_s, run.tokens
-    );
+    // Of a single token nothing follows the first.
+    if run.token_ms.p50 > 0.0 {
+        let _ = writeln!(
+            text,
+            "each token   P50 {:.3} ms, P95 {:.3}, P99 {:.3}; {:.1} tokens/s over {} tokens",
+            run.token_ms.p50, run.token_ms.p95, run.token_ms.p99, run.decode_per_s, run.tokens
+        );
+    }
     let memory = &run.memory;
     let _ = writeln!(
         text,
