@@ -36,6 +36,8 @@ const LAUNCHES_BESIDE: usize = 8;
 pub(super) struct Plan {
     /// In the order in which they run, the most telling first: where time was asked to be short, the last are left out.
     pub(super) cases: Vec<Case>,
+    /// A small shape, for relations and launches in a row.
+    pub(super) base: Point,
     /// A middling shape, for relations and repetition.
     pub(super) middle: Point,
     /// Whether relations and repetition are held there too, and not at the smallest shape alone.
@@ -110,7 +112,7 @@ impl Plan {
                 cases.push(case);
             }
         }
-        Plan { cases, middle, at_middle: true, notes }
+        Plan { cases, base, middle, at_middle: true, notes }
     }
 
     /// What `allowed` work pays for, the most telling cases first. The base shape is always paid for.
@@ -120,13 +122,13 @@ impl Plan {
         self.at_middle = at_middle <= OF_MIDDLE * allowed;
         let mut left = if self.at_middle { allowed - at_middle } else { allowed };
         let mut long = OF_LONG * allowed;
-        let (base, asked) = (base(subject.operator), self.cases.len());
+        let (base, asked) = (&self.base, self.cases.len());
         let middle_work = work(subject, &self.middle);
         let mut smallest: Option<(f64, Point)> = None;
         self.cases.retain(|case| {
             let work = work(subject, &case.point);
             let is_long = work > middle_work;
-            let is_paid = case.point == base || (work <= left && (!is_long || work <= long));
+            let is_paid = case.point == *base || (work <= left && (!is_long || work <= long));
             if is_paid {
                 left -= work;
                 long -= if is_long { work } else { 0.0 };
@@ -153,7 +155,8 @@ impl Plan {
 
     /// One case, its shape the one for relations and repetition.
     pub(super) fn of(case: Case) -> Plan {
-        Plan { middle: case.point.clone(), at_middle: true, cases: vec![case], notes: Vec::new() }
+        let point = case.point.clone();
+        Plan { base: point.clone(), middle: point, at_middle: true, cases: vec![case], notes: Vec::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The correctness check: the cases of its plan, then relations, the order of rows, repetition.
 
-use super::boundary::{base, has_outputs};
+use super::boundary::has_outputs;
 use super::case::Case;
 use super::compare::Expected;
 use super::judge::{Rejection, failed, judge_drawn, judge_in, overridden, prepare, reject};
@@ -105,7 +105,7 @@ fn hold_everywhere(
     plan: &Plan,
     outcome: &mut Outcome,
 ) -> Result<(), Rejection> {
-    let base = base(subject.operator);
+    let base = &plan.base;
     let relations = |point: &Point, outcome: &mut Outcome| {
         for relation in subject.operator.relations() {
             outcome.planned += 1;
@@ -114,11 +114,11 @@ fn hold_everywhere(
         }
         Ok(())
     };
-    relations(&base, outcome)?;
-    let point = if plan.at_middle && !context.is_over() { &plan.middle } else { &base };
-    if point == &plan.middle {
+    relations(base, outcome)?;
+    let point = if plan.at_middle && !context.is_over() { &plan.middle } else { base };
+    if point != base {
         relations(point, outcome)?;
-    } else if plan.at_middle {
+    } else if plan.at_middle && &plan.middle != base {
         let relations = subject.operator.relations().len();
         outcome.planned += relations;
         outcome.cut += relations;
@@ -128,7 +128,7 @@ fn hold_everywhere(
     }
     unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
     unless_declined(subject, repeats(context, subject, point), outcome)?;
-    unless_declined(subject, remembers_nothing(context, subject, &base), outcome)?;
+    unless_declined(subject, remembers_nothing(context, subject, base), outcome)?;
     Ok(())
 }
 
