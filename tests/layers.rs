@@ -9,7 +9,8 @@ const LAYERS: [&str; 10] =
     ["cli", "harness", "report", "calibrate", "baseline", "check", "protocol", "measure", "device", "core"];
 
 /// Beside the layers: who may use what.
-const ASIDE: [(&str, &[&str]); 3] = [("models", &["core", "device", "ops"]), ("ops", &["core", "device"]), ("sim", &[])];
+const ASIDE: [(&str, &[&str]); 3] =
+    [("models", &["core", "device", "ops"]), ("ops", &["core", "device"]), ("sim", &[])];
 
 /// Who, besides the layers' order, is allowed to know the catalogue.
 const USES_OPS: [&str; 1] = ["cli"];
@@ -115,8 +116,11 @@ fn may_use(from: &str, to: &str) -> bool {
     }
     match (rank(from), rank(to)) {
         (Some(from), Some(to)) => from < to,
-        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && USES_SIM.contains(&from))
-            || (to == "models" && USES_MODELS.contains(&from)),
+        _ => {
+            (to == "ops" && USES_OPS.contains(&from))
+                || (to == "sim" && USES_SIM.contains(&from))
+                || (to == "models" && USES_MODELS.contains(&from))
+        }
     }
 }
 

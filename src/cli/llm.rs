@@ -139,7 +139,12 @@ impl Llm {
                 "tokens": judged.tokens, "nll": judged.nll, "perplexity": judged.value()});
             return print(&format!("{json}\n"));
         }
-        print(&format!("perplexity {:.4} over {} tokens, {:.5} nats a token\n", judged.value(), judged.tokens, judged.nll))
+        print(&format!(
+            "perplexity {:.4} over {} tokens, {:.5} nats a token\n",
+            judged.value(),
+            judged.tokens,
+            judged.nll
+        ))
     }
 
     fn compare(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {

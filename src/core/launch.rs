@@ -93,7 +93,16 @@ impl Launch {
 
     /// A grid and a block in three dimensions.
     pub fn grid(grid: [usize; 3], block: [usize; 3]) -> Self {
-        Launch { grid, block, shared_bytes: 0, cluster: 1, entry: None, program: None, pointers: true, arguments: Vec::new() }
+        Launch {
+            grid,
+            block,
+            shared_bytes: 0,
+            cluster: 1,
+            entry: None,
+            program: None,
+            pointers: true,
+            arguments: Vec::new(),
+        }
     }
 
     /// Appends a scalar argument.

@@ -18,9 +18,9 @@ impl Operators {
     }
 
     fn suite(&self, operator: &str) -> Result<&Suite, Error> {
-        self.0.get(operator).ok_or_else(|| {
-            Error::input(format!("operator `{operator}`"), "it in the catalogue", "no such operator")
-        })
+        self.0
+            .get(operator)
+            .ok_or_else(|| Error::input(format!("operator `{operator}`"), "it in the catalogue", "no such operator"))
     }
 
     /// What is computed.

@@ -138,7 +138,8 @@ impl Config {
     pub fn read(file: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(file)
             .map_err(|why| Error::in_file(file, "", "the configuration of a model", why.to_string()))?;
-        let value: Value = serde_json::from_str(&text).map_err(|why| Error::in_file(file, "", "JSON", why.to_string()))?;
+        let value: Value =
+            serde_json::from_str(&text).map_err(|why| Error::in_file(file, "", "JSON", why.to_string()))?;
         Config::of(file, &value)
     }
 

@@ -82,7 +82,13 @@ impl Buffer {
     /// Rows of the whole buffer, for runs of up to `tokens` tokens and caches of `capacity` positions.
     pub fn rows(&self, batch: usize, capacity: usize, tokens: usize, asked: usize) -> usize {
         match &self.kind {
-            Kind::Weight { dims, .. } => if dims.len() > 1 { dims[0] } else { 1 },
+            Kind::Weight { dims, .. } => {
+                if dims.len() > 1 {
+                    dims[0]
+                } else {
+                    1
+                }
+            }
             Kind::Constant(rows, _) => *rows,
             Kind::Table(_) | Kind::Cache => capacity * batch,
             Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
@@ -203,9 +209,9 @@ impl Model {
     /// Elements of weights that writing one token reads: all but the rows of look-up tables that it does not name.
     pub fn parameters_read(&self) -> usize {
         let is_product = |id: BufferId| {
-            self.steps.iter().any(|step| {
-                step.usual.operator != "embedding" && step.reads().any(|operand| operand.buffer == id)
-            })
+            self.steps
+                .iter()
+                .any(|step| step.usual.operator != "embedding" && step.reads().any(|operand| operand.buffer == id))
         };
         let read = self.weights().filter(|(id, _, _)| is_product(*id));
         read.map(|(_, _, dims)| dims.iter().product::<usize>()).sum()

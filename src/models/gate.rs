@@ -62,7 +62,8 @@ impl Extent {
 /// The tiny models, a suite each.
 pub fn suites() -> Vec<Suite> {
     let operators = Operators::new();
-    let of = |name, architecture| suite(name, &tiny(architecture), &operators).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let of =
+        |name, architecture| suite(name, &tiny(architecture), &operators).unwrap_or_else(|why| panic!("{name}: {why}"));
     vec![of("llama_tiny", Architecture::Llama), of("opt_tiny", Architecture::Opt)]
 }
 
@@ -194,7 +195,10 @@ fn operator(name: &str, signature: &Arc<Signature>, operators: &Operators) -> Re
         .cost(move |s, dtype| {
             let steps = of_cost.model.steps.iter().zip(&*steps_of_cost);
             let of_steps = steps.map(|(step, operator)| operator.cost(&(step.usual.point)(&whole(s)), dtype));
-            of_steps.fold(Cost::default(), |sum, cost| Cost { bytes: sum.bytes + cost.bytes, flops: sum.flops + cost.flops })
+            of_steps.fold(Cost::default(), |sum, cost| Cost {
+                bytes: sum.bytes + cost.bytes,
+                flops: sum.flops + cost.flops,
+            })
         })
         .separable("batch")
         .varied_around(Extent { batch: 2, past: 5, queries: 3 })
@@ -255,7 +259,8 @@ fn tiers<T: Element>(signature: &Arc<Signature>) -> Cpu<Extent> {
 fn on_tiers<T: Element>(signature: &Arc<Signature>) -> impl Fn(&Extent, &Inputs<'_>, &mut Outputs<'_>) + use<T> {
     let signature = Arc::clone(signature);
     move |s, inputs, outputs| {
-        let tensors = signature.part(&inputs.0, Part::Whole).map(|(given, values)| (given.name, bytes(values))).collect();
+        let tensors =
+            signature.part(&inputs.0, Part::Whole).map(|(given, values)| (given.name, bytes(values))).collect();
         let logits = over_the_cache(&signature, s, &Tensors(tensors), &inputs.0, T::DTYPE);
         let logits = logits.unwrap_or_else(|why| panic!("{why}"));
         for (to, from) in outputs.slice::<T>(0).iter_mut().zip(logits) {

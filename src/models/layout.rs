@@ -130,7 +130,10 @@ mod tests {
             holds[layout.places[step.output.buffer]] = Some(step.output.buffer);
         }
         // A few rows of the widest kinds, not a row a step.
-        assert!(layout.memory.activations_bytes < 32 * 4 * (8 * 576 + 3 * 1536) + 49_152 * 4 + 64 * 64 * 8 + (49_152 + 4 * 1536) * 4);
+        assert!(
+            layout.memory.activations_bytes
+                < 32 * 4 * (8 * 576 + 3 * 1536) + 49_152 * 4 + 64 * 64 * 8 + (49_152 + 4 * 1536) * 4
+        );
         assert_eq!(layout.memory.cache_bytes, 2 * 30 * 64 * 192 * 4);
     }
 }

@@ -33,9 +33,9 @@ impl ReferenceExecutor {
                     let bytes = weights.tensor(name, dims, dtype)?;
                     Tensor::from_bytes(dtype, dims, bytes.as_slice()).to_f64()
                 }
-                Kind::Table(value) => (0..rows * buffer.width)
-                    .map(|i| value(i / buffer.width / limits.batch, i % buffer.width))
-                    .collect(),
+                Kind::Table(value) => {
+                    (0..rows * buffer.width).map(|i| value(i / buffer.width / limits.batch, i % buffer.width)).collect()
+                }
                 Kind::Constant(_, value) => {
                     (0..rows * buffer.width).map(|i| value(i / buffer.width, i % buffer.width)).collect()
                 }
@@ -68,11 +68,13 @@ impl ReferenceExecutor {
             let inputs: Vec<&[f64]> = call
                 .inputs
                 .iter()
-                .map(|operand| operand.map_or(&[][..], |operand| {
-                    let buffer = &self.model.buffers[operand.buffer];
-                    let (first, rows) = operand.rows(buffer, e);
-                    &self.values[operand.buffer][first * buffer.width..][..rows * buffer.width]
-                }))
+                .map(|operand| {
+                    operand.map_or(&[][..], |operand| {
+                        let buffer = &self.model.buffers[operand.buffer];
+                        let (first, rows) = operand.rows(buffer, e);
+                        &self.values[operand.buffer][first * buffer.width..][..rows * buffer.width]
+                    })
+                })
                 .collect();
             let buffer = &self.model.buffers[step.output.buffer];
             let (first, rows) = step.output.rows(buffer, e);

@@ -91,7 +91,11 @@ impl<'e> Session<'e> {
         for part in tokens.chunks(queries * batch) {
             let extents = Extents { batch, queries: part.len() / batch, past: self.past, all_logits };
             let rows = self.executor.run(part, &extents)?;
-            if all_logits { logits.extend(rows) } else { logits = rows }
+            if all_logits {
+                logits.extend(rows)
+            } else {
+                logits = rows
+            }
             self.past += extents.queries;
         }
         Ok(logits)

@@ -61,7 +61,10 @@ fn the_cpu_has_the_logits_of_transformers(#[values(0, 1, 2)] which: usize) {
 }
 
 #[rstest]
-fn half_width_is_within_its_roundings(#[values(0, 1, 2)] which: usize, #[values(DType::BF16, DType::F16)] dtype: DType) {
+fn half_width_is_within_its_roundings(
+    #[values(0, 1, 2)] which: usize,
+    #[values(DType::BF16, DType::F16)] dtype: DType,
+) {
     let (folder, model) = open(TINY[which]);
     let golden = golden(TINY[which]).rounded(&model, &folder, dtype).unwrap();
     let mut executor = CpuExecutor::new(&model, &folder, golden.limits(), dtype).unwrap();
@@ -229,7 +232,8 @@ fn a_missing_shard_is_named() {
 
 #[test]
 fn a_missing_tensor_is_named() {
-    let said = damaged("llama-tiny", |m| edit(&m.join("config.json"), "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+    let said =
+        damaged("llama-tiny", |m| edit(&m.join("config.json"), "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
     let expected = "m: tensor `model.layers.2.input_layernorm.weight`: expected it in the safetensors files, found 21 \
                     tensors without it, such as `lm_head.weight`";
     assert_eq!(said.unwrap_err(), expected);
@@ -245,7 +249,8 @@ fn a_tensor_of_other_extents_is_named() {
 
 #[test]
 fn an_unknown_architecture_is_named() {
-    let said = damaged("opt-tiny", |m| edit(&m.join("config.json"), "\"model_type\": \"opt\"", "\"model_type\": \"bert\""));
+    let said =
+        damaged("opt-tiny", |m| edit(&m.join("config.json"), "\"model_type\": \"opt\"", "\"model_type\": \"bert\""));
     assert_eq!(said.unwrap_err(), "m/config.json: `model_type`: expected \"llama\" or \"opt\", found \"bert\"");
 }
 

@@ -46,7 +46,8 @@ fn the_same_seed_writes_the_same_and_the_summary_keeps_the_measurement() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("summary.json").to_string_lossy().into_owned();
     let draw = |seed: &str| {
-        let sampled = ["--temperature", "1.5", "--top-k", "50", "--repeat", "2", "--tokens", "12", "--json", "--out", &out];
+        let sampled =
+            ["--temperature", "1.5", "--top-k", "50", "--repeat", "2", "--tokens", "12", "--json", "--out", &out];
         let ran = llm(&[&["--model", OPT, "--seed", seed][..], &sampled].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         serde_json::from_str::<Value>(&ran.stdout).unwrap()

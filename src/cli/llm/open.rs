@@ -9,8 +9,8 @@ use crate::device::fault::Fault;
 use crate::device::sim::{FOLDER, SimArena, SimDevice};
 use crate::device::{Device, DeviceKind};
 use crate::models::{
-    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text, Weights,
-    named,
+    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text,
+    Weights, named,
 };
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -45,7 +45,11 @@ impl Opened {
             return Ok(Opened { config, model, weights: Box::new(folder), text: text.map_err(input)? });
         }
         let config = named(&llm.model).ok_or_else(|| {
-            Failure::Input(format!("--model {}: no such folder, and no such name; names: {}", llm.model, NAMES.join(", ")))
+            Failure::Input(format!(
+                "--model {}: no such folder, and no such name; names: {}",
+                llm.model,
+                NAMES.join(", ")
+            ))
         })?;
         let model = Model::of(&config).map_err(input)?;
         Ok(Opened { config, model, weights: Box::new(RandomWeights { seed: llm.seed }), text: None })
@@ -53,9 +57,9 @@ impl Opened {
 
     /// The tokenizer, where text is asked for.
     pub fn text(&self) -> Result<&Text, Failure> {
-        self.text.as_ref().ok_or_else(|| {
-            Failure::Input(format!("{}: text needs a folder with a tokenizer.json", self.config.source))
-        })
+        self.text
+            .as_ref()
+            .ok_or_else(|| Failure::Input(format!("{}: text needs a folder with a tokenizer.json", self.config.source)))
     }
 
     /// A golden as it is in a narrow dtype.
@@ -83,8 +87,7 @@ impl Opened {
         }
         match kind {
             DeviceKind::Cpu => {
-                let mut executor =
-                    CpuExecutor::new(&self.model, &*self.weights, limits, dtype).map_err(input)?;
+                let mut executor = CpuExecutor::new(&self.model, &*self.weights, limits, dtype).map_err(input)?;
                 Ok(run(&mut executor, &CpuDevice::new(), way))
             }
             DeviceKind::Sim => {

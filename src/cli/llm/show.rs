@@ -30,7 +30,9 @@ pub fn table(run: &ModelRun) -> String {
         mb(memory.activations),
         mb(memory.workspace)
     );
-    let share = run.of_read_ceiling.map_or_else(String::new, |share| format!(", {:.0} % of what reading reaches", share * 100.0));
+    let share = run
+        .of_read_ceiling
+        .map_or_else(String::new, |share| format!(", {:.0} % of what reading reaches", share * 100.0));
     let _ = writeln!(text, "read         {:.1} MB a token{share}", mb(run.read_bytes));
     text
 }

@@ -80,12 +80,7 @@ impl SimProblem {
     }
 
     /// Adds a launch to the plan once it fits its entry.
-    fn add(
-        &mut self,
-        program: Arc<Loaded>,
-        entry: String,
-        launch: &crate::core::launch::Launch,
-    ) -> Result<(), Fault> {
+    fn add(&mut self, program: Arc<Loaded>, entry: String, launch: &crate::core::launch::Launch) -> Result<(), Fault> {
         let placed = self.buffers.iter().zip(self.image.dtypes()).map(|(buffer, dtype)| Buffer {
             name: &buffer.name,
             address: buffer.pointer.offset(buffer.lead as u64).address(),
@@ -136,8 +131,8 @@ impl SimProblem {
             // A cluster does the work of all its blocks.
             let work_budget = options.work_budget.saturating_mul(u64::from(launch.cluster.x));
             let options = sim::Options { work_budget, ..options };
-            let report = sim::launch(&program.module, launch, memory, &options)
-                .map_err(|error| fault(&program.file, error))?;
+            let report =
+                sim::launch(&program.module, launch, memory, &options).map_err(|error| fault(&program.file, error))?;
             if !report.printf.is_empty() {
                 eprint!("{}", report.printf);
             }

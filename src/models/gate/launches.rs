@@ -36,7 +36,8 @@ pub(super) fn changed(
     change: impl Fn(Plan) -> Plan + Send + Sync + 'static,
 ) -> Result<Cuda<Extent>, Error> {
     let mut kernels = BTreeMap::new();
-    for call in signature.model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual])) {
+    for call in signature.model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual]))
+    {
         let kernel = operators.on_gpu(call.operator, dtype, ARCH)?;
         let program = Arc::new(Program::clone(&kernel.program));
         let kernel = Step { operator: operators.operator(call.operator)?, body: Body::Cuda(kernel), program };
@@ -81,9 +82,10 @@ impl Placed {
         let mut scratch = 0;
         let offsets = layout.bytes.iter().enumerate().map(|(place, &bytes)| {
             let offset = scratch;
-            let is_input = model.buffers.iter().zip(&layout.places).any(|(buffer, &at)| {
-                at == place && (buffer.is_index() || matches!(buffer.kind, Kind::Weight { .. }))
-            });
+            let is_input =
+                model.buffers.iter().zip(&layout.places).any(|(buffer, &at)| {
+                    at == place && (buffer.is_index() || matches!(buffer.kind, Kind::Weight { .. }))
+                });
             scratch += if is_input { 0 } else { bytes.next_multiple_of(ALIGNMENT) };
             offset
         });
@@ -174,7 +176,12 @@ impl Launched {
             Argument::Map(map) => {
                 let (to, offset) = find(&map.buffer);
                 let dtype = Some(map.dtype.unwrap_or(self.dtype));
-                Argument::Map(TensorMap { buffer: to.into(), offset_bytes: offset + map.offset_bytes, dtype, ..map.clone() })
+                Argument::Map(TensorMap {
+                    buffer: to.into(),
+                    offset_bytes: offset + map.offset_bytes,
+                    dtype,
+                    ..map.clone()
+                })
             }
         });
         let arguments = pointers.chain(further).collect();

@@ -63,7 +63,8 @@ fn a_prompt_that_is_forgotten_is_seen() {
     let (operators, signature) = (Operators::new(), signature(Architecture::Llama));
     let op = operator("model", &signature, &operators).unwrap();
     let forgets = Cpu::new::<f32>(move |s: &Extent, inputs, outputs| {
-        let tensors = signature.part(&inputs.0, Part::Whole).map(|(given, values)| (given.name, bytes(values))).collect();
+        let tensors =
+            signature.part(&inputs.0, Part::Whole).map(|(given, values)| (given.name, bytes(values))).collect();
         let alone = Extent { past: 0, ..s.clone() };
         let logits = over_the_cache(&signature, &alone, &Tensors(tensors), &inputs.0, DType::F32).unwrap();
         outputs.slice::<f32>(0).copy_from_slice(&logits);
