@@ -55,7 +55,10 @@ fn sources() -> Vec<(String, String)> {
 
 /// The files of the modules that `file` declares for tests only.
 fn test_modules(file: &str, code: &str) -> Vec<String> {
-    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let folder = match file.rsplit_once('/') {
+        Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder,
+        _ => file.trim_end_matches(".rs"),
+    };
     let declared = code.split("#[cfg(test)]").skip(1).filter_map(|rest| {
         let name = rest.trim_start().trim_start_matches("pub(super) ").strip_prefix("mod ")?.split_once(';')?.0;
         name.chars().all(|c| c.is_ascii_lowercase() || c == '_').then(|| format!("{folder}/{name}.rs"))

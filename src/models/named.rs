@@ -27,10 +27,10 @@ pub fn named(name: &str) -> Option<Config> {
 }
 
 /// A configuration that is small enough for the simulator: grouped heads of 16, so that a row of any tensor is a multiple of
-/// 16 bytes in every dtype.
+/// 16 bytes in every dtype. Of the Llama class one layer, whose launches start as many threads as the simulator searches among.
 pub(super) fn tiny(architecture: Architecture) -> Config {
     match architecture {
-        Architecture::Llama => Config { vocabulary: 64, ..llama(32, 48, 2, (2, 1), 64) },
+        Architecture::Llama => Config { vocabulary: 64, ..llama(32, 48, 1, (2, 1), 64) },
         Architecture::Opt => Config { vocabulary: 64, context: 64, ..opt(32, 48, 2, 2) },
     }
 }

@@ -16,7 +16,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models").join(name)
 }
 
-fn golden(name: &str) -> Golden {
+fn golden_of(name: &str) -> Golden {
     Golden::read(&path(name).join("golden.json")).unwrap()
 }
 
@@ -33,8 +33,8 @@ fn error(got: &[f32], want: &[f32]) -> f32 {
     assert_eq!(got.len(), want.len());
     let difference = got.iter().zip(want).map(|(got, want)| (got - want).abs());
     let largest = want.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-    // Not `fold(max)` of the quotients: NaN must not be lost.
-    difference.fold(0.0f32, |max, x| if x <= max { max } else { x }) / largest
+    // NaN comes and stays.
+    difference.fold(0.0f32, |max, x| if max.is_nan() || x <= max { max } else { x }) / largest
 }
 
 fn device() -> SimDevice {
@@ -44,17 +44,18 @@ fn device() -> SimDevice {
 #[rstest]
 fn the_reference_has_the_logits_of_transformers(#[values(0, 1, 2)] which: usize) {
     let (folder, model) = open(TINY[which]);
-    let golden = golden(TINY[which]);
+    let golden = golden_of(TINY[which]);
     let mut executor = ReferenceExecutor::new(&model, &folder, golden.limits(), DType::F32).unwrap();
     let agreement = golden.hold(&mut executor, DType::F32).unwrap();
-    // Both in f64 but for the angles, which transformers rounds to f32.
-    assert!(agreement.error <= 5e-7 && agreement.holds(), "{agreement:?}");
+    // Transformers computes norms and angles in f32 whatever the dtype: as if each step rounded to it, at most.
+    let allowed = golden::rounded_between(&model, DType::F32);
+    assert!(agreement.error <= allowed && agreement.holds(), "{agreement:?}, {allowed}");
 }
 
 #[rstest]
 fn the_cpu_has_the_logits_of_transformers(#[values(0, 1, 2)] which: usize) {
     let (folder, model) = open(TINY[which]);
-    let golden = golden(TINY[which]);
+    let golden = golden_of(TINY[which]);
     let mut executor = CpuExecutor::new(&model, &folder, golden.limits(), DType::F32).unwrap();
     let agreement = golden.hold(&mut executor, DType::F32).unwrap();
     assert!(agreement.holds(), "{agreement:?}");
@@ -66,7 +67,7 @@ fn half_width_is_within_its_roundings(
     #[values(DType::BF16, DType::F16)] dtype: DType,
 ) {
     let (folder, model) = open(TINY[which]);
-    let golden = golden(TINY[which]).rounded(&model, &folder, dtype).unwrap();
+    let golden = golden_of(TINY[which]).rounded(&model, &folder, dtype).unwrap();
     let mut executor = CpuExecutor::new(&model, &folder, golden.limits(), dtype).unwrap();
     let agreement = golden.hold(&mut executor, dtype).unwrap();
     assert!(agreement.holds(), "{agreement:?}");
@@ -80,7 +81,7 @@ fn the_simulator_has_the_logits_of_transformers(
     #[values(DType::F32, DType::BF16)] dtype: DType,
 ) {
     let (folder, model) = open(TINY[which]);
-    let golden = golden(TINY[which]);
+    let golden = golden_of(TINY[which]);
     let golden = if dtype == DType::F32 { golden } else { golden.rounded(&model, &folder, dtype).unwrap() };
     let device = device();
     let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
@@ -92,7 +93,7 @@ fn the_simulator_has_the_logits_of_transformers(
 #[test]
 fn what_is_not_as_the_golden_has_it_is_seen() {
     let (folder, model) = open("llama-tiny");
-    let right = golden("llama-tiny");
+    let right = golden_of("llama-tiny");
     let mut executor = CpuExecutor::new(&model, &folder, right.limits(), DType::F32).unwrap();
     let mut hold = |change: &dyn Fn(&mut Golden)| {
         let mut golden = right.clone();
@@ -143,7 +144,7 @@ fn decoding_over_the_cache_is_computing_everything_anew() {
 fn a_cache_row_too_early_is_seen() {
     // The same tokens over a cache that is one position further: what the property above would catch.
     let (folder, model) = open("llama-tiny");
-    let golden = golden("llama-tiny");
+    let golden = golden_of("llama-tiny");
     let mut executor = CpuExecutor::new(&model, &folder, LIMITS, DType::F32).unwrap();
     let mut session = Session::new(&mut executor);
     session.append(&golden.prompt).unwrap();
@@ -167,7 +168,7 @@ fn random_weights_give_sane_logits() {
 #[test]
 fn perplexity_does_not_depend_on_how_windows_are_cut_while_one_holds_all() {
     let (folder, model) = open("opt-tiny");
-    let golden = golden("opt-tiny");
+    let golden = golden_of("opt-tiny");
     let tokens = [golden.prompt.clone(), golden.tokens.clone()].concat();
     let mut executor = CpuExecutor::new(&model, &folder, LIMITS, DType::F32).unwrap();
     let whole = perplexity(&mut executor, &tokens, 64, 64, |_| {}).unwrap();

@@ -51,7 +51,7 @@ fn a_launch_that_is_left_out_is_seen(
     let rejected = rejection(&device, &op, &right, &WITHOUT_PROMPT);
     assert!(rejected.is_none(), "{rejected:?}");
     let launches = right.body.launches(&WITHOUT_PROMPT.to_point());
-    assert!(launches.len() > 20, "{}", launches.len());
+    assert!(launches.len() > 15, "{}", launches.len());
     for (at, launch) in launches.iter().enumerate() {
         let wrong = launches::changed(&signature, &operators, dtype, without(at)).unwrap().named("wrong");
         assert!(rejection(&device, &op, &wrong, &WITHOUT_PROMPT).is_some(), "{at}: {launch:?}");
