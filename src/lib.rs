@@ -12,6 +12,8 @@ pub mod core;
 pub mod device;
 pub mod harness;
 pub mod measure;
+#[cfg(feature = "models")]
+pub mod models;
 #[cfg(feature = "catalogue")]
 pub mod ops;
 pub mod prelude;

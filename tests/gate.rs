@@ -1,7 +1,10 @@
-//! The gate over the shipped catalogue.
+//! The gate over the shipped catalogue, and over the tiny models on it.
 
 use kernelgate::prelude::*;
 
 fn main() -> ExitCode {
-    gate!().suites(kernelgate::ops::catalogue()).run()
+    let gate = gate!().suites(kernelgate::ops::catalogue());
+    #[cfg(feature = "models")]
+    let gate = gate.suites(kernelgate::models::suites());
+    gate.run()
 }

@@ -9,10 +9,14 @@ const LAYERS: [&str; 10] =
     ["cli", "harness", "report", "calibrate", "baseline", "check", "protocol", "measure", "device", "core"];
 
 /// Beside the layers: who may use what.
-const ASIDE: [(&str, &[&str]); 2] = [("ops", &["core", "device"]), ("sim", &[])];
+const ASIDE: [(&str, &[&str]); 3] =
+    [("models", &["core", "device", "ops"]), ("ops", &["core", "device"]), ("sim", &[])];
 
 /// Who, besides the layers' order, is allowed to know the catalogue.
 const USES_OPS: [&str; 1] = ["cli"];
+
+/// Who is allowed to know the language models.
+const USES_MODELS: [&str; 1] = ["cli"];
 
 /// Who is allowed to know the simulator: the device that adapts it, and the command that runs files in it.
 const USES_SIM: [&str; 2] = ["device", "cli"];
@@ -22,7 +26,7 @@ const HOMES: [(&str, &[&str]); 3] =
     [("insta", &["src/baseline/"]), ("libtest_mimic", &["src/harness/"]), ("cudarc", &["src/device/cuda/"])];
 
 /// Where `unsafe` may stand.
-const UNSAFE_HOMES: [&str; 2] = ["src/device/cuda/", "src/ops/simd/"];
+const UNSAFE_HOMES: [&str; 3] = ["src/device/cuda/", "src/ops/simd/", "src/models/mapped.rs"];
 
 /// Every source file with its text, comments removed.
 fn sources() -> Vec<(String, String)> {
@@ -51,7 +55,10 @@ fn sources() -> Vec<(String, String)> {
 
 /// The files of the modules that `file` declares for tests only.
 fn test_modules(file: &str, code: &str) -> Vec<String> {
-    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let folder = match file.rsplit_once('/') {
+        Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder,
+        _ => file.trim_end_matches(".rs"),
+    };
     let declared = code.split("#[cfg(test)]").skip(1).filter_map(|rest| {
         let name = rest.trim_start().trim_start_matches("pub(super) ").strip_prefix("mod ")?.split_once(';')?.0;
         name.chars().all(|c| c.is_ascii_lowercase() || c == '_').then(|| format!("{folder}/{name}.rs"))
@@ -112,7 +119,11 @@ fn may_use(from: &str, to: &str) -> bool {
     }
     match (rank(from), rank(to)) {
         (Some(from), Some(to)) => from < to,
-        _ => (to == "ops" && USES_OPS.contains(&from)) || (to == "sim" && USES_SIM.contains(&from)),
+        _ => {
+            (to == "ops" && USES_OPS.contains(&from))
+                || (to == "sim" && USES_SIM.contains(&from))
+                || (to == "models" && USES_MODELS.contains(&from))
+        }
     }
 }
 

@@ -1,9 +1,10 @@
-//! The committed PTX of the catalogue: a file a kernel source and dtype, made from the sources as they are.
+//! The committed PTX of the catalogue and of the models on it: a file a kernel source and dtype, made from the sources as they are.
 
 use kernelgate::core::candidate::{Body, Language};
 use kernelgate::device::cuda::ptx_afresh;
 use kernelgate::device::fault::Fault;
 use kernelgate::device::sim::{ARCH, Committed, FOLDER};
+use kernelgate::models::suites;
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
 use std::path::Path;
@@ -16,7 +17,7 @@ fn committed() -> Committed {
 
 #[test]
 fn every_kernel_is_there_as_its_source_is_now() {
-    let stale = committed().stale(&catalogue()).unwrap();
+    let stale = committed().stale(&[catalogue(), suites()].concat()).unwrap();
     assert!(stale.is_empty(), "{FOLDER}: {stale:#?}\n{HOW_TO_RENEW}");
 }
 

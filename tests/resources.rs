@@ -9,6 +9,7 @@ use kernelgate::device::cuda::{Target, compile_afresh};
 use kernelgate::device::fault::Fault;
 use kernelgate::device::resources::Resources;
 use kernelgate::device::sim::{Committed, FOLDER};
+use kernelgate::models::suites;
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -55,7 +56,7 @@ fn headers() -> Result<Vec<(String, String)>, Failed> {
 /// As the catalogue has it; what is in none stands beside all headers.
 fn program(file: &Path) -> Result<Program, Failed> {
     let name = file.strip_prefix(root()).unwrap_or(file).to_string_lossy().into_owned();
-    let mut candidates = catalogue().into_iter().flat_map(|suite| suite.candidates);
+    let mut candidates = catalogue().into_iter().chain(suites()).flat_map(|suite| suite.candidates);
     let known = candidates.find_map(|candidate| match candidate.body {
         Body::Cuda(kernel) => Some(kernel.program.clone()).filter(|program| program.file == name),
         _ => None,

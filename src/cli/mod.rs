@@ -13,6 +13,7 @@ mod calibrate;
 mod check;
 mod doctor;
 mod list;
+mod llm;
 mod merge;
 mod noise;
 mod noise_stored;
@@ -58,6 +59,8 @@ enum Sub {
     Ab(Box<ab::Ab>),
     /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
     Noise(noise::Noise),
+    /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
+    Llm(Box<llm::Llm>),
     /// Measure what this device can really do: peaks, bandwidths, latencies, launches
     Calibrate(calibrate::Calibrate),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
@@ -91,6 +94,7 @@ pub fn main() -> ExitCode {
         Sub::Bench(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
+        Sub::Llm(llm) => llm.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),

@@ -1,6 +1,8 @@
 //! How a CUDA kernel is launched for a shape.
 
+use super::candidate::Program;
 use super::tensor_map::TensorMap;
+use std::sync::Arc;
 
 /// A scalar kernel argument; its size must be that of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,8 +54,13 @@ pub enum Argument {
     Scalar(Scalar),
     /// A tensor map of a buffer.
     Map(TensorMap),
-    /// The address of a buffer: an input, an output, or `workspace`.
-    Pointer(String),
+    /// An address in a buffer: an input, an output, or `workspace`.
+    Pointer {
+        /// The buffer.
+        buffer: String,
+        /// How far behind its beginning.
+        offset_bytes: usize,
+    },
 }
 
 /// One kernel launch. The arguments are pointers to the operator's inputs, its outputs and the workspace if one was
@@ -70,6 +77,8 @@ pub struct Launch {
     pub cluster: usize,
     /// The entry, when it is not the candidate's own.
     pub entry: Option<String>,
+    /// The program that has the entry, when it is not the candidate's own.
+    pub program: Option<Arc<Program>>,
     /// Whether the kernel takes the pointers.
     pub pointers: bool,
     /// Arguments after the pointers.
@@ -84,7 +93,16 @@ impl Launch {
 
     /// A grid and a block in three dimensions.
     pub fn grid(grid: [usize; 3], block: [usize; 3]) -> Self {
-        Launch { grid, block, shared_bytes: 0, cluster: 1, entry: None, pointers: true, arguments: Vec::new() }
+        Launch {
+            grid,
+            block,
+            shared_bytes: 0,
+            cluster: 1,
+            entry: None,
+            program: None,
+            pointers: true,
+            arguments: Vec::new(),
+        }
     }
 
     /// Appends a scalar argument.
@@ -100,8 +118,13 @@ impl Launch {
     }
 
     /// Appends the address of one buffer: an input, an output, or `workspace`.
-    pub fn pointer(mut self, buffer: impl Into<String>) -> Self {
-        self.arguments.push(Argument::Pointer(buffer.into()));
+    pub fn pointer(self, buffer: impl Into<String>) -> Self {
+        self.pointer_at(buffer, 0)
+    }
+
+    /// Appends the address of byte `offset_bytes` of a buffer: a part of the workspace, say.
+    pub fn pointer_at(mut self, buffer: impl Into<String>, offset_bytes: usize) -> Self {
+        self.arguments.push(Argument::Pointer { buffer: buffer.into(), offset_bytes });
         self
     }
 
@@ -127,6 +150,12 @@ impl Launch {
     /// Launches another entry of the same source: one dispatch path of several.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
+        self
+    }
+
+    /// Launches an entry of another program: name it with [`Launch::entry`].
+    pub fn of(mut self, program: Arc<Program>) -> Self {
+        self.program = Some(program);
         self
     }
 

@@ -59,9 +59,13 @@ pub fn arguments(
             let refused = |why| Fault::Signature(format!("the tensor map of `{}`: {why}", map.buffer));
             Ok(encode(&place(map, buffers).map_err(refused)?)?.to_vec())
         }
-        Argument::Pointer(name) => {
-            let refused = |why| Fault::Signature(format!("the pointer to `{name}`: {why}"));
-            Ok(find(name, buffers).map_err(refused)?.address.to_le_bytes().to_vec())
+        Argument::Pointer { buffer, offset_bytes } => {
+            let refused = |why| Fault::Signature(format!("the pointer to `{buffer}`: {why}"));
+            let found = find(buffer, buffers).map_err(refused)?;
+            if *offset_bytes > found.bytes {
+                return Err(refused(format!("byte {offset_bytes} of the {} that it has", found.bytes)));
+            }
+            Ok((found.address + *offset_bytes as u64).to_le_bytes().to_vec())
         }
     });
     pointers.chain(further).collect()
@@ -234,5 +238,16 @@ mod tests {
         };
         assert_eq!(sizes(&launch), [8, 4, 128, 8, 4]);
         assert_eq!(sizes(&launch.without_pointers()), [4, 128, 8, 4]);
+    }
+
+    #[test]
+    fn a_pointer_reaches_into_its_buffer_and_not_past_it() {
+        let at = |offset| {
+            let launch = Launch::blocks(1, 32).without_pointers().pointer_at("x", offset);
+            arguments(&launch, &[X], |_| Ok([0; MAP_BYTES]))
+        };
+        assert_eq!(at(1920).unwrap(), [6016u64.to_le_bytes()]);
+        let expected = "the pointer to `x`: byte 1921 of the 1920 that it has";
+        assert_eq!(at(1921).unwrap_err(), Fault::Signature(expected.into()));
     }
 }

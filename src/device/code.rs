@@ -3,7 +3,7 @@
 //! tell whether an accepted time is one of today's kernels.
 
 use super::recipe::{HEADER, hash, options};
-use crate::core::candidate::Kernel;
+use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
 use crate::core::tensor_map::{Fill, Swizzle, TensorMap};
@@ -14,17 +14,27 @@ pub const DIGITS: usize = 12;
 
 /// The hash of what a kernel launches at a point.
 pub fn code_of(kernel: &Kernel, point: &[usize], dtype: DType) -> String {
-    let program = &kernel.program;
+    let mut parts = Vec::new();
+    program_text(&kernel.program, dtype, &mut parts);
+    let launches: Vec<Launch> = kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()).collect();
+    for (at, program) in launches.iter().enumerate().filter_map(|(at, launch)| Some((at, launch.program.as_ref()?))) {
+        if launches[..at].iter().all(|before| before.program.as_ref() != Some(program)) {
+            program_text(program, dtype, &mut parts);
+        }
+    }
+    parts.extend(launches.iter().map(|launch| format!("{} {}", kernel.entry_of(launch, dtype), launch_text(launch))));
+    let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+    hash(&parts)[..DIGITS].to_owned()
+}
+
+/// Everything that the code of a program depends on.
+fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
     // The architecture is that of the device, which a time is kept by.
     let options = options(program, dtype, &Target::Ptx(program.needs.clone().unwrap_or_default()));
-    let mut parts = vec![without_comments(&program.text), without_comments(HEADER.1), options.join("\n")];
+    parts.extend([without_comments(&program.text), without_comments(HEADER.1), options.join("\n")]);
     for (name, text) in &program.headers {
         parts.extend([name.clone(), without_comments(text)]);
     }
-    let launches = kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty());
-    parts.extend(launches.map(|launch| format!("{} {}", kernel.entry_of(&launch, dtype), launch_text(&launch))));
-    let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
-    hash(&parts)[..DIGITS].to_owned()
 }
 
 /// Everything of a launch but its entry, spelt out: what a type is called in the program is none of its business.
@@ -44,7 +54,8 @@ fn launch_text(launch: &Launch) -> String {
 fn argument_text(argument: &Argument) -> String {
     match argument {
         Argument::Scalar(scalar) => scalar.bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
-        Argument::Pointer(buffer) => format!("&{buffer}"),
+        Argument::Pointer { buffer, offset_bytes: 0 } => format!("&{buffer}"),
+        Argument::Pointer { buffer, offset_bytes } => format!("&{buffer}+{offset_bytes}"),
         Argument::Map(map) => map_text(map),
     }
 }

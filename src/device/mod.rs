@@ -1,5 +1,6 @@
 //! Devices: where candidates run. One interface for the CPU, a GPU and the simulator.
 
+pub mod arena;
 mod argument;
 pub mod code;
 pub mod counts;

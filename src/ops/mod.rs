@@ -70,6 +70,8 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    add,
+    relu,
     gelu,
     gelu_tanh,
     silu,
@@ -88,12 +90,13 @@ catalogue![
     gemv,
     attention,
     attention_decode,
+    attention_cached,
     conv2d,
     lstm,
     embedding
 ];
 
-mod family;
+pub(crate) mod family;
 mod float;
 pub mod simd;
 

@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 /// Operator, shape, and in f32, as multiples of 2⁻²⁴ of the root mean square of the first output: what the median element
 /// may be off by, and the largest root mean square of all errors together.
-const PINNED: [(&str, &str, [f64; 2]); 21] = [
+const PINNED: [(&str, &str, [f64; 2]); 24] = [
+    ("add", "n=1025", [3.502e0, 9.469e-2]),
+    ("relu", "n=1025", [4.387e-2, 2.353e-38]),
     ("gelu", "n=1025", [1.021e1, 3.657e-1]),
     ("gelu_tanh", "n=1025", [1.264e1, 2.086e-1]),
     ("silu", "n=1025", [5.997e0, 3.558e-2]),
@@ -39,6 +41,7 @@ const PINNED: [(&str, &str, [f64; 2]); 21] = [
     ("gemv", "batch=1,n=300,k=5632", [1.453e4, 3.472e2]),
     ("attention", "batch=1,heads=2,group=4,queries=1,keys=1025,dim=128,causal=true", [1.839e4, 5.984e2]),
     ("attention_decode", "batch=1,heads=1,group=5,queries=1,keys=4099,dim=120,causal=false", [6.440e4, 1.124e3]),
+    ("attention_cached", "batch=1,heads=1,group=1,queries=1,past=257,dim=256", [7.686e3, 3.832e2]),
     (
         "conv2d",
         "batch=3,channels=64,height=6,width=5,filters=32,tall=3,wide=3,stride=1,padding=1,dilation=2,layout=nhwc",

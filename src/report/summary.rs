@@ -3,6 +3,7 @@
 //! JSON has no NaN and no infinity: a number that is not finite is written as `null` and read back as NaN.
 
 use super::ceiling::{self, Ceiling};
+use super::models::{self, ModelRun};
 use super::place::{Place, beside};
 use super::record::Record;
 use crate::check::builds::BuildComparison;
@@ -42,6 +43,9 @@ pub struct Summary {
     /// Two builds against each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub builds: Vec<BuildComparison>,
+    /// Language models that were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelRun>,
     /// How many trials ended with each verdict; every verdict is there.
     pub counts: BTreeMap<Verdict, usize>,
     /// One entry a trial, ordered by operator, candidate, dtype and check.
@@ -113,6 +117,7 @@ impl Summary {
             ceilings: Vec::new(),
             noise: Vec::new(),
             builds: Vec::new(),
+            models: Vec::new(),
             counts: BTreeMap::new(),
             records: Vec::new(),
         };
@@ -157,6 +162,7 @@ impl Summary {
             |a: &BuildComparison, b: &BuildComparison| (&a.device, &a.case, a.turn) == (&b.device, &b.case, b.turn);
         self.builds.retain(|old| !other.builds.iter().any(|new| same(new, old)));
         self.builds.extend(other.builds);
+        models::merge(&mut self.models, other.models);
         let older: HashMap<_, _> = self.records.iter().map(|record| (record.identity(), record)).collect();
         for record in &mut other.records {
             if let Some(older) = older.get(&record.identity()) {

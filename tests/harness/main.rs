@@ -13,6 +13,8 @@ mod ab;
 #[cfg(feature = "cli")]
 mod command;
 #[cfg(feature = "cli")]
+mod llm;
+#[cfg(feature = "cli")]
 mod peers;
 #[cfg(feature = "cli")]
 mod protocol;

@@ -27,6 +27,24 @@ fn a_downstream_project_builds_and_passes_its_gate() {
     assert_eq!((&summary["run"]["package"], &summary["counts"]["fail"]), (&"fast-gelu".into(), &0.into()));
 }
 
+/// The packages that a build of this crate compiles.
+fn packages(features: &[&str]) -> Vec<String> {
+    let mut command = std::process::Command::new(env!("CARGO"));
+    command.args(["tree", "--offline", "--prefix", "none", "--edges", "normal", "--manifest-path"]);
+    let ran = Ran::from(command.arg(root().join("Cargo.toml")).args(features).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran.stdout.lines().filter_map(|line| line.split(' ').next().map(Into::into)).collect()
+}
+
+#[test]
+fn a_gate_pulls_nothing_that_only_models_need() {
+    let (gate, all) = (packages(&["--no-default-features", "--features", "cuda-13"]), packages(&[]));
+    for package in ["memmap2", "minijinja", "safetensors", "tokenizers"] {
+        let has = |packages: &[String]| packages.iter().any(|name| name == package);
+        assert!(!has(&gate) && has(&all), "{package}");
+    }
+}
+
 #[test]
 fn its_kernel_runs_in_the_simulator_or_says_what_to_install() {
     let folder = tempfile::tempdir().unwrap();

@@ -40,11 +40,12 @@ impl Buffers {
             let argument = match argument {
                 Planned::Scalar(scalar) => Argument::Scalar(scalar.bytes()),
                 // A kernel that has a map of a buffer leaves the pointer alone.
-                Planned::Pointer(name) if is_mapped(name) => Argument::Scalar(vec![0; 8]),
-                Planned::Pointer(name) => {
-                    let at = self.all.iter().position(|(known, ..)| known == name)?;
+                Planned::Pointer { buffer, .. } if is_mapped(buffer) => Argument::Scalar(vec![0; 8]),
+                Planned::Pointer { buffer, offset_bytes: 0 } => {
+                    let at = self.all.iter().position(|(known, ..)| known == buffer)?;
                     self.pass(at)
                 }
+                Planned::Pointer { .. } => return None,
                 Planned::Map(map) => Argument::Map(self.view(map)?),
             };
             // A scalar has a number too, but behind the first launch nothing is counted.

@@ -278,6 +278,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Its length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Its address.
     pub fn address(&self) -> u64 {
         self.pointer

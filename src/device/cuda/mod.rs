@@ -3,6 +3,7 @@
 //! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
 //! files with `unsafe`; everything else builds on their safe functions.
 
+mod arena;
 mod cache;
 mod choices;
 mod compile;
@@ -29,6 +30,7 @@ mod watch;
 mod work;
 
 pub use crate::device::recipe::Target;
+pub use arena::CudaArena;
 pub use compile::{Artifact, compile, compile_afresh};
 pub use device::CudaDevice;
 pub use precompile::{precompile, programs};

@@ -8,15 +8,21 @@ use crate::core::suite::Suite;
 use crate::device::fault::Fault;
 use crate::device::recipe::{Target, key};
 use std::collections::HashSet;
+use std::sync::Arc;
 
-/// Every CUDA program of the suites in every dtype it runs in, and the gate's own, once each.
+/// Every CUDA program that the suites launch, in every dtype it runs in, and the gate's own, once each.
 pub fn programs(suites: &[Suite]) -> Vec<(Program, DType)> {
     let mut seen = HashSet::new();
     let mut all = vec![(support(), DType::F32)];
     for suite in suites {
         for candidate in &suite.candidates {
             let Body::Cuda(kernel) = &candidate.body else { continue };
-            all.extend(suite.dtypes_of(candidate).map(|dtype| (kernel.program.clone(), dtype)));
+            let launches = suite.operator.shapes().iter().flat_map(|point| kernel.plan(point).0);
+            let further: HashSet<Arc<Program>> = launches.filter_map(|launch| launch.program).collect();
+            for dtype in suite.dtypes_of(candidate) {
+                all.push((kernel.program.clone(), dtype));
+                all.extend(further.iter().map(|program| (Program::clone(program), dtype)));
+            }
         }
     }
     all.retain(|(program, dtype)| {

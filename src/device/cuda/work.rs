@@ -5,7 +5,7 @@ use super::driver::Function;
 use super::problem::{fault, host_fault};
 use super::program::Loaded;
 use super::tensor_map;
-use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel};
+use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
 use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
@@ -22,8 +22,6 @@ pub enum Work {
     Kernels {
         /// Ready to go but for the addresses.
         steps: Vec<Step>,
-        /// Keeps the functions of the steps valid.
-        _program: Arc<Loaded>,
         /// What they are, as a hash.
         code: String,
     },
@@ -44,6 +42,8 @@ pub enum Work {
 pub struct Step {
     function: Function,
     launch: Launch,
+    /// Keeps the function valid.
+    _program: Arc<Loaded>,
 }
 
 impl Work {
@@ -54,14 +54,9 @@ impl Work {
     pub fn of(device: &CudaDevice, job: &Job<'_>, image: &Image) -> Result<Self, Fault> {
         match &job.candidate.body {
             Body::Cuda(kernel) => {
-                if !kernel.program.runs_on(&device.arch()) {
-                    let needs = kernel.program.needs.as_deref().unwrap_or_default();
-                    return Err(Fault::Unsupported(format!("the kernel needs {needs}, this GPU is {}", device.arch())));
-                }
-                let program = device.programs.get(&device.context, &device.arch(), &kernel.program, job.dtype)?;
-                let steps = steps(device, &program, kernel, image, job)?;
+                let steps = steps(device, kernel, image, job)?;
                 let code = code_of(kernel, job.point, job.dtype);
-                Ok(Work::Kernels { steps, _program: program, code })
+                Ok(Work::Kernels { steps, code })
             }
             Body::Enqueue(body) => {
                 let prepared = body.prepare(job.point, job.dtype);
@@ -128,20 +123,16 @@ fn buffers(image: &Image, base: u64) -> Vec<Buffer<'_>> {
 }
 
 /// A tensor map as the driver encodes it.
-fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+pub(super) fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
     tensor_map::encode(map)
         .map_err(|error| Fault::Launch(format!("the driver refuses the tensor map {map:?}: {error}")))
 }
 
 /// Looks up the entries of a plan; launches without blocks are left out.
-fn steps(
-    device: &CudaDevice,
-    program: &Loaded,
-    kernel: &Kernel,
-    image: &Image,
-    job: &Job<'_>,
-) -> Result<Vec<Step>, Fault> {
+fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> Result<Vec<Step>, Fault> {
     let buffers = buffers(image, 0);
+    // The candidate's own is compiled even where a case launches nothing.
+    load(device, &kernel.program, job.dtype)?;
     let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());
     launches
         .map(|launch| {
@@ -155,8 +146,18 @@ fn steps(
             let entry = kernel.entry_of(&launch, job.dtype);
             // Only the sizes count here: the image has no place in memory yet.
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
+            let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step { function, launch })
+            Ok(Step { function, launch, _program: program })
         })
         .collect()
+}
+
+/// Compiles and loads a program, if it is for this GPU.
+fn load(device: &CudaDevice, program: &Program, dtype: DType) -> Result<Arc<Loaded>, Fault> {
+    if !program.runs_on(&device.arch()) {
+        let needs = program.needs.as_deref().unwrap_or_default();
+        return Err(Fault::Unsupported(format!("the kernel needs {needs}, this GPU is {}", device.arch())));
+    }
+    device.programs.get(&device.context, &device.arch(), program, dtype)
 }

@@ -1,5 +1,6 @@
 //! The PTX simulator as a device of the gate: CUDA candidates run on any machine, under checks that hardware lacks.
 
+mod arena;
 mod committed;
 mod device;
 mod explain;
@@ -9,5 +10,6 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+pub use arena::SimArena;
 pub use committed::{Committed, FOLDER};
 pub use device::{ARCH, SimDevice};

@@ -25,7 +25,7 @@ pub struct SimProblem {
     program: Arc<Loaded>,
     image: Image,
     buffers: Vec<Placed>,
-    launches: Vec<sim::Launch>,
+    launches: Vec<(Arc<Loaded>, sim::Launch)>,
     /// Whether results may lawfully differ from one device to another.
     is_approximate: bool,
     /// The image on the host: what a run starts from, and what it leaves behind.
@@ -55,7 +55,11 @@ impl SimProblem {
         };
         problem.allocate()?;
         for launch in kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty()) {
-            problem.add(kernel.entry_of(&launch, job.dtype), &launch)?;
+            let program = match &launch.program {
+                Some(program) => device.programs.get(program, job.dtype)?,
+                None => Arc::clone(&problem.program),
+            };
+            problem.add(program, kernel.entry_of(&launch, job.dtype), &launch)?;
         }
         Ok(problem)
     }
@@ -76,31 +80,23 @@ impl SimProblem {
     }
 
     /// Adds a launch to the plan once it fits its entry.
-    fn add(&mut self, entry: String, launch: &crate::core::launch::Launch) -> Result<(), Fault> {
+    fn add(&mut self, program: Arc<Loaded>, entry: String, launch: &crate::core::launch::Launch) -> Result<(), Fault> {
         let placed = self.buffers.iter().zip(self.image.dtypes()).map(|(buffer, dtype)| Buffer {
             name: &buffer.name,
             address: buffer.pointer.offset(buffer.lead as u64).address(),
             bytes: buffer.bytes,
             dtype,
         });
-        let arguments = arguments(launch, &placed.collect::<Vec<_>>(), |map| encode(&self.program.file, map))?;
-        self.program.check(&entry, launch, &arguments)?;
-        self.is_approximate |=
-            self.program.module.is_approximate(&entry).map_err(|error| fault(&self.program.file, error))?;
-        let dim = |extents: [usize; 3]| -> Result<sim::Dim, Fault> {
-            let [x, y, z] = extents.map(u32::try_from);
-            match (x, y, z) {
-                (Ok(x), Ok(y), Ok(z)) => Ok(sim::Dim::new(x, y, z)),
-                _ => Err(Fault::Launch(format!("{extents:?} are more than a launch can have"))),
-            }
-        };
+        let arguments = arguments(launch, &placed.collect::<Vec<_>>(), |map| encode(&program.file, map))?;
+        program.check(&entry, launch, &arguments)?;
+        self.is_approximate |= program.module.is_approximate(&entry).map_err(|error| fault(&program.file, error))?;
         let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
             .cluster(dim([launch.cluster, 1, 1])?)
             .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
         for bytes in &arguments {
             simulated = simulated.arg(sim::Arg::bytes(bytes));
         }
-        self.launches.push(simulated);
+        self.launches.push((program, simulated));
         Ok(())
     }
 
@@ -131,12 +127,12 @@ impl SimProblem {
     fn launch(&self, memory: &mut sim::Memory, mode: Mode) -> Result<Vec<sim::Metrics>, Fault> {
         let options = options(mode, self.seed, self.work_budget);
         let mut metrics = Vec::new();
-        for launch in &self.launches {
+        for (program, launch) in &self.launches {
             // A cluster does the work of all its blocks.
             let work_budget = options.work_budget.saturating_mul(u64::from(launch.cluster.x));
             let options = sim::Options { work_budget, ..options };
-            let report = sim::launch(&self.program.module, launch, memory, &options)
-                .map_err(|error| fault(&self.program.file, error))?;
+            let report =
+                sim::launch(&program.module, launch, memory, &options).map_err(|error| fault(&program.file, error))?;
             if !report.printf.is_empty() {
                 eprint!("{}", report.printf);
             }
@@ -158,8 +154,17 @@ impl SimProblem {
     }
 }
 
+/// The extents of a grid, a block or a cluster.
+pub(super) fn dim(extents: [usize; 3]) -> Result<sim::Dim, Fault> {
+    let [x, y, z] = extents.map(u32::try_from);
+    match (x, y, z) {
+        (Ok(x), Ok(y), Ok(z)) => Ok(sim::Dim::new(x, y, z)),
+        _ => Err(Fault::Launch(format!("{extents:?} are more than a launch can have"))),
+    }
+}
+
 /// A tensor map as simulated kernels read it.
-fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
+pub(super) fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
     if map.fill == Fill::Nan {
         return Err(Fault::Unsupported("tensor maps that fill with NaN are not modelled by the simulator".into()));
     }
@@ -241,8 +246,8 @@ impl Problem for SimProblem {
     fn count(&mut self) -> Result<Counts, Fault> {
         let metrics = self.fill_and_launch(Poison::Nan, Mode::Counted)?;
         let mut entries: Vec<Taken> = Vec::new();
-        for launch in &self.launches {
-            let known = self.program.resources.iter().find(|resources| resources.entry == launch.entry);
+        for (program, launch) in &self.launches {
+            let known = program.resources.iter().find(|resources| resources.entry == launch.entry);
             let Some(resources) = known.filter(|known| entries.iter().all(|taken| taken.resources != **known)) else {
                 continue;
             };

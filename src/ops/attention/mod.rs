@@ -136,7 +136,7 @@ pub(super) fn declare(name: &str) -> Op<Heads> {
 /// Roundings besides those of the two sums: scale, difference, two of the exponential, quotient.
 const STEPS: usize = 5;
 /// Scores stay below 16 √256 then, which an exponential resolves.
-const RANGE: f64 = 4.0;
+pub(super) const RANGE: f64 = 4.0;
 /// A mean larger than the range and values near the smallest number leave nothing to compare. What a key that is not
 /// seen holds, blocks of matrix products multiply by zero: there NaN and infinity are not defined.
 const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];

@@ -74,6 +74,8 @@ elementwise! {
     gelu_tanh, GeluTanh;
     /// `y = x / (1 + e^-x)`.
     silu, Silu;
+    /// `y = x < 0 ? 0 : x`.
+    relu, Relu;
     /// `y = e^x`, in f32 within 1 unit in the last place.
     exp, Exp;
     /// `y = erf(x)`, in f32 within 2 units in the last place.

@@ -47,6 +47,44 @@ pub fn swiglu<T: Lane>(gate: &[T], up: &[T], y: &mut [T]) {
     });
 }
 
+struct Sum<'a, T> {
+    stores: Stores,
+    a: &'a [T],
+    b: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Lane> Kernel for Sum<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        map_with(
+            simd,
+            self.stores,
+            Ahead::NOTHING,
+            self.a,
+            [self.b],
+            self.y,
+            #[inline(always)]
+            |a, [b]| simd.add(a, b),
+        );
+    }
+}
+
+/// `y = a + b`.
+///
+/// # Panics
+/// If the slices differ in length.
+pub fn add<T: Lane>(a: &[T], b: &[T], y: &mut [T]) {
+    assert!(a.len() == y.len() && b.len() == y.len(), "a, b and y differ in length");
+    let stores = Stores::of::<T>(1, y.len());
+    for_each_piece(1, y, |first, y| {
+        let (a, b) = (&a[first..][..y.len()], &b[first..][..y.len()]);
+        Level::best().run(Sum { stores, a, b, y });
+    });
+}
+
 /// The heads of one token.
 struct Turned<'a, T> {
     x: &'a [T],

@@ -21,31 +21,37 @@ impl<T: Lane> Kernel for Dot<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f64 {
-        let mut total = 0.0;
-        for (a, b) in self.a.chunks(STRETCH).zip(self.b.chunks(STRETCH)) {
-            let products = &mut self.products[..a.len()];
-            map_with(
-                simd,
-                Stores::Cached,
-                Ahead::NOTHING,
-                a,
-                [b],
-                products,
-                #[inline(always)]
-                |a, [b]| simd.mul(a, b),
-            );
-            let [sum] = sums(
-                simd,
-                Ahead::NOTHING,
-                products,
-                0.0,
-                #[inline(always)]
-                |product| [product],
-            );
-            total += sum;
-        }
-        total
+        dot(simd, self.a, self.b, self.products)
     }
+}
+
+/// The sum of `a[i] b[i]`; `products` holds as many as a stretch has, or as there are.
+#[inline(always)]
+pub(super) fn dot<S: Simd, T: Lane>(simd: S, a: &[T], b: &[T], products: &mut [f32]) -> f64 {
+    let mut total = 0.0;
+    for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {
+        let products = &mut products[..a.len()];
+        map_with(
+            simd,
+            Stores::Cached,
+            Ahead::NOTHING,
+            a,
+            [b],
+            products,
+            #[inline(always)]
+            |a, [b]| simd.mul(a, b),
+        );
+        let [sum] = sums(
+            simd,
+            Ahead::NOTHING,
+            products,
+            0.0,
+            #[inline(always)]
+            |product| [product],
+        );
+        total += sum;
+    }
+    total
 }
 
 /// `y = x wᵀ`, with rows of `k` elements in `x` and `w`; `finish` rounds a sum.

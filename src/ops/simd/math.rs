@@ -16,6 +16,13 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::V, ascending: [f32; N]) ->
     sum
 }
 
+/// `x < 0 ? 0 : x`: NaN stays.
+#[inline(always)]
+pub(super) fn relu<S: Simd>(simd: S, x: S::V) -> S::V {
+    let zero = simd.splat(0.0);
+    simd.select_lt(x, zero, zero, x)
+}
+
 /// `e^x`: `2^n e^r` with `|r| <= ln 2 / 2`.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(simd: S, x: S::V) -> S::V {

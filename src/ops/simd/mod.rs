@@ -15,11 +15,12 @@
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `convert`, `transpose`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `bmm`, `gemv`, `linear`, `attention`, `conv2d`, `lstm` | the operators |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `bmm`, `gemv`, `linear`, `attention`, `attention_cached`, `conv2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
 mod attention;
+mod attention_cached;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -53,11 +54,12 @@ mod vector;
 mod x86;
 
 pub use attention::{AttentionExtents, attention};
+pub use attention_cached::{CachedExtents, attention_cached};
 pub use bmm::bmm;
 pub use conv2d::{ConvolutionExtents, conv2d};
-pub use elementwise::{erf, exp, gelu, gelu_tanh, silu, tanh};
+pub use elementwise::{erf, exp, gelu, gelu_tanh, relu, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
-pub use fused::{add_rmsnorm, rope, row_sums, swiglu};
+pub use fused::{add, add_rmsnorm, rope, row_sums, swiglu};
 pub use gemm::gemm;
 pub use gemv::gemv;
 pub use lane::Lane;

@@ -1,0 +1,164 @@
+//! What `llm` runs: a folder or a named configuration, its tokenizer, and an executor on the device that was asked for.
+
+use super::Llm;
+use crate::cli::Failure;
+use crate::core::dtype::DType;
+use crate::device::arena::Arena;
+use crate::device::cpu::CpuDevice;
+use crate::device::fault::Fault;
+use crate::device::sim::{FOLDER, SimArena, SimDevice};
+use crate::device::{Device, DeviceKind};
+use crate::models::{
+    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text,
+    Weights, named,
+};
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+/// A model that was found.
+pub struct Opened {
+    /// Its configuration.
+    pub config: Config,
+    /// Its steps.
+    pub model: Model,
+    weights: Box<dyn Weights>,
+    text: Option<Text>,
+}
+
+/// A wrong model, file or prompt; what a device lacks is missing instead.
+pub fn input(error: Error) -> Failure {
+    match error {
+        Error::Device(Fault::Unsupported(why)) => Failure::Missing(why),
+        other => Failure::Input(other.to_string()),
+    }
+}
+
+impl Opened {
+    /// Finds the model.
+    pub fn open(llm: &Llm) -> Result<Self, Failure> {
+        let path = Path::new(&llm.model);
+        if path.is_dir() {
+            let folder = Folder::open(path).map_err(input)?;
+            let config = folder.config.clone();
+            let text = path.join("tokenizer.json").exists().then(|| Text::open(path, &config)).transpose();
+            let model = Model::of(&config).map_err(input)?;
+            return Ok(Opened { config, model, weights: Box::new(folder), text: text.map_err(input)? });
+        }
+        let config = named(&llm.model).ok_or_else(|| {
+            Failure::Input(format!(
+                "--model {}: no such folder, and no such name; names: {}",
+                llm.model,
+                NAMES.join(", ")
+            ))
+        })?;
+        let model = Model::of(&config).map_err(input)?;
+        Ok(Opened { config, model, weights: Box::new(RandomWeights { seed: llm.seed }), text: None })
+    }
+
+    /// The tokenizer, where text is asked for.
+    pub fn text(&self) -> Result<&Text, Failure> {
+        self.text
+            .as_ref()
+            .ok_or_else(|| Failure::Input(format!("{}: text needs a folder with a tokenizer.json", self.config.source)))
+    }
+
+    /// A golden as it is in a narrow dtype.
+    pub fn rounded(&self, golden: &Golden, dtype: DType) -> Result<Golden, Failure> {
+        golden.rounded(&self.model, &*self.weights, dtype).map_err(input)
+    }
+
+    /// Whether there is a tokenizer.
+    pub fn has_text(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// Loads the model where it was asked for, and hands it on with the device and the way it runs.
+    pub fn with_executor<T>(
+        &self,
+        llm: &Llm,
+        run: impl FnOnce(&mut dyn Executor, &dyn Device, &'static str) -> T,
+    ) -> Result<T, Failure> {
+        let limits = self.limits(llm)?;
+        let kind = llm.device.kind;
+        let dtype = llm.dtype();
+        let way = if kind == DeviceKind::Cpu { "tiers" } else { "unfused" };
+        if let Some(asked) = llm.way.as_ref().filter(|asked| *asked != way) {
+            return Err(Failure::Input(format!("--way {asked}: on {kind} a model runs as {way}")));
+        }
+        match kind {
+            DeviceKind::Cpu => {
+                let mut executor = CpuExecutor::new(&self.model, &*self.weights, limits, dtype).map_err(input)?;
+                Ok(run(&mut executor, &CpuDevice::new(), way))
+            }
+            DeviceKind::Sim => {
+                let device = SimDevice::new(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)));
+                let mut executor = self.launched(limits, dtype, Box::new(SimArena::new(&device)))?;
+                Ok(run(&mut executor, &device, way))
+            }
+            DeviceKind::Cuda => self.on_gpu(llm, limits, dtype, |executor, device| run(executor, device, way)),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_gpu<T>(
+        &self,
+        llm: &Llm,
+        limits: Limits,
+        dtype: DType,
+        run: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
+    ) -> Result<T, Failure> {
+        use crate::device::cuda::{CudaArena, CudaDevice};
+        let device = CudaDevice::open(llm.device.ordinal).map_err(Failure::Missing)?;
+        let arena = CudaArena::new(&device).map_err(|fault| input(fault.into()))?;
+        let mut executor = self.launched(limits, dtype, Box::new(arena))?;
+        Ok(run(&mut executor, &device))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn on_gpu<T>(
+        &self,
+        _: &Llm,
+        _: Limits,
+        _: DType,
+        _: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
+    ) -> Result<T, Failure> {
+        Err(Failure::Missing("this build has no CUDA: enable the feature `cuda-13` or `cuda-12`".into()))
+    }
+
+    fn launched<'a>(
+        &self,
+        limits: Limits,
+        dtype: DType,
+        arena: Box<dyn Arena + 'a>,
+    ) -> Result<LaunchedExecutor<'a>, Failure> {
+        let shows = std::io::stderr().is_terminal();
+        let progress = |done: usize, all: usize| {
+            if shows {
+                eprint!("\r{} of {} MB of weights", done / 1_000_000, all / 1_000_000);
+            }
+        };
+        let executor = LaunchedExecutor::new(&self.model, &*self.weights, limits, dtype, arena, progress);
+        if shows {
+            eprintln!();
+        }
+        executor.map_err(input)
+    }
+
+    /// Room for the prompt and what is written behind it, or for a window.
+    fn limits(&self, llm: &Llm) -> Result<Limits, Failure> {
+        /// New positions of one run at most: longer prompts go in parts.
+        const QUERIES: usize = 512;
+        let context = self.model.context;
+        let (capacity, all_logits) = match (&llm.golden, &llm.perplexity) {
+            (Some(file), _) => return Ok(Golden::read(file).map_err(input)?.limits()),
+            (_, Some(_)) => (llm.window, true),
+            _ => (llm.prompt_of(self)?.len() + llm.tokens, false),
+        };
+        if capacity > context {
+            let said = format!("{}: expected at most {context} positions, the model's context", self.config.source);
+            return Err(Failure::Input(format!("{said}, found {capacity}: the prompt and --tokens, or --window")));
+        }
+        let batch = usize::from(llm.batch);
+        Ok(Limits { batch, capacity, queries: capacity.min(QUERIES), all_logits })
+    }
+}

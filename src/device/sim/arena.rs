@@ -1,0 +1,99 @@
+//! An arena in the simulator: one memory for the kernels of all programs.
+
+use super::device::{ARCH, SimDevice};
+use super::explain::{Placed, fault, findings};
+use super::modes::{Mode, options, work_budget};
+use super::problem::{dim, encode};
+use super::program::Loaded;
+use crate::core::candidate::Kernel;
+use crate::core::dtype::DType;
+use crate::device::arena::{Arena, BufferId, KernelId, Region};
+use crate::device::argument::{Buffer, arguments};
+use crate::device::fault::Fault;
+use crate::sim;
+use std::sync::Arc;
+
+/// Buffers of a simulated device.
+pub struct SimArena<'d> {
+    device: &'d SimDevice,
+    memory: sim::Memory,
+    buffers: Vec<Placed>,
+    kernels: Vec<Arc<(Kernel, DType, Arc<Loaded>)>>,
+}
+
+impl<'d> SimArena<'d> {
+    /// An arena without buffers.
+    pub fn new(device: &'d SimDevice) -> Self {
+        SimArena { device, memory: sim::Memory::new(), buffers: Vec::new(), kernels: Vec::new() }
+    }
+
+    fn place(&self, buffer: BufferId, offset_bytes: usize) -> sim::Pointer {
+        self.buffers[buffer.0].pointer.offset(offset_bytes as u64)
+    }
+}
+
+/// Whom a fault that no kernel made is put down to.
+const ARENA: &str = "the arena";
+
+impl Arena for SimArena<'_> {
+    fn arch(&self) -> String {
+        ARCH.into()
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<BufferId, Fault> {
+        let pointer = self.memory.alloc(bytes as u64, None).map_err(|error| fault(ARENA, error))?;
+        let name = format!("buffer {}", self.buffers.len());
+        self.buffers.push(Placed { name, pointer, lead: 0, bytes });
+        Ok(BufferId(self.buffers.len() - 1))
+    }
+
+    fn upload(&mut self, to: BufferId, offset_bytes: usize, data: &[u8]) -> Result<(), Fault> {
+        let pointer = self.place(to, offset_bytes);
+        self.memory.write(pointer, data).map_err(|error| fault(ARENA, error))
+    }
+
+    fn download(&mut self, from: BufferId, offset_bytes: usize, data: &mut [u8]) -> Result<(), Fault> {
+        self.memory.read(self.place(from, offset_bytes), data).map_err(|error| fault(ARENA, error))
+    }
+
+    fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
+        let loaded = self.device.programs.get(&kernel.program, dtype)?;
+        self.kernels.push(Arc::new((kernel.clone(), dtype, loaded)));
+        Ok(KernelId(self.kernels.len() - 1))
+    }
+
+    fn launch(&mut self, kernel: KernelId, point: &[usize], regions: &[Region<'_>]) -> Result<(), Fault> {
+        let ready = Arc::clone(&self.kernels[kernel.0]);
+        let (kernel, dtype, program) = &*ready;
+        let placed: Vec<Buffer<'_>> = regions
+            .iter()
+            .map(|region| Buffer {
+                name: region.name,
+                address: self.place(region.buffer, region.offset_bytes).address(),
+                bytes: region.bytes,
+                dtype: region.dtype,
+            })
+            .collect();
+        for launch in kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
+            let entry = kernel.entry_of(&launch, *dtype);
+            let arguments = arguments(&launch, &placed, |map| encode(&program.file, map))?;
+            program.check(&entry, &launch, &arguments)?;
+            let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
+                .cluster(dim([launch.cluster, 1, 1])?)
+                .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
+            simulated.args = arguments.iter().map(|bytes| sim::Arg::bytes(bytes)).collect();
+            let budget = work_budget(point).saturating_mul(launch.cluster as u64);
+            let options = options(Mode::Plain, 0, budget);
+            let report = sim::launch(&program.module, &simulated, &mut self.memory, &options)
+                .map_err(|error| fault(&program.file, error))?;
+            if !report.findings.is_empty() {
+                return Err(findings(&report.findings, &self.buffers));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! How an architecture is written down: one method an operator, each returning where its result is.
+
+use super::description::{Buffer, BufferId, Call, Extents, Kind, Model, Operand, Step, View};
+use crate::core::shape::{Point, Shape};
+use crate::ops::attention_cached::Cached;
+use crate::ops::embedding::Lookup;
+use crate::ops::family::elementwise::Vector;
+use crate::ops::gemv::Vectors;
+use crate::ops::layernorm::Normalised;
+use crate::ops::linear::{Activation, Layer};
+use crate::ops::rope::Heads;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Up to so many rows a product without a bias is one of few vectors.
+const FEW_ROWS: usize = 8;
+
+/// Rows of activations.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    at: Operand,
+    width: usize,
+}
+
+impl Rows {
+    /// The rows alone whose logits are asked for.
+    pub fn asked(self) -> Rows {
+        Rows { at: Operand { view: View::Asked, ..self.at }, ..self }
+    }
+}
+
+/// A model under construction.
+#[derive(Default)]
+pub struct Builder {
+    buffers: Vec<Buffer>,
+    steps: Vec<Step>,
+    weights: HashMap<String, BufferId>,
+}
+
+fn call<S: Shape>(
+    operator: &'static str,
+    shape: impl Fn(&Extents) -> S + Send + Sync + 'static,
+    inputs: impl IntoIterator<Item = Operand>,
+) -> Call {
+    let point = Arc::new(move |e: &Extents| -> Point { shape(e).to_point() });
+    Call { operator, point, inputs: inputs.into_iter().map(Some).collect() }
+}
+
+impl Builder {
+    fn buffer(&mut self, name: impl Into<String>, width: usize, kind: Kind) -> BufferId {
+        self.buffers.push(Buffer { name: name.into(), width, kind });
+        self.buffers.len() - 1
+    }
+
+    fn weight(&mut self, name: &str, dims: &[usize]) -> Operand {
+        let known = self.weights.get(name).copied();
+        let buffer = known.unwrap_or_else(|| {
+            let kind = Kind::Weight { name: name.into(), dims: dims.to_vec() };
+            let id = self.buffer(name, dims[dims.len() - 1], kind);
+            self.weights.insert(name.into(), id);
+            id
+        });
+        Operand { buffer, view: View::Whole }
+    }
+
+    /// Rows of `width` with the view of `like`: a result for each of its rows.
+    fn activation(&mut self, name: &str, width: usize, view: View) -> Rows {
+        // All rows of the buffer are those that its maker saw.
+        let buffer = self.buffer(name, width, Kind::Activation);
+        Rows { at: Operand { buffer, view }, width }
+    }
+
+    fn step(&mut self, usual: Call, output: Operand) {
+        self.steps.push(Step { usual, few: None, output });
+    }
+
+    /// Rows of the tokens in `table`.
+    pub fn embedding(&mut self, table: &str, vocab: usize, dim: usize) -> Rows {
+        let ids = self.buffer("tokens", 1, Kind::Tokens);
+        self.look_up(table, vocab, dim, ids)
+    }
+
+    /// Rows of the positions in `table`, which leaves `offset` rows before the first.
+    pub fn positions(&mut self, table: &str, rows: usize, dim: usize, offset: usize) -> Rows {
+        let ids = self.buffer("positions", 1, Kind::Positions(offset));
+        self.look_up(table, rows, dim, ids)
+    }
+
+    fn look_up(&mut self, table: &str, vocab: usize, dim: usize, ids: BufferId) -> Rows {
+        let from = self.weight(table, &[vocab, dim]);
+        let y = self.activation("embedded", dim, View::New);
+        let shape = move |e: &Extents| Lookup { vocab, dim, ids: e.tokens() };
+        self.step(call("embedding", shape, [from, Operand { buffer: ids, view: View::New }]), y.at);
+        y
+    }
+
+    /// x / √(mean(x²) + ε) · weight
+    pub fn rmsnorm(&mut self, x: Rows, weight: &str, eps: f32) -> Rows {
+        let weight = self.weight(weight, &[x.width]);
+        self.normalise("rmsnorm", x, &[weight], eps)
+    }
+
+    /// (x − mean) / √(variance + ε) · weight + bias, of `name`.
+    pub fn layernorm(&mut self, x: Rows, name: &str, eps: f32) -> Rows {
+        let weight = self.weight(&format!("{name}.weight"), &[x.width]);
+        let bias = self.weight(&format!("{name}.bias"), &[x.width]);
+        self.normalise("layernorm", x, &[weight, bias], eps)
+    }
+
+    fn normalise(&mut self, operator: &'static str, x: Rows, parameters: &[Operand], eps: f32) -> Rows {
+        let y = self.activation("normalised", x.width, x.at.view);
+        let (cols, view) = (x.width, x.at.view);
+        let shape = move |e: &Extents| Normalised { rows: rows(view, e), cols, eps };
+        self.step(call(operator, shape, [x.at].into_iter().chain(parameters.iter().copied())), y.at);
+        y
+    }
+
+    /// x Wᵀ, plus the bias of `name` if it has one: `n` features.
+    pub fn linear(&mut self, x: Rows, name: &str, n: usize, has_bias: bool) -> Rows {
+        let y = self.activation("product", n, x.at.view);
+        self.linear_into(x, name, n, has_bias, y.at);
+        y
+    }
+
+    fn linear_into(&mut self, x: Rows, name: &str, n: usize, has_bias: bool, output: Operand) {
+        let weight = self.weight(&format!("{name}.weight"), &[n, x.width]);
+        let bias = has_bias.then(|| self.weight(&format!("{name}.bias"), &[n]));
+        self.product(x, weight, bias, n, output);
+    }
+
+    fn product(&mut self, x: Rows, weight: Operand, bias: Option<Operand>, n: usize, output: Operand) {
+        let (k, view) = (x.width, x.at.view);
+        let few = bias.is_none().then(|| {
+            let shape = move |e: &Extents| Vectors { batch: rows(view, e), n, k };
+            (FEW_ROWS, call("gemv", shape, [x.at, weight]))
+        });
+        let bias = bias.unwrap_or_else(|| self.zeros(n));
+        let shape = move |e: &Extents| Layer { m: rows(view, e), n, k, activation: Activation::None, residual: false };
+        let mut usual = call("linear", shape, [x.at, weight, bias]);
+        // No residual: it is added by a step of its own.
+        usual.inputs.push(None);
+        self.steps.push(Step { usual, few, output });
+    }
+
+    /// A bias of none, shared by all products of that width.
+    fn zeros(&mut self, n: usize) -> Operand {
+        let name = format!("zeros of {n}");
+        let known = self.weights.get(&name).copied();
+        let buffer = known.unwrap_or_else(|| {
+            let id = self.buffer(&name, n, Kind::Constant(1, Arc::new(|_, _| 0.0)));
+            self.weights.insert(name, id);
+            id
+        });
+        Operand { buffer, view: View::Whole }
+    }
+
+    /// Cosines and sines of `angle(position, i)`, for each of `half` pairs.
+    pub fn angles(&mut self, half: usize, angle: impl Fn(usize, usize) -> f64 + Send + Sync + 'static) -> [Operand; 2] {
+        let angle = Arc::new(angle);
+        let sine = Arc::clone(&angle);
+        let tables = [
+            self.buffer("cosines", half, Kind::Table(Arc::new(move |position, i| angle(position, i).cos()))),
+            self.buffer("sines", half, Kind::Table(Arc::new(move |position, i| sine(position, i).sin()))),
+        ];
+        tables.map(|buffer| Operand { buffer, view: View::Appended })
+    }
+
+    /// Each head of x rotated by the angles of its position.
+    pub fn rotate(&mut self, x: Rows, angles: [Operand; 2], heads: usize) -> Rows {
+        let y = self.activation("rotated", x.width, View::New);
+        self.rotate_into(x, angles, heads, y.at);
+        y
+    }
+
+    fn rotate_into(&mut self, x: Rows, [cosine, sine]: [Operand; 2], heads: usize, output: Operand) {
+        let half = x.width / heads / 2;
+        let shape = move |e: &Extents| Heads { tokens: e.tokens(), heads, half };
+        self.step(call("rope", shape, [x.at, cosine, sine]), output);
+    }
+
+    /// Keys, rotated, appended to a cache.
+    pub fn append_rotated(&mut self, x: Rows, angles: [Operand; 2], heads: usize) -> BufferId {
+        let cache = self.buffer("keys", x.width, Kind::Cache);
+        self.rotate_into(x, angles, heads, Operand { buffer: cache, view: View::Appended });
+        cache
+    }
+
+    /// The product of `linear`, appended to a cache.
+    pub fn append_linear(&mut self, x: Rows, name: &str, n: usize, has_bias: bool) -> BufferId {
+        let cache = self.buffer("cached", n, Kind::Cache);
+        self.linear_into(x, name, n, has_bias, Operand { buffer: cache, view: View::Appended });
+        cache
+    }
+
+    /// softmax(q kᵀ / √dim) v over the positions so far, `group` heads of q to each of the `heads` of keys.
+    pub fn attention(&mut self, q: Rows, keys: BufferId, values: BufferId, heads: usize, group: usize) -> Rows {
+        let y = self.activation("attended", q.width, View::New);
+        let dim = q.width / (heads * group);
+        let shape = move |e: &Extents| {
+            let Extents { batch, queries, past, .. } = *e;
+            Cached { batch, heads, group, queries, past, dim }
+        };
+        let [keys, values] = [keys, values].map(|buffer| Operand { buffer, view: View::Seen });
+        self.step(call("attention_cached", shape, [q.at, keys, values]), y.at);
+        y
+    }
+
+    /// a + b
+    pub fn add(&mut self, a: Rows, b: Rows) -> Rows {
+        self.elementwise("add", &[a, b])
+    }
+
+    /// silu(gate) · up
+    pub fn swiglu(&mut self, gate: Rows, up: Rows) -> Rows {
+        self.elementwise("swiglu", &[gate, up])
+    }
+
+    /// max(x, 0)
+    pub fn relu(&mut self, x: Rows) -> Rows {
+        self.elementwise("relu", &[x])
+    }
+
+    fn elementwise(&mut self, operator: &'static str, operands: &[Rows]) -> Rows {
+        let (width, view) = (operands[0].width, operands[0].at.view);
+        let y = self.activation(operator, width, view);
+        let shape = move |e: &Extents| Vector { n: rows(view, e) * width };
+        self.step(call(operator, shape, operands.iter().map(|operand| operand.at)), y.at);
+        y
+    }
+
+    /// Logits of the rows that are asked for, by the weight `name` of `[vocabulary, width]`.
+    pub fn logits(mut self, x: Rows, name: &str, vocabulary: usize, context: usize) -> Model {
+        let logits = self.buffer("logits", vocabulary, Kind::Logits);
+        let weight = self.weight(name, &[vocabulary, x.width]);
+        self.product(x.asked(), weight, None, vocabulary, Operand { buffer: logits, view: View::Asked });
+        Model { buffers: self.buffers, steps: self.steps, logits, vocabulary, context }
+    }
+}
+
+/// Rows that a view of activations has.
+fn rows(view: View, e: &Extents) -> usize {
+    if view == View::Asked { e.asked() } else { e.tokens() }
+}

@@ -1,0 +1,190 @@
+//! A model as one candidate: the kernels of its steps, launched one after the other on inputs and workspace.
+
+use super::{Extent, Part, Signature};
+use crate::core::candidate::{Body, Cuda, Declare, Program};
+use crate::core::dtype::DType;
+use crate::core::launch::{Argument, Launch, Plan};
+use crate::core::operator::Operator;
+use crate::core::tensor_map::TensorMap;
+use crate::models::catalogue::Operators;
+use crate::models::description::{Call, Extents, Kind, Model, Operand};
+use crate::models::error::Error;
+use crate::models::layout::Layout;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What every GPU that the gate serves runs.
+const ARCH: &str = "sm_80";
+/// Where places in the workspace begin.
+const ALIGNMENT: usize = 256;
+const THREADS: usize = 256;
+const WORKSPACE: &str = "workspace";
+
+/// The candidate in one dtype.
+///
+/// # Errors
+/// When the catalogue has no kernel for a step.
+pub fn candidate(signature: &Arc<Signature>, operators: &Operators, dtype: DType) -> Result<Cuda<Extent>, Error> {
+    changed(signature, operators, dtype, |plan| plan)
+}
+
+/// The same with a plan that is changed: a defect to be found.
+pub(super) fn changed(
+    signature: &Arc<Signature>,
+    operators: &Operators,
+    dtype: DType,
+    change: impl Fn(Plan) -> Plan + Send + Sync + 'static,
+) -> Result<Cuda<Extent>, Error> {
+    let mut kernels = BTreeMap::new();
+    for call in signature.model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual]))
+    {
+        let kernel = operators.on_gpu(call.operator, dtype, ARCH)?;
+        let program = Arc::new(Program::clone(&kernel.program));
+        let kernel = Step { operator: operators.operator(call.operator)?, body: Body::Cuda(kernel), program };
+        kernels.insert(call.operator, kernel);
+    }
+    let model = Arc::new(Launched { signature: Arc::clone(signature), kernels, dtype });
+    let of_workspace = Arc::clone(&model);
+    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/models/zero.cu"));
+    let cuda = Cuda::source(text, "zero", move |s: &Extent| change(model.plan(s))).file("kernels/models/zero.cu");
+    Ok(cuda.workspace(move |s| Placed::of(&of_workspace, s).bytes()).dtypes([dtype]).untimed())
+}
+
+/// The kernel of an operator.
+struct Step {
+    operator: Arc<dyn Operator>,
+    body: Body,
+    program: Arc<Program>,
+}
+
+/// A model with the kernels of its operators.
+struct Launched {
+    signature: Arc<Signature>,
+    kernels: BTreeMap<&'static str, Step>,
+    dtype: DType,
+}
+
+/// Where the buffers of a case are.
+struct Placed {
+    model: Model,
+    layout: Layout,
+    /// Of each place, in the workspace.
+    offsets: Vec<usize>,
+    /// Where the scratch of kernels begins, and how long it is.
+    scratch: usize,
+    scratch_bytes: usize,
+}
+
+impl Placed {
+    fn of(launched: &Launched, s: &Extent) -> Placed {
+        let model = launched.signature.at(s);
+        let layout = Layout::of(&model, &s.limits(), launched.dtype);
+        let mut scratch = 0;
+        let offsets = layout.bytes.iter().enumerate().map(|(place, &bytes)| {
+            let offset = scratch;
+            let is_input =
+                model.buffers.iter().zip(&layout.places).any(|(buffer, &at)| {
+                    at == place && (buffer.is_index() || matches!(buffer.kind, Kind::Weight { .. }))
+                });
+            scratch += if is_input { 0 } else { bytes.next_multiple_of(ALIGNMENT) };
+            offset
+        });
+        let offsets = offsets.collect();
+        let calls = runs(s).into_iter().flat_map(|(e, _)| model.steps.iter().map(move |step| (step, e)));
+        let wanted = calls.map(|(step, e)| {
+            let call = step.call(&model, &e);
+            launched.kernels[call.operator].body.workspace_bytes(&(call.point)(&e))
+        });
+        let scratch_bytes = wanted.max().unwrap_or(0);
+        Placed { offsets, scratch, scratch_bytes, layout, model }
+    }
+
+    fn bytes(&self) -> usize {
+        self.scratch + self.scratch_bytes
+    }
+}
+
+/// The runs of a case.
+fn runs(s: &Extent) -> Vec<(Extents, Part)> {
+    let both = [(s.of_prompt(), Part::Prompt), (s.of_rest(), Part::Rest)];
+    both.into_iter().filter(|(e, _)| e.queries > 0).collect()
+}
+
+impl Launched {
+    fn plan(&self, s: &Extent) -> Plan {
+        let placed = Placed::of(self, s);
+        let mut launches = Vec::new();
+        for (buffer, &place) in placed.model.buffers.iter().zip(&placed.layout.places) {
+            // All constants of a model are zeros.
+            if let Kind::Constant(rows, _) = buffer.kind {
+                let n = rows * buffer.width;
+                let launch = Launch::blocks(n.div_ceil(THREADS), THREADS).without_pointers();
+                launches.push(launch.pointer_at(WORKSPACE, placed.offsets[place]).scalar(n as i64));
+            }
+        }
+        for (e, part) in runs(s) {
+            for step in &placed.model.steps {
+                launches.extend(self.step(&placed, step.call(&placed.model, &e), step.output, &e, part));
+            }
+        }
+        launches.into()
+    }
+
+    /// The input or place in the workspace, and the byte there, that an operand is.
+    fn address(&self, placed: &Placed, operand: Operand, e: &Extents, part: Part) -> (&'static str, usize) {
+        let buffer = &placed.model.buffers[operand.buffer];
+        let (first, _) = operand.rows(buffer, e);
+        let given = self.signature.inputs.iter().filter(|given| given.buffer == operand.buffer);
+        let given: Vec<_> = given.filter(|given| given.part == Part::Whole || given.part == part).collect();
+        let offset = first * buffer.width * self.dtype.size();
+        match (&given[..], &buffer.kind) {
+            ([given], _) => (given.name, offset),
+            (_, Kind::Logits) if part == Part::Rest => ("logits", offset),
+            _ => (WORKSPACE, placed.offsets[placed.layout.places[operand.buffer]] + offset),
+        }
+    }
+
+    /// The launches of a step, with the buffers of the model in place of those of the operator.
+    fn step(&self, placed: &Placed, call: &Call, output: Operand, e: &Extents, part: Part) -> Vec<Launch> {
+        let step = &self.kernels[call.operator];
+        let point = (call.point)(e);
+        // An input of no element still needs an address.
+        let operands = call.inputs.iter().map(|operand| operand.unwrap_or(output)).chain([output]);
+        let ports = step.operator.inputs().iter().chain(step.operator.outputs()).map(|port| port.name);
+        let mut buffers: Vec<(&str, (&'static str, usize))> =
+            ports.zip(operands.map(|operand| self.address(placed, operand, e, part))).collect();
+        if step.body.workspace_bytes(&point) > 0 {
+            buffers.push((WORKSPACE, (WORKSPACE, placed.scratch)));
+        }
+        let launches = step.body.launches(&point).into_iter().filter(|launch| !launch.is_empty());
+        launches.map(|launch| self.rebound(step, launch, &buffers)).collect()
+    }
+
+    fn rebound(&self, step: &Step, launch: Launch, buffers: &[(&str, (&'static str, usize))]) -> Launch {
+        let Body::Cuda(kernel) = &step.body else { unreachable!("a kernel of the catalogue") };
+        let find = |name: &str| buffers.iter().find(|(port, _)| *port == name).map_or((WORKSPACE, 0), |(_, at)| *at);
+        let entry = launch.entry.clone().unwrap_or_else(|| kernel.entry.clone());
+        let taken = if launch.pointers { buffers } else { &[] };
+        let pointers = taken.iter().map(|(_, at)| *at);
+        let pointers = pointers.map(|(buffer, offset_bytes)| Argument::Pointer { buffer: buffer.into(), offset_bytes });
+        let further = launch.arguments.iter().map(|argument| match argument {
+            Argument::Scalar(scalar) => Argument::Scalar(*scalar),
+            Argument::Pointer { buffer, offset_bytes } => {
+                let (to, offset) = find(buffer);
+                Argument::Pointer { buffer: to.into(), offset_bytes: offset + offset_bytes }
+            }
+            Argument::Map(map) => {
+                let (to, offset) = find(&map.buffer);
+                let dtype = Some(map.dtype.unwrap_or(self.dtype));
+                Argument::Map(TensorMap {
+                    buffer: to.into(),
+                    offset_bytes: offset + map.offset_bytes,
+                    dtype,
+                    ..map.clone()
+                })
+            }
+        });
+        let arguments = pointers.chain(further).collect();
+        Launch { pointers: false, arguments, ..launch }.entry(entry).of(Arc::clone(&step.program))
+    }
+}

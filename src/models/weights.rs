@@ -1,0 +1,53 @@
+//! Weights as the executors ask for them: a tensor by its name and extents, in the dtype that they compute in.
+
+use super::error::Error;
+use super::mapped::Mapped;
+use crate::core::dtype::DType;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where weights come from.
+pub trait Weights: Sync {
+    /// The tensor `name`, which must have these extents, in `dtype`.
+    ///
+    /// # Errors
+    /// When it is not there, or another one.
+    fn tensor(&self, name: &str, dims: &[usize], dtype: DType) -> Result<Bytes, Error>;
+}
+
+/// The elements of a tensor: in a mapped file, or in memory of their own, aligned for any dtype.
+#[derive(Clone, Debug)]
+pub enum Bytes {
+    /// A range of a file.
+    Mapped(Arc<Mapped>, Range<usize>),
+    /// Words that hold so many bytes.
+    Owned(Vec<u64>, usize),
+}
+
+impl Bytes {
+    /// Zeros.
+    pub fn zeros(bytes: usize) -> Self {
+        Bytes::Owned(vec![0; bytes.div_ceil(8)], bytes)
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(file, range) => &file.bytes()[range.clone()],
+            Bytes::Owned(words, bytes) => &bytemuck::cast_slice(words)[..*bytes],
+        }
+    }
+
+    /// The bytes, writable; those of a file are copied first.
+    pub fn as_mut(&mut self) -> &mut [u8] {
+        if let Bytes::Mapped(..) = self {
+            let mut copy = Bytes::zeros(self.as_slice().len());
+            copy.as_mut().copy_from_slice(self.as_slice());
+            *self = copy;
+        }
+        match self {
+            Bytes::Owned(words, bytes) => &mut bytemuck::cast_slice_mut(words)[..*bytes],
+            Bytes::Mapped(..) => unreachable!("copied above"),
+        }
+    }
+}
