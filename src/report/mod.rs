@@ -6,6 +6,7 @@ pub mod clock;
 pub mod csv;
 pub mod digest;
 pub mod failure;
+pub mod merge;
 pub mod peers;
 pub mod place;
 pub mod record;
