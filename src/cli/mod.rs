@@ -11,6 +11,7 @@ mod ab;
 mod bench;
 mod calibrate;
 mod check;
+mod dashboard;
 mod doctor;
 mod list;
 mod merge;
@@ -64,7 +65,7 @@ enum Sub {
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
     Merge(merge::Merge),
-    /// Turn summaries into a table
+    /// Turn summaries into tables, CI formats and the dashboard
     Report(report::Report),
     /// Print the JSON Schema of the summary
     Schema,

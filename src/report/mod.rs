@@ -6,6 +6,12 @@ pub mod clock;
 pub mod csv;
 pub mod digest;
 pub mod failure;
+#[cfg(feature = "reports")]
+pub mod formats;
+#[cfg(feature = "reports")]
+pub mod history;
+#[cfg(feature = "reports")]
+pub mod html;
 pub mod merge;
 pub mod peers;
 pub mod place;
