@@ -17,6 +17,7 @@ mod list;
 mod merge;
 mod noise;
 mod noise_stored;
+mod plot;
 mod report;
 mod schema;
 mod selection;
@@ -67,6 +68,8 @@ enum Sub {
     Merge(merge::Merge),
     /// Turn summaries into tables, CI formats and the dashboard
     Report(report::Report),
+    /// Draw summaries: run times, speed-ups, rooflines, scaling, errors, as SVG
+    Plot(plot::Plot),
     /// Print the JSON Schema of the summary
     Schema,
     /// Run one kernel of a PTX or CUDA file in the simulator: what its checks find, what it costs, line by line
@@ -96,6 +99,7 @@ pub fn main() -> ExitCode {
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
+        Sub::Plot(plot) => plot.run(),
         Sub::Schema => schema::run(),
         Sub::Sim(sim) => sim.run(),
     };

@@ -15,6 +15,8 @@ pub mod html;
 pub mod merge;
 pub mod peers;
 pub mod place;
+#[cfg(feature = "reports")]
+pub mod plot;
 pub mod record;
 pub mod summary;
 pub mod text;

@@ -5,6 +5,7 @@ mod browser;
 mod history;
 mod junit;
 mod metrics;
+mod plots;
 mod serve;
 mod shards;
 mod support;
