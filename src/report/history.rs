@@ -216,8 +216,12 @@ fn split(logs: &[f64], offset: usize, least: f64, found: &mut Vec<Change>) {
     let splits = SEGMENT..=logs.len() - SEGMENT;
     let cost = |at: usize| scatter(&logs[..at]) + scatter(&logs[at..]);
     let Some(at) = splits.min_by(|&a, &b| cost(a).total_cmp(&cost(b))) else { return };
-    let step = median(&logs[at..]) - median(&logs[..at]);
-    if step.abs() > least && step.abs() > SCATTERS * cost(at) / logs.len() as f64 {
+    let (before, after) = (median(&logs[..at]), median(&logs[at..]));
+    let step = after - before;
+    // The runs next to it confirm it: each is nearer to its own side.
+    let is_confirmed = logs[at - SEGMENT..at].iter().all(|x| (x - before).abs() < (x - after).abs())
+        && logs[at..at + SEGMENT].iter().all(|x| (x - after).abs() < (x - before).abs());
+    if is_confirmed && step.abs() > least && step.abs() > SCATTERS * cost(at) / logs.len() as f64 {
         found.push(Change { at: offset + at, ratio: step.exp() });
         split(&logs[..at], offset, least, found);
         split(&logs[at..], offset + at, least, found);
@@ -246,6 +250,7 @@ mod tests {
     #[case::step(&[10.0, 10.1, 9.9, 11.0, 11.1, 10.9], &[3])]
     #[case::outlier(&[10.0, 10.0, 10.1, 14.0, 10.0, 10.1, 10.0], &[])]
     #[case::not_confirmed(&[10.0, 10.0, 10.1, 10.0, 11.0, 11.0], &[])]
+    #[case::confirmed(&[10.0, 10.0, 10.1, 10.0, 11.0, 11.0, 11.0], &[4])]
     #[case::noise(&[10.0, 10.3, 9.8, 10.4, 9.7, 10.2, 10.1, 9.9], &[])]
     #[case::within_the_threshold(&[10.0, 10.0, 10.0, 10.1, 10.1, 10.1], &[])]
     #[case::two_steps(&[10.0, 10.0, 10.0, 12.0, 12.0, 12.1, 9.0, 9.0, 9.1], &[3, 6])]

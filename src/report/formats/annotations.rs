@@ -80,13 +80,10 @@ fn files(root: &Path) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let is_passed_over = name.starts_with('.') || PASSED_OVER.contains(&name.as_str());
             // A link could lead back up.
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && depth > 0 => {
-                    if !name.starts_with('.') && !PASSED_OVER.contains(&name.as_str()) {
-                        enter(&path, root, depth - 1, files);
-                    }
-                }
+                Ok(kind) if kind.is_dir() && depth > 0 && !is_passed_over => enter(&path, root, depth - 1, files),
                 Ok(kind) if kind.is_file() => {
                     let extension = path.extension().and_then(|extension| extension.to_str());
                     if matches!(extension, Some("cu" | "cuh" | "ptx")) {

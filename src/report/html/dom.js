@@ -53,6 +53,20 @@ function changeBar(ratio, reach = 2) {
   );
 }
 
+// The same for a speed-up: what is faster reaches to the right.
+function gainBar(times, reach = 4) {
+  const at = Math.max(-1, Math.min(1, Math.log(times) / Math.log(reach))) * 50;
+  return h(
+    "span",
+    { class: "bar", "aria-hidden": "true" },
+    h("i", {
+      class: at > 0 ? "under" : "over",
+      style: { left: (at > 0 ? 50 : 50 + at) + "%", width: Math.abs(at) + "%" },
+    }),
+    h("i", { class: "tick", style: { left: "50%" } }),
+  );
+}
+
 // A table that sorts by any column and shows rows as they are asked for.
 function table({ columns, rows, sort, ascending, first = 50, empty = "Nothing to show." }) {
   let by = sort === undefined ? null : columns.findIndex((c) => c.title === sort),

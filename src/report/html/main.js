@@ -86,15 +86,13 @@ function show(event) {
   const view = [...VIEWS, ...DETAILS].find((v) => v.path === name) || VIEWS[0];
   liveCharts.forEach((chart) => chart.plot && chart.plot.destroy());
   liveCharts.clear();
-  document
-    .getElementById("nav")
-    .replaceChildren(
-      ...VIEWS.filter((v) => v.shows(summary)).map((v) =>
-        link(v.path, [v.title, v.size ? h("span", { class: "n" }, count(v.size(summary))) : null], {
-          "aria-current": (view.under || view.path) === v.path ? "page" : null,
-        }),
-      ),
-    );
+  document.getElementById("nav").replaceChildren(
+    ...VIEWS.filter((v) => v.shows(summary)).map((v) =>
+      link(v.path, [v.title, v.size ? h("span", { class: "n" }, count(v.size(summary))) : null], {
+        "aria-current": (view.under || view.path) === v.path ? "page" : null,
+      }),
+    ),
+  );
   const main = document.getElementById("main");
   const shown =
     !view.shows || view.shows(summary)

@@ -112,8 +112,11 @@ fn title(what: &str, records: &[&Record]) -> String {
     if of.is_empty() { what.to_owned() } else { line(&format!("{what}: {}", of.join(" "))) }
 }
 
+/// Times of one shape: who, how long, and whether it is a peer.
+type Beside = Vec<(String, f64, bool)>;
+
 fn times(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
-    let mut shapes: BTreeMap<(&str, DType, &str), Vec<(String, f64, bool)>> = BTreeMap::new();
+    let mut shapes: BTreeMap<(&str, DType, &str), Beside> = BTreeMap::new();
     for (record, timing) in timings(records) {
         let group = shapes.entry((&record.operator, record.dtype, &timing.shape)).or_default();
         group.push((record.candidate.clone(), timing.median_us, false));

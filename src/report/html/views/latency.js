@@ -37,8 +37,8 @@ function latency(summary, _, query) {
   ];
 }
 
-// From p5 to p95 around the median, which is the tick in the middle; both ends of the strip are 10 % off.
-const STRIP = 0.1;
+// From p5 to p95 around the median, which is the tick in the middle; both ends of the strip are 5 % off.
+const STRIP = 0.05;
 function rangeBar(t) {
   if (!isNumber(t.p5) || !isNumber(t.p95) || !(t.median > 0)) return "";
   const at = (x) => 50 + Math.max(-1, Math.min(1, (x / t.median - 1) / STRIP)) * 50;

@@ -80,7 +80,7 @@ function operator(summary, [name]) {
     h(
       "p",
       { class: "lead" },
-      `${count(of.length)} trials of ${count(candidates.length)} candidates in ${dtypes.join(", ")}`,
+      `${count(of.length)} trials, ${count(candidates.length)} candidate${candidates.length === 1 ? "" : "s"} in ${dtypes.join(", ")}`,
     ),
     section("Verdicts", verdictGrid(of, candidates, dtypes)),
     errorGrid(of, candidates, dtypes),

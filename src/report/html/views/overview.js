@@ -26,11 +26,7 @@ function overview(summary) {
   );
   return [
     h("h1", {}, title),
-    h(
-      "p",
-      { class: "lead" },
-      [devices && "on " + devices, day(summary.run.started)].filter(Boolean).join(" · "),
-    ),
+    h("p", { class: "lead" }, [devices && "on " + devices, day(summary.run.started)].filter(Boolean).join(" · ")),
     records.length ? [h("div", { class: "tiles" }, tiles), share] : null,
     h("div", { class: "columns" }, attention(records), changes(timings), errors(records), slowest(records)),
     atAGlance(records),

@@ -18,7 +18,7 @@ function speedup(summary, _, query) {
         cell: (r) => h("span", { class: "strong" }, times(r.mean)),
       },
       { title: "Most", num: true, value: (r) => r.most, cell: (r) => times(r.most) },
-      { title: "", optional: true, cell: (r) => changeBar(1 / r.mean, r.reach) },
+      { title: "", optional: true, cell: (r) => gainBar(r.mean, r.reach) },
     ],
   });
   const list = peerTable([]);
@@ -105,7 +105,7 @@ function peerTable(timings) {
         value: (x) => x.p.high && 1 / x.p.high,
         cell: (x) => (isNumber(x.p.low) ? `${digits(1 / x.p.high, 3)} to ${digits(1 / x.p.low, 3)}` : "–"),
       },
-      { title: "", optional: true, cell: (x) => (x.times ? changeBar(1 / x.times, 4) : "") },
+      { title: "", optional: true, cell: (x) => (x.times ? gainBar(x.times) : "") },
       {
         title: "Peer is",
         value: (x) => VERDICTS.indexOf(x.p.verdict),

@@ -146,7 +146,7 @@ function timingTable(timings, named) {
         value: (t) => t.median,
         cell: (t) => h("span", { class: "strong" }, digits(t.median)),
       },
-      { title: "p5 to p95, ±10 %", optional: true, cell: rangeBar },
+      { title: "p5 to p95, ±5 %", optional: true, cell: rangeBar },
       {
         title: "Spread",
         num: true,
