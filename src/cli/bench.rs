@@ -96,6 +96,7 @@ impl Bench {
                 check: Check::Perf,
                 device: device.kind(),
                 fingerprint: Some(device.fingerprint().key()),
+                source: trial.source.clone(),
                 duration_s: start.elapsed().as_secs_f64(),
                 repeat: project().repeat_command(&trial.name, ""),
                 outcome,

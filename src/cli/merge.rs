@@ -3,17 +3,20 @@
 use super::{Failure, print};
 use crate::check::outcome::Verdict;
 use crate::harness::terminal::note;
-use crate::report::digest;
 use crate::report::summary::Summary;
+use crate::report::{digest, merge};
 use clap::Args;
 use std::path::PathBuf;
 
 /// Arguments of `merge`.
 #[derive(Args)]
 pub struct Merge {
-    /// The summaries; of two results of one trial on one device the later file's stays, of times shape by shape
+    /// The summaries; what stands in two of them is an error that names both
     #[arg(value_name = "SUMMARY", required = true)]
     paths: Vec<PathBuf>,
+    /// Of two results of one trial on one device keep the later file's, of times shape by shape
+    #[arg(long)]
+    newer: bool,
     /// Where the merged summary goes [default: stdout]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
@@ -25,7 +28,7 @@ pub struct Merge {
 impl Merge {
     /// Merges; a failed verdict among the records is a failure of the whole.
     pub fn run(self) -> Result<(), Failure> {
-        let merged = read_all(&self.paths)?;
+        let merged = if self.newer { read_all(&self.paths)? } else { shards(&self.paths)? };
         if let Some(out) = &self.out {
             merged.write(out).map_err(Failure::Input)?;
         }
@@ -38,7 +41,14 @@ impl Merge {
     }
 }
 
-/// One summary out of all files.
+/// One summary out of files that do not overlap.
+fn shards(paths: &[PathBuf]) -> Result<Summary, Failure> {
+    let read = |path: &PathBuf| Ok((path.display().to_string(), Summary::read(path)?));
+    let parts: Result<Vec<_>, String> = paths.iter().map(read).collect();
+    merge::shards(parts.map_err(Failure::Input)?).map_err(Failure::Input)
+}
+
+/// One summary out of all files, of which the later ones win.
 pub fn read_all(paths: &[PathBuf]) -> Result<Summary, Failure> {
     let mut summaries = paths.iter().map(|path| Summary::read(path).map_err(Failure::Input));
     let mut merged = summaries.next().ok_or_else(|| Failure::Input("no summary given".into()))??;

@@ -11,12 +11,14 @@ mod ab;
 mod bench;
 mod calibrate;
 mod check;
+mod dashboard;
 mod doctor;
 mod list;
 mod llm;
 mod merge;
 mod noise;
 mod noise_stored;
+mod plot;
 mod report;
 mod schema;
 mod selection;
@@ -67,8 +69,10 @@ enum Sub {
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
     Merge(merge::Merge),
-    /// Turn summaries into a table
+    /// Turn summaries into tables, CI formats and the dashboard
     Report(report::Report),
+    /// Draw summaries: run times, speed-ups, rooflines, scaling, errors, as SVG
+    Plot(plot::Plot),
     /// Print the JSON Schema of the summary
     Schema,
     /// Run one kernel of a PTX or CUDA file in the simulator: what its checks find, what it costs, line by line
@@ -99,6 +103,7 @@ pub fn main() -> ExitCode {
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
+        Sub::Plot(plot) => plot.run(),
         Sub::Schema => schema::run(),
         Sub::Sim(sim) => sim.run(),
     };

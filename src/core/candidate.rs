@@ -132,6 +132,11 @@ pub enum Body {
 }
 
 impl Body {
+    /// The file of the kernel, as compiler messages name it.
+    pub fn file(&self) -> Option<&str> {
+        if let Body::Cuda(kernel) = self { Some(&kernel.program.file) } else { None }
+    }
+
     /// What host code that enqueues GPU work says of a case that it was prepared for.
     pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
         if let Body::Enqueue(body) = self { body.describe(point, dtype) } else { None }

@@ -261,6 +261,16 @@ pub enum Heat {
     Hot,
 }
 
+impl Heat {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Heat::Cold => "cold",
+            Heat::Hot => "hot",
+        }
+    }
+}
+
 /// One timed batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {

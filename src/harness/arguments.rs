@@ -171,6 +171,8 @@ pub enum Requirement {
     Baseline,
     /// The compiler for kernels: for tests that compile without a GPU. A gate on a GPU fails without it anyway.
     Nvrtc,
+    /// The browser in which this crate's own tests open the dashboard; no gate needs it.
+    Chromium,
 }
 
 impl FromStr for Requirement {
@@ -181,7 +183,8 @@ impl FromStr for Requirement {
             "cuda" => Ok(Requirement::Cuda),
             "baseline" => Ok(Requirement::Baseline),
             "nvrtc" => Ok(Requirement::Nvrtc),
-            other => Err(format!("unknown requirement `{other}`; use cuda, baseline or nvrtc")),
+            "chromium" => Ok(Requirement::Chromium),
+            other => Err(format!("unknown requirement `{other}`; use cuda, baseline, nvrtc or chromium")),
         }
     }
 }
@@ -357,7 +360,7 @@ mod tests {
     #[case(&["--dist", "tiny"], "--shape")]
     #[case(&["--seed", "x"], "use 42 or 0x2a")]
     #[case(&["--budget=-1"], "use 20 or 0.5")]
-    #[case(&["--require", "luck"], "use cuda, baseline or nvrtc")]
+    #[case(&["--require", "luck"], "use cuda, baseline, nvrtc or chromium")]
     fn wrong_arguments_say_what_is_right(#[case] arguments: &[&str], #[case] expected: &str) {
         let message = parse(arguments).unwrap_err();
         assert!(message.contains(expected), "{message}");

@@ -51,6 +51,7 @@ mod tests {
             check: Check::Correctness,
             device: DeviceKind::Sim,
             fingerprint: None,
+            source: None,
             outcome: Outcome { failure: Some(failure), ..Outcome::fail(text) },
             duration_s: 0.0,
             repeat: String::new(),

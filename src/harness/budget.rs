@@ -84,7 +84,16 @@ mod tests {
     use crate::core::dtype::DType;
 
     fn trial(check: Check, kind: DeviceKind) -> Trial {
-        Trial { name: String::new(), suite: 0, candidate: 0, dtype: DType::F32, check, kind, times_lesson: false }
+        Trial {
+            name: String::new(),
+            suite: 0,
+            candidate: 0,
+            dtype: DType::F32,
+            check,
+            kind,
+            source: None,
+            times_lesson: false,
+        }
     }
 
     #[test]

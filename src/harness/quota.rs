@@ -81,6 +81,7 @@ mod tests {
             dtype: DType::F32,
             check,
             kind,
+            source: None,
             times_lesson: false,
         };
         (0..candidates).flat_map(|candidate| Check::ALL.map(|check| trial(candidate, check))).collect()

@@ -23,6 +23,8 @@ pub struct Trial {
     pub check: Check,
     /// The kind of device that its candidate asks for.
     pub kind: DeviceKind,
+    /// The file of its kernel, as the declaration names it.
+    pub source: Option<String>,
     /// Whether it times a lesson, which is done on request alone.
     pub times_lesson: bool,
 }
@@ -89,7 +91,8 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
                     let kind = if candidate.body.is_host() { DeviceKind::Cpu } else { DeviceKind::Cuda };
                     let times_lesson = candidate.traits.lesson && check == Check::Perf;
-                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind, times_lesson });
+                    let source = candidate.body.file().map(str::to_owned);
+                    all.push(Trial { name, suite: i, candidate: j, dtype, check, kind, source, times_lesson });
                 }
             }
         }
@@ -133,6 +136,13 @@ mod tests {
             Suite::of(op("gelu").perf([Vector { n: 4 }])).candidate("naive", cpu()).candidate("tiled", cpu()).into(),
             Suite::of(op("gelu_tanh")).candidate("kernel", kernel).candidate("naive", cpu()).into(),
         ]
+    }
+
+    #[test]
+    fn a_trial_of_a_kernel_names_its_file() {
+        let files: Vec<_> = trials(&suites()).unwrap().into_iter().filter_map(|t| Some((t.name, t.source?))).collect();
+        let expected = ["correctness", "property"].map(|c| (format!("gelu_tanh::kernel::f32::{c}"), "k.cu".to_owned()));
+        assert_eq!(files, expected);
     }
 
     #[test]

@@ -10,6 +10,25 @@ pub fn rfc3339(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The seconds since 1970 of such a text; `None` if it is none.
+pub fn seconds(text: &str) -> Option<u64> {
+    let digits: Vec<u64> =
+        text.split(|c: char| !c.is_ascii_digit()).take(6).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [year, month, day, hour, minute, second] = digits[..] else { return None };
+    if !(1970..10_000).contains(&year)
+        || !(1..=12).contains(&month)
+        || day == 0
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
+        return None;
+    }
+    let before = (1970..year).map(days_of_year).sum::<u64>();
+    let months: u64 = months(year).iter().take(month as usize - 1).sum();
+    Some(((before + months + day - 1) * 24 + hour) * 3600 + minute * 60 + second)
+}
+
 /// The Gregorian date of a day counted from 1970-01-01.
 fn date(mut days: u64) -> (u64, u64, u64) {
     let mut year = 1970;
@@ -17,9 +36,8 @@ fn date(mut days: u64) -> (u64, u64, u64) {
         days -= days_of_year(year);
         year += 1;
     }
-    let february = days_of_year(year) - 337;
     let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+    for length in months(year) {
         if days < length {
             break;
         }
@@ -27,6 +45,10 @@ fn date(mut days: u64) -> (u64, u64, u64) {
         month += 1;
     }
     (year, month, days + 1)
+}
+
+fn months(year: u64) -> [u64; 12] {
+    [31, days_of_year(year) - 337, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 fn days_of_year(year: u64) -> u64 {
@@ -48,5 +70,15 @@ mod tests {
     #[case(4_107_542_400, "2100-03-01T00:00:00Z")]
     fn dates(#[case] seconds: u64, #[case] expected: &str) {
         assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        assert_eq!(super::seconds(expected), Some(seconds));
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("yesterday")]
+    #[case("2026-13-01T00:00:00Z")]
+    #[case("2026-01-01")]
+    fn what_is_no_time(#[case] text: &str) {
+        assert_eq!(super::seconds(text), None);
     }
 }

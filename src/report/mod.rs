@@ -7,8 +7,17 @@ pub mod csv;
 pub mod digest;
 pub mod failure;
 pub mod models;
+#[cfg(feature = "reports")]
+pub mod formats;
+#[cfg(feature = "reports")]
+pub mod history;
+#[cfg(feature = "reports")]
+pub mod html;
+pub mod merge;
 pub mod peers;
 pub mod place;
+#[cfg(feature = "reports")]
+pub mod plot;
 pub mod record;
 pub mod summary;
 pub mod text;

@@ -24,6 +24,9 @@ pub struct Record {
     /// The key of the device that it ran on, as in the summary's list; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
+    /// The file of the kernel, as its declaration names it; absent for host code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// What was found.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -88,6 +91,7 @@ pub(super) mod samples {
             check: Check::ALL.into_iter().find(|c| c.name() == check).unwrap_or(Check::Correctness),
             device: DeviceKind::Cpu,
             fingerprint: Some("cpu-x-2".into()),
+            source: None,
             outcome,
             duration_s: 0.25,
             repeat: format!("cargo test --test gate -- --exact {trial}"),

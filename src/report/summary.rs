@@ -101,6 +101,12 @@ pub struct NoiseEntry {
 }
 
 impl NoiseEntry {
+    /// Which case it is of, for people.
+    pub fn name(&self) -> String {
+        let (device, operator, candidate, dtype, shape) = self.identity();
+        format!("`{operator}::{candidate}::{dtype}` {shape} on {device}")
+    }
+
     fn identity(&self) -> (&str, &str, &str, DType, &str) {
         let report = &self.report;
         (&self.device, &report.operator, &report.candidate, report.dtype, &report.shape)

@@ -1,0 +1,175 @@
+//! Points and lines over two logarithmic axes: rooflines, and times over an extent.
+
+use super::canvas::{INK, LINE, MOST_SERIES, PAPER, SOFT, finish, series_colour, text, width};
+use plotters::prelude::{
+    ChartBuilder, Circle, Color as _, DashedLineSeries, IntoDrawingArea as _, IntoLogRange as _, LineSeries,
+    SVGBackend, Text,
+};
+use plotters::style::text_anchor::HPos;
+
+const WIDTH: i32 = 860;
+const HEIGHT: i32 = 520;
+const FONT: u32 = 12;
+
+/// One point of a series.
+#[derive(Clone, Debug)]
+pub struct Point {
+    pub series: String,
+    pub x: f64,
+    pub y: f64,
+}
+
+/// The roof of a device: a slope, and what it ends in.
+pub struct Roof {
+    /// Of y over x: GB/s.
+    pub slope: f64,
+    /// Gflop/s.
+    pub flat: Option<f64>,
+}
+
+impl Roof {
+    fn at(&self, x: f64) -> f64 {
+        (self.slope * x).min(self.flat.unwrap_or(f64::INFINITY))
+    }
+}
+
+/// All of it.
+pub struct Plane {
+    pub title: String,
+    pub origin: String,
+    pub x: String,
+    pub y: String,
+    pub points: Vec<Point>,
+    /// Whether the points of a series are joined.
+    pub joined: bool,
+    pub roof: Option<Roof>,
+}
+
+impl Plane {
+    /// The SVG text.
+    ///
+    /// # Errors
+    /// If there is nothing to draw, or too much.
+    pub fn svg(&self) -> Result<String, String> {
+        let mut names: Vec<&str> = self.points.iter().map(|point| point.series.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return Err("the summary holds nothing to plot of this kind".into());
+        }
+        if names.len() > MOST_SERIES {
+            let n = names.len();
+            return Err(format!("{n} series cannot be told apart: choose with --operator, --candidate and --dtype"));
+        }
+        let mut svg = String::new();
+        self.draw(&mut svg, &names).map_err(|e| format!("cannot draw: {e}"))?;
+        Ok(finish(&svg, &self.title))
+    }
+
+    fn draw(&self, svg: &mut String, names: &[&str]) -> Result<(), String> {
+        let root = SVGBackend::with_string(svg, (WIDTH as u32, HEIGHT as u32)).into_drawing_area();
+        let fail = |e: &dyn std::fmt::Display| e.to_string();
+        root.fill(&PAPER).map_err(|e| fail(&e))?;
+        let write = |words: &str, at: (i32, i32), style| {
+            root.draw(&Text::new(words.to_owned(), at, style)).map_err(|e| fail(&e))
+        };
+        write(&self.title, (20, 24), text(17, INK, HPos::Left))?;
+        write(&self.origin, (20, 47), text(FONT, SOFT, HPos::Left))?;
+        let (mut x, mut y) = (20, 72);
+        for (i, name) in names.iter().enumerate() {
+            let wide = 26 + width(name, FONT);
+            if x > 20 && x + wide > WIDTH - 20 {
+                (x, y) = (20, y + 19);
+            }
+            root.draw(&Circle::new((x + 5, y), 4, series_colour(i).filled())).map_err(|e| fail(&e))?;
+            write(name, (x + 15, y), text(FONT, SOFT, HPos::Left))?;
+            x += wide;
+        }
+        let (_, area) = root.split_vertically(y + 12);
+        let xs = range(self.points.iter().map(|point| point.x));
+        let roofs = self.roof.iter().flat_map(|roof| [roof.at(xs.0), roof.at(xs.1)]);
+        let ys = range(self.points.iter().map(|point| point.y).chain(roofs));
+        let mut chart = ChartBuilder::on(&area)
+            .margin_left(16)
+            .margin_right(28)
+            .margin_bottom(10)
+            .x_label_area_size(46)
+            .y_label_area_size(64)
+            .build_cartesian_2d((xs.0..xs.1).log_scale(), (ys.0..ys.1).log_scale())
+            .map_err(|e| fail(&e))?;
+        chart
+            .configure_mesh()
+            .axis_style(LINE)
+            .bold_line_style(LINE)
+            .light_line_style(PAPER)
+            .max_light_lines(0)
+            .label_style(text(FONT, SOFT, HPos::Center))
+            .axis_desc_style(text(FONT, SOFT, HPos::Center))
+            .x_desc(self.x.as_str())
+            .y_desc(self.y.as_str())
+            .x_label_formatter(&|x| number(*x))
+            .y_label_formatter(&|y| number(*y))
+            .draw()
+            .map_err(|e| fail(&e))?;
+        if let Some(roof) = &self.roof {
+            let line = (0..=60).map(|i| xs.0 * (xs.1 / xs.0).powf(f64::from(i) / 60.0)).map(|x| (x, roof.at(x)));
+            let dashes = DashedLineSeries::new(line, 6, 4, SOFT.stroke_width(2));
+            chart.draw_series(dashes).map_err(|e| fail(&e))?;
+        }
+        for (i, name) in names.iter().enumerate() {
+            let colour = series_colour(i);
+            let mut of: Vec<(f64, f64)> =
+                self.points.iter().filter(|p| p.series == *name).map(|p| (p.x, p.y)).collect();
+            of.sort_by(|a, b| a.0.total_cmp(&b.0));
+            if self.joined {
+                chart.draw_series(LineSeries::new(of.iter().copied(), colour.stroke_width(2))).map_err(|e| fail(&e))?;
+            }
+            chart.draw_series(of.iter().map(|&at| Circle::new(at, 4, colour.filled()))).map_err(|e| fail(&e))?;
+        }
+        root.present().map_err(|e| fail(&e))
+    }
+}
+
+/// From somewhat below the least to somewhat above the most; what lies close together gets whole decades, so that the
+/// axis has ticks.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), x| (low.min(x), high.max(x)));
+    let (low, high) = (low / 1.3, high * 1.3);
+    if high / low > 100.0 {
+        return (low, high);
+    }
+    let decade = |x: f64, round: fn(f64) -> f64| 10f64.powf(round(x.log10()));
+    (decade(low, f64::floor), decade(high, f64::ceil))
+}
+
+/// A tick of a logarithmic axis.
+fn number(x: f64) -> String {
+    match x {
+        x if !(1e-3..1e6).contains(&x) => format!("{x:.0e}"),
+        x if x >= 1.0 => format!("{}", x.round()),
+        x => format!("{x:.3}").trim_end_matches('0').to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roof_is_flat_at_its_end() {
+        let roof = Roof { slope: 4000.0, flat: Some(60_000.0) };
+        assert_eq!([1.0, 100.0].map(|x| roof.at(x)), [4000.0, 60_000.0]);
+    }
+
+    #[test]
+    fn an_axis_has_room_and_ticks() {
+        assert_eq!(range([2.0, 5.0].into_iter()), (1.0, 10.0));
+        let (low, high) = range([1.0, 1000.0].into_iter());
+        assert!(low < 1.0 && low > 0.5 && high > 1000.0 && high < 2000.0, "{low} {high}");
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!([0.1, 1.0, 100.0, 1e6].map(number), ["0.1", "1", "100", "1e6"]);
+    }
+}

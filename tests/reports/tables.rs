@@ -1,0 +1,45 @@
+//! The Markdown page, the CSV, and several forms at once.
+
+use crate::support::{every_kind, report, stdout};
+
+#[test]
+fn the_page_of_a_job_keeps_its_tables() {
+    let text = stdout(&report(&["--markdown", "-"]));
+    let summary = every_kind();
+    assert!(text.starts_with(&format!("## demo: 6 of {} trials failed\n", summary.records.len())), "{text}");
+    let mut columns = None;
+    for line in text.lines() {
+        // A bar is a column unless it is escaped.
+        let bars = line.replace("\\\\", "").replace("\\|", "").matches('|').count();
+        match columns {
+            Some(n) if bars > 0 => assert_eq!(bars, n, "{line}"),
+            _ => columns = (bars > 0).then_some(bars),
+        }
+    }
+    assert!(!text.contains("<b>") && !text.contains("<script") && !text.contains('\u{1b}') && !text.contains('\0'));
+}
+
+#[test]
+fn a_spreadsheet_reads_the_table() {
+    let text = stdout(&report(&["--csv"]));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert!(rows.len() > every_kind().records.len());
+    assert!(rows.iter().flatten().all(|cell| !cell.starts_with(['=', '@'])), "a cell is a formula");
+}
+
+#[test]
+fn several_forms_are_written_at_once_and_two_on_stdout_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let names = ["j.xml", "m.md", "b.json", "g.json", "t.csv"].map(path);
+    let [junit, markdown, bmf, gh, table] = names.each_ref().map(String::as_str);
+    let forms = ["--junit", junit, "--markdown", markdown, "--bmf", bmf, "--gh-benchmark", gh, "--csv", "--out", table];
+    assert!(stdout(&report(&[&forms[..], &["--annotations"]].concat())).starts_with("::error "));
+    for name in &names {
+        assert!(std::fs::metadata(name).unwrap().len() > 100, "{name}");
+    }
+    let mixed = report(&["--csv", "--annotations"]);
+    assert_eq!(mixed.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&mixed.stderr).contains("mixed on stdout"));
+}
