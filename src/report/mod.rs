@@ -6,7 +6,6 @@ pub mod clock;
 pub mod csv;
 pub mod digest;
 pub mod failure;
-pub mod models;
 #[cfg(feature = "reports")]
 pub mod formats;
 #[cfg(feature = "reports")]
@@ -14,6 +13,7 @@ pub mod history;
 #[cfg(feature = "reports")]
 pub mod html;
 pub mod merge;
+pub mod models;
 pub mod peers;
 pub mod place;
 #[cfg(feature = "reports")]
