@@ -3,7 +3,7 @@
 // Query head h reads head h / group of k and v, and query i sees the positions up to past + i.
 //
 // Launch: dim <= 256, grid queries * batch * heads * group, block 256; no dynamic shared memory.
-#include "attention.cuh"
+#include "online_softmax.cuh"
 
 // The definition, a query a block. A thread takes a key of a stretch of 256, then an element of the output.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)

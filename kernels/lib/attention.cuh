@@ -1,24 +1,10 @@
-// What the attention kernels share: their parameters, the online softmax, and the naive kernel, which serves every shape.
+// What the attention kernels share: their parameters and the naive kernel, which serves every shape.
 #pragma once
-#include "common.cuh"
+#include "online_softmax.cuh"
 
 #define PARAMETERS                                                                                            \
     const scalar_t *__restrict__ q, const scalar_t *__restrict__ k, const scalar_t *__restrict__ v,           \
         scalar_t *__restrict__ y, int group, int queries, int keys, int dim, int causal, float scale
-
-// The online softmax: sums taken against the largest score so far, corrected when a larger one comes.
-struct Running {
-    float max = Maximum::identity();
-    float total = 0.0f;
-    // Takes in a largest score and returns what the sums so far have to be multiplied with.
-    __device__ __forceinline__ float raise(float score) {
-        const float before = max;
-        max = fmaxf(max, score);
-        const float correction = before == max ? 1.0f : expf(before - max);
-        total *= correction;
-        return correction;
-    }
-};
 
 // The definition, a query a block. A thread takes one of 256 keys, then an element of the output.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_naive(PARAMETERS) {

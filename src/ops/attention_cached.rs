@@ -196,8 +196,12 @@ fn cuda() -> Cuda<Cached> {
         let extents = [s.batch, s.heads, s.group, s.past, s.dim].map(|extent| extent as i32);
         extents.into_iter().fold(launch, Launch::scalar).scalar(s.scale() as f32)
     };
-    let kernel =
-        kernel!("attention_cached/attention_cached.cu", ["common.cuh", "lib/attention.cuh"], "attention_cached", plan);
+    let kernel = kernel!(
+        "attention_cached/attention_cached.cu",
+        ["common.cuh", "lib/online_softmax.cuh"],
+        "attention_cached",
+        plan
+    );
     // It is there to be read: a fast one shares the keys out among blocks.
     kernel.tiles([("past", THREADS), ("dim", 32)]).untimed()
 }

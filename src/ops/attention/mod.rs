@@ -289,7 +289,7 @@ pub(super) fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outp
 fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     kernel!(
         "attention/attention.cu",
-        ["lib/attention.cuh", "common.cuh", "lib/gemm_mma.cuh", "lib/async.cuh", "lib/gemm.cuh"],
+        ["lib/attention.cuh", "lib/online_softmax.cuh", "common.cuh", "lib/gemm_mma.cuh", "lib/async.cuh", "lib/gemm.cuh"],
         entry,
         plan
     )
@@ -312,6 +312,7 @@ fn wgmma_kernel() -> Cuda<Heads> {
         "attention/attention_wgmma.cu",
         [
             "lib/attention.cuh",
+            "lib/online_softmax.cuh",
             "common.cuh",
             "lib/async.cuh",
             "lib/gemm.cuh",

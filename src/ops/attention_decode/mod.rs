@@ -91,6 +91,7 @@ fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_decode/warpgroup_storage.cuh",
             "lib/async.cuh",
             "lib/attention.cuh",
+            "lib/online_softmax.cuh",
             "lib/cluster.cuh",
             "common.cuh",
             "lib/hopper.cuh"
@@ -125,6 +126,7 @@ fn tma_kernel(plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
             "attention_decode/warpgroup_wgmma.cuh",
             "lib/async.cuh",
             "lib/attention.cuh",
+            "lib/online_softmax.cuh",
             "lib/cluster.cuh",
             "common.cuh",
             "lib/gemm.cuh",
