@@ -107,7 +107,6 @@ fn operator() -> Op<Cached> {
         .perf([
             Cached { batch: 1, heads: 4, group: 8, queries: 1, past: 4095, dim: 64 },
             Cached { batch: 16, heads: 8, group: 4, queries: 1, past: 2047, dim: 64 },
-            Cached { batch: 1, heads: 4, group: 8, queries: 512, past: 0, dim: 64 },
         ])
 }
 
