@@ -10,7 +10,7 @@ pub use crate::core::operator::{Op, Operator};
 pub use crate::core::shape::{Shape, describe};
 pub use crate::core::suite::Suite;
 pub use crate::core::tensor::{Inputs, Outputs};
-pub use crate::core::tensor_map::{Fill, Swizzle, TensorMap, Walk};
+pub use crate::core::tensor_map::{Fill, Im2col, Swizzle, TensorMap};
 pub use crate::core::tolerance::Tolerance;
 pub use crate::{gate, shape};
 pub use half::{bf16, f16};

@@ -1,5 +1,5 @@
-//! Peers and rivals beside a candidate: given the same inputs, judged by the same comparison, timed in the same session.
-//! Whatever they do, the candidate is timed.
+//! Competitors of a candidate: peers, and other candidates of its operator. They get the same inputs, are judged by the same
+//! comparison and timed in the same session. Whatever they do, the candidate is timed.
 
 use super::case::Case;
 use super::judge::Rejection;
@@ -20,32 +20,32 @@ use std::rc::Rc;
 
 /// Who is timed beside a candidate.
 #[derive(Clone, Copy, Default)]
-pub struct Company<'a> {
+pub struct Competition<'a> {
     /// Other programs, each with all its ways to compute the operator.
     pub peers: &'a [Peer],
     /// Other candidates of the operator, on the same device.
-    pub rivals: &'a [&'a Candidate],
+    pub candidates: &'a [&'a Candidate],
 }
 
-/// The company of one shape.
-pub(super) struct Party<'p> {
-    guests: Vec<Guest<'p>>,
+/// Those that compete at one shape.
+pub(super) struct Competitors<'p> {
+    competitors: Vec<Competitor<'p>>,
 }
 
-/// One rival, or one way in which one peer computes the operator.
-struct Guest<'p> {
+/// Another candidate, or one way in which one peer computes the operator.
+struct Competitor<'p> {
     name: String,
     about: String,
     stage: Stage<'p>,
 }
 
-/// How far a guest has come.
+/// How far a competitor has come.
 enum Stage<'p> {
     /// It takes no part, and this is why.
     Out(Verdict, String),
     /// It has computed the case.
     Ready {
-        player: Player<'p>,
+        source: Source<'p>,
         errors: Option<Errors>,
         /// What is wrong with its outputs.
         wrong: Option<String>,
@@ -54,19 +54,19 @@ enum Stage<'p> {
     },
 }
 
-/// Who computes the case of a guest.
-enum Player<'p> {
+/// Who computes the case of a competitor.
+enum Source<'p> {
     Peer(Rc<RemoteCase<'p>>),
     /// `None` once it is a contestant.
-    Rival(Option<Box<dyn Problem + 'p>>),
+    Candidate(Option<Box<dyn Problem + 'p>>),
 }
 
-impl<'p> Player<'p> {
+impl<'p> Source<'p> {
     /// What a session samples.
     fn problem(&mut self) -> Option<Box<dyn Problem + 'p>> {
         match self {
-            Player::Peer(case) => Some(Box::new(RemoteProblem::of(Rc::clone(case)))),
-            Player::Rival(problem) => problem.take(),
+            Source::Peer(case) => Some(Box::new(RemoteProblem::of(Rc::clone(case)))),
+            Source::Candidate(problem) => problem.take(),
         }
     }
 
@@ -77,12 +77,12 @@ impl<'p> Player<'p> {
         right: impl Fn(&[Tensor]) -> Result<Option<Errors>, String>,
     ) -> Result<(), String> {
         match self {
-            Player::Peer(case) => {
+            Source::Peer(case) => {
                 let outputs = case.replay(contestant.instances() - 1).map_err(|fault| fault.to_string())?;
                 right(&outputs).map(|_| ())
             }
             // Its outputs were right before: the same bits are.
-            Player::Rival(_) => match contestant.problem().timed_outputs_agree() {
+            Source::Candidate(_) => match contestant.problem().timed_outputs_agree() {
                 Ok(true) => Ok(()),
                 Ok(false) => Err("the outputs have changed".into()),
                 Err(fault) => Err(fault.to_string()),
@@ -91,23 +91,25 @@ impl<'p> Player<'p> {
     }
 }
 
-impl<'p> Party<'p> {
-    /// Gives the case to every rival, and to every way of every peer that computes it on this kind of device, and judges
-    /// what comes back.
-    pub fn invite(
-        company: Company<'p>,
+impl<'p> Competitors<'p> {
+    /// Gives the case to every other candidate, and to every way of every peer that computes it on this kind of device, and
+    /// judges what comes back.
+    pub fn admit(
+        competition: Competition<'p>,
         context: &Context<'p>,
         subject: &Subject<'_>,
         case: &Case,
         inputs: &[Tensor],
     ) -> Self {
-        let rivals = company.rivals.iter().map(|&candidate| rival(context, candidate, subject, case, inputs));
-        let mut guests: Vec<Guest<'p>> = rivals.collect();
-        if !company.peers.is_empty() {
-            guests.extend(peers(company.peers, context.device.kind(), subject, case, inputs));
+        let candidates =
+            competition.candidates.iter().map(|&other| of_candidate(context, other, subject, case, inputs));
+        let mut competitors: Vec<Competitor<'p>> = candidates.collect();
+        if !competition.peers.is_empty() {
+            competitors.extend(peers(competition.peers, context.device.kind(), subject, case, inputs));
         }
-        Party { guests }
+        Competitors { competitors }
     }
+
     /// Whether nobody takes part.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -115,7 +117,7 @@ impl<'p> Party<'p> {
 
     /// How many take part.
     pub fn len(&self) -> usize {
-        self.guests.iter().filter(|guest| matches!(guest.stage, Stage::Ready { .. })).count()
+        self.competitors.iter().filter(|competitor| matches!(competitor.stage, Stage::Ready { .. })).count()
     }
 
     /// Arms those that take part and adds them to the contestants.
@@ -123,15 +125,15 @@ impl<'p> Party<'p> {
     where
         'p: 'd,
     {
-        for guest in &mut self.guests {
-            let Stage::Ready { player, place, .. } = &mut guest.stage else { continue };
-            let Some(problem) = player.problem() else { continue };
+        for competitor in &mut self.competitors {
+            let Stage::Ready { source, place, .. } = &mut competitor.stage else { continue };
+            let Some(problem) = source.problem() else { continue };
             match Contestant::arm(problem, plan) {
                 Ok(contestant) => {
                     *place = contestants.len();
-                    contestants.push(contestant.as_guest());
+                    contestants.push(contestant.as_competitor());
                 }
-                Err(fault) => guest.stage = out(&fault),
+                Err(fault) => competitor.stage = out(&fault),
             }
         }
     }
@@ -146,17 +148,17 @@ impl<'p> Party<'p> {
         inputs: &[Tensor],
     ) -> Vec<PeerTiming> {
         let candidate = measurement.kept_us(0);
-        let timing = |Guest { name, about, stage }: Guest<'p>| {
-            let (player, errors, wrong, place) = match stage {
+        let timing = |Competitor { name, about, stage }: Competitor<'p>| {
+            let (source, errors, wrong, place) = match stage {
                 Stage::Out(verdict, why) => return PeerTiming::untimed(name, about, verdict, why),
-                Stage::Ready { player, errors, wrong, place } => (player, errors, wrong, place),
+                Stage::Ready { source, errors, wrong, place } => (source, errors, wrong, place),
             };
             if let Some(fault) = contestants[place].left() {
                 return PeerTiming::untimed(name, about, Verdict::Fail, fault.to_string());
             }
             let summary = measurement.summary(place);
             let comparison = paired(&measurement.kept_us(place), &candidate, LEAST_THRESHOLD);
-            let after = player.after(&mut contestants[place], |outputs| judge(subject, case, inputs, outputs));
+            let after = source.after(&mut contestants[place], |outputs| judge(subject, case, inputs, outputs));
             let (verdict, reason) = match (wrong, after) {
                 (Some(wrong), _) => (Verdict::Fail, wrong),
                 (None, Err(why)) => (Verdict::Invalid, format!("after it was timed: {why}")),
@@ -180,51 +182,55 @@ impl<'p> Party<'p> {
                 ..PeerTiming::untimed(name, about, verdict, String::new())
             }
         };
-        self.guests.into_iter().map(timing).collect()
+        self.competitors.into_iter().map(timing).collect()
     }
 }
 
-/// The guests that peers are.
+/// The competitors that peers are.
 fn peers<'p>(
     peers: &'p [Peer],
     device: DeviceKind,
     subject: &Subject<'_>,
     case: &Case,
     inputs: &[Tensor],
-) -> Vec<Guest<'p>> {
+) -> Vec<Competitor<'p>> {
     let files = InputFiles::write(subject.operator, inputs);
-    let guests = peers.iter().flat_map(|peer| {
+    let competitors = peers.iter().flat_map(|peer| {
         let about = peer.hello().map_or_else(|_| String::new(), |hello| hello.about.clone());
         let offers = match offers(peer, device, subject) {
             Ok(offers) => offers,
-            Err((verdict, why)) => return vec![Guest { name: peer.name(), about, stage: Stage::Out(verdict, why) }],
+            Err((verdict, why)) => {
+                return vec![Competitor { name: peer.name(), about, stage: Stage::Out(verdict, why) }];
+            }
         };
-        let guest = |offer: &Offer| {
+        let competitor = |offer: &Offer| {
             let prepared = files.as_ref().map_err(Clone::clone);
             let stage = prepared.and_then(|files| prepare(peer, offer, subject, case, inputs, files));
             let stage = stage.unwrap_or_else(|fault| out(&fault));
-            Guest { name: offer.candidate.clone(), about: about.clone(), stage }
+            Competitor { name: offer.candidate.clone(), about: about.clone(), stage }
         };
-        offers.into_iter().map(guest).collect()
+        offers.into_iter().map(competitor).collect()
     });
-    guests.collect()
+    competitors.collect()
 }
 
-/// The guest that another candidate is.
-fn rival<'p>(
+/// The competitor that another candidate is.
+fn of_candidate<'p>(
     context: &Context<'p>,
     candidate: &Candidate,
     subject: &Subject<'_>,
     case: &Case,
     inputs: &[Tensor],
-) -> Guest<'p> {
+) -> Competitor<'p> {
     let stage = match verified(context, &Subject { candidate, ..*subject }, case, inputs) {
-        Ok((problem, errors)) => Stage::Ready { player: Player::Rival(Some(problem)), errors, wrong: None, place: 0 },
+        Ok((problem, errors)) => {
+            Stage::Ready { source: Source::Candidate(Some(problem)), errors, wrong: None, place: 0 }
+        }
         Err(Rejection::Unsupported(why)) => Stage::Out(Verdict::Skip, why),
         Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => Stage::Out(Verdict::Fail, failure.text),
     };
     let about = candidate.body.describe(&case.point, subject.dtype).unwrap_or_default();
-    Guest { name: candidate.name.clone(), about, stage }
+    Competitor { name: candidate.name.clone(), about, stage }
 }
 
 /// The ways of a peer that fit, or why there is none.
@@ -254,7 +260,7 @@ fn prepare<'p>(
         Ok(errors) => (errors, None),
         Err(wrong) => (None, Some(wrong)),
     };
-    Ok(Stage::Ready { player: Player::Peer(Rc::new(remote)), errors, wrong, place: 0 })
+    Ok(Stage::Ready { source: Source::Peer(Rc::new(remote)), errors, wrong, place: 0 })
 }
 
 /// The same comparison as a candidate's.

@@ -6,7 +6,7 @@ use crate::core::seed::{Rng, below};
 use crate::core::shape::{Axis, Point};
 
 /// Extents that trip kernels whatever their tiles: warps, vectors, blocks, primes between.
-const TELLING: [usize; 16] = [1, 2, 3, 7, 8, 31, 32, 33, 61, 127, 128, 129, 257, 1023, 1024, 1025];
+const BOUNDARY_EXTENTS: [usize; 16] = [1, 2, 3, 7, 8, 31, 32, 33, 61, 127, 128, 129, 257, 1023, 1024, 1025];
 
 /// Both sides of a 16-bit index, and of the largest grid along y and z. Met by every axis that can be so long.
 const PAST_16_BITS: [usize; 3] = [65_535, 65_536, 65_537];
@@ -23,7 +23,7 @@ pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
     let tiles = traits.tiles.iter().filter(|(name, _)| *name == axis.name).map(|&(_, tile)| tile);
     let around = tiles.flat_map(|t| [t.saturating_sub(1), t, t + 1, 2 * t, 2 * t + 1, 3 * t - 1]);
     let mut extents: Vec<usize> = if axis.is_extent() {
-        [min].into_iter().chain(TELLING).chain(around).filter(|e| (min..=max).contains(e)).collect()
+        [min].into_iter().chain(BOUNDARY_EXTENTS).chain(around).filter(|e| (min..=max).contains(e)).collect()
     } else {
         (min..=max).collect()
     };
@@ -32,7 +32,7 @@ pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
     extents
 }
 
-/// The point from which one axis at a time is varied: the operator's own, or telling extents.
+/// The point from which one axis at a time is varied: the operator's own, or boundary extents.
 pub fn base(operator: &dyn Operator) -> Point {
     operator.base().cloned().unwrap_or_else(|| filled(operator.axes(), &BASE))
 }
@@ -65,7 +65,7 @@ fn past_16_bits(axes: &[Axis], base: &[usize]) -> impl Iterator<Item = Point> {
     })
 }
 
-/// Every telling extent of every axis, the other axes at [`base`], those that no 16 bits hold, and `combinations` random
+/// Every boundary extent of every axis, the other axes at [`base`], those that no 16 bits hold, and `combinations` random
 /// corners of all axes at once. Smallest first, so that the first failure is a small one.
 pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng: &mut Rng) -> Vec<Point> {
     let axes = operator.axes();

@@ -222,10 +222,10 @@ impl<'p> Duel<'p> {
     fn session(&self, settings: &PerfSettings, table: &NoiseTable, seed: u64) -> Result<Session, Fell> {
         let arm = |side: usize| {
             let problem = Box::new(RemoteProblem::of(Rc::clone(&self.sides[side])));
-            Contestant::arm(problem, &settings.plan()).map(Contestant::as_guest).map_err(|fault| Fell(side, fault))
+            Contestant::arm(problem, &settings.plan()).map(Contestant::as_competitor).map_err(|fault| Fell(side, fault))
         };
         let mut contestants = [arm(0)?, arm(1)?];
-        // Both are guests, so that whoever fails is known by name.
+        // Both are competitors, so that whoever fails is known by name.
         let measurement = measure(&mut contestants, &settings.session, seed).map_err(|fault| Fell(1, fault))?;
         for (side, contestant) in contestants.iter_mut().enumerate() {
             if let Some(fault) = contestant.left() {

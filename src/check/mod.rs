@@ -47,7 +47,7 @@ pub struct Subject<'a> {
 impl Subject<'_> {
     /// The inputs that it is tried on.
     pub fn distributions(&self) -> Vec<Distribution> {
-        let spared = &self.candidate.traits.not_under;
+        let spared = &self.candidate.traits.exclude_distributions;
         let is_tried = |one: &Distribution| spared.iter().all(|(other, _)| other != one);
         self.operator.distributions().iter().copied().filter(is_tried).collect()
     }
@@ -61,7 +61,7 @@ impl Subject<'_> {
 
     /// The inputs that it is spared, and why.
     pub fn spared(&self) -> impl Iterator<Item = String> {
-        let spared = self.candidate.traits.not_under.iter();
+        let spared = self.candidate.traits.exclude_distributions.iter();
         spared.map(|(distribution, reason)| format!("not tried on {distribution} inputs: {reason}"))
     }
 }

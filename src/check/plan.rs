@@ -27,21 +27,21 @@ const BEYOND: usize = 1 << 20;
 const OF_LONG: f64 = 0.5;
 
 /// The share that relations, the order of rows and repetition may take at the middling shape.
-const OF_MIDDLE: f64 = 0.25;
+const OF_REPRESENTATIVE: f64 = 0.25;
 
 /// Launches for the order of rows and repetition, as far as they take time.
 const LAUNCHES_BESIDE: usize = 8;
 
 /// What is going to be checked. Declarations, the seed and the work that is allowed decide it, no clock does.
 pub(super) struct Plan {
-    /// In the order in which they run, the most telling first: where time was asked to be short, the last are left out.
+    /// In the order in which they run, the most revealing first: where time was asked to be short, the last are left out.
     pub(super) cases: Vec<Case>,
     /// A small shape, for relations and launches in a row.
     pub(super) base: Point,
     /// A middling shape, for relations and repetition.
-    pub(super) middle: Point,
+    pub(super) representative: Point,
     /// Whether relations and repetition are held there too, and not at the smallest shape alone.
-    pub(super) at_middle: bool,
+    pub(super) at_representative: bool,
     /// What is left out, in words for the report.
     pub(super) notes: Vec<String>,
 }
@@ -54,7 +54,7 @@ enum Rank {
     /// What 16 bits do not hold, along each axis, and one case past [`BEYOND`].
     Long,
     /// Every distribution and every offset at the middling shape.
-    Middle,
+    Representative,
     /// The other boundary shapes up to the middling one.
     Small,
     /// Those above.
@@ -72,7 +72,7 @@ impl Plan {
         let operator = subject.operator;
         let (shapes, mut notes) = shapes(seed, capacity, subject);
         notes.extend(subject.spared());
-        let middle = middle(capacity, subject, &shapes);
+        let representative = representative(capacity, subject, &shapes);
         let base = base(operator);
 
         let distributions = subject.distributions();
@@ -89,7 +89,7 @@ impl Plan {
         let long = long(&shapes);
         let rank = |point: &Point| match size(point) {
             _ if long.contains(point) => Rank::Long,
-            size if size <= elements(operator, &middle) => Rank::Small,
+            size if size <= elements(operator, &representative) => Rank::Small,
             _ => Rank::Large,
         };
         let mut ranked: Vec<(Rank, Case)> = shapes.iter().map(|point| (rank(point), of_shape(point))).collect();
@@ -99,10 +99,10 @@ impl Plan {
         }
         ranked.extend(drawn(&base).into_iter().map(|case| (Rank::First, case)));
         ranked.extend(beyond(capacity, subject, &base).map(|point| (Rank::Long, case(&point, first, "beyond"))));
-        ranked.extend(drawn(&middle).into_iter().map(|case| (Rank::Middle, case)));
+        ranked.extend(drawn(&representative).into_iter().map(|case| (Rank::Representative, case)));
         let step = subject.offset_step();
         for offset_bytes in (step..OFFSETS_BELOW).step_by(step) {
-            ranked.push((Rank::Middle, Case { offset_bytes, ..case(&middle, first, "offset") }));
+            ranked.push((Rank::Representative, Case { offset_bytes, ..case(&representative, first, "offset") }));
         }
         // Equal ranks stay in order, small shapes first: the first failure is then a small one.
         ranked.sort_by_key(|(rank, _)| *rank);
@@ -112,22 +112,22 @@ impl Plan {
                 cases.push(case);
             }
         }
-        Plan { cases, base, middle, at_middle: true, notes }
+        Plan { cases, base, representative, at_representative: true, notes }
     }
 
-    /// What `allowed` work pays for, the most telling cases first. The base shape is always paid for.
+    /// What `allowed` work pays for, the most revealing cases first. The base shape is always paid for.
     fn within(mut self, allowed: f64, subject: &Subject<'_>) -> Plan {
         let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
-        let at_middle = launches as f64 * work(subject, &self.middle);
-        self.at_middle = at_middle <= OF_MIDDLE * allowed;
-        let mut left = if self.at_middle { allowed - at_middle } else { allowed };
+        let at_representative = launches as f64 * work(subject, &self.representative);
+        self.at_representative = at_representative <= OF_REPRESENTATIVE * allowed;
+        let mut left = if self.at_representative { allowed - at_representative } else { allowed };
         let mut long = OF_LONG * allowed;
         let (base, asked) = (&self.base, self.cases.len());
-        let middle_work = work(subject, &self.middle);
+        let representative_work = work(subject, &self.representative);
         let mut smallest: Option<(f64, Point)> = None;
         self.cases.retain(|case| {
             let work = work(subject, &case.point);
-            let is_long = work > middle_work;
+            let is_long = work > representative_work;
             let is_paid = case.point == *base || (work <= left && (!is_long || work <= long));
             if is_paid {
                 left -= work;
@@ -146,9 +146,10 @@ impl Plan {
                 describe(axes, &smallest)
             ));
         }
-        if !self.at_middle {
-            let (base, middle) = (describe(axes, base), describe(axes, &self.middle));
-            self.notes.push(format!("relations, row order and repetition planned at {base} only, not at {middle}"));
+        if !self.at_representative {
+            let (base, representative) = (describe(axes, base), describe(axes, &self.representative));
+            self.notes
+                .push(format!("relations, row order and repetition planned at {base} only, not at {representative}"));
         }
         self
     }
@@ -156,7 +157,13 @@ impl Plan {
     /// One case, its shape the one for relations and repetition.
     pub(super) fn of(case: Case) -> Plan {
         let point = case.point.clone();
-        Plan { base: point.clone(), middle: point, at_middle: true, cases: vec![case], notes: Vec::new() }
+        Plan {
+            base: point.clone(),
+            representative: point,
+            at_representative: true,
+            cases: vec![case],
+            notes: Vec::new(),
+        }
     }
 }
 
@@ -217,9 +224,9 @@ fn fits(capacity: Capacity, subject: &Subject<'_>, point: &Point) -> bool {
     capacity.takes(elements(subject.operator, point), subject.operator.cost(point, subject.dtype).flops)
 }
 
-/// A smallish shape with at least a few thousand elements and no sliver among its extents, for relations and
+/// The representative shape: a small one with at least a few thousand elements and no sliver among its extents, for relations and
 /// distributions say little about rows of one column; or the largest.
-fn middle(capacity: Capacity, subject: &Subject<'_>, shapes: &[Point]) -> Point {
+fn representative(capacity: Capacity, subject: &Subject<'_>, shapes: &[Point]) -> Point {
     let is_broad = |axis: &Axis, extent: usize| !axis.is_extent() || extent >= BROAD.min(axis.bounds().1);
     let axes = subject.operator.axes();
     let real: Vec<&Point> = shapes.iter().filter(|point| elements(subject.operator, point) >= 4096).collect();
@@ -271,8 +278,12 @@ mod tests {
     #[test]
     fn the_middling_shape_has_no_sliver_and_meets_every_distribution_and_alignment() {
         let plan = plan(usize::MAX, 1);
-        assert!(plan.middle.iter().all(|&extent| extent >= BROAD) && size(&plan.middle) >= 4096, "{:?}", plan.middle);
-        let there: Vec<&Case> = plan.cases.iter().filter(|case| case.point == plan.middle).collect();
+        assert!(
+            plan.representative.iter().all(|&extent| extent >= BROAD) && size(&plan.representative) >= 4096,
+            "{:?}",
+            plan.representative
+        );
+        let there: Vec<&Case> = plan.cases.iter().filter(|case| case.point == plan.representative).collect();
         let drawn: Vec<Distribution> = there.iter().map(|case| case.distribution).collect();
         assert!(Distribution::ALL.iter().all(|one| drawn.contains(one)), "{drawn:?}");
         let offsets: Vec<usize> = there.iter().map(|case| case.offset_bytes).filter(|&bytes| bytes > 0).collect();
@@ -280,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn the_most_telling_comes_first_and_what_is_large_last() {
+    fn the_most_revealing_comes_first_and_what_is_large_last() {
         let plan = plan(usize::MAX, 1);
-        let is_large = |case: &Case| size(&case.point) > size(&plan.middle);
+        let is_large = |case: &Case| size(&case.point) > size(&plan.representative);
         let beyond = plan.cases.iter().position(|case| size(&case.point) > BEYOND).unwrap();
         assert!(beyond < 12, "right behind the distributions: {beyond}");
         let last = plan.cases.iter().rposition(|case| !is_large(case)).unwrap();
@@ -319,8 +330,8 @@ mod tests {
         let of_base = |plan: &Plan| plan.cases.iter().filter(|case| case.point == [5, 37]).count();
         assert_eq!(of_base(&cut), of_base(&whole), "every distribution at the base");
         let all = plan(usize::MAX, 1).within(f64::INFINITY, &subject);
-        assert!(all.cases == whole.cases && all.notes == whole.notes && all.at_middle);
-        assert!(!plan(usize::MAX, 1).within(0.0, &subject).at_middle);
+        assert!(all.cases == whole.cases && all.notes == whole.notes && all.at_representative);
+        assert!(!plan(usize::MAX, 1).within(0.0, &subject).at_representative);
     }
 
     #[rstest]

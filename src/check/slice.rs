@@ -40,7 +40,7 @@ pub fn slice(operator: &dyn Operator, axis: usize, point: &[usize], inputs: &[Te
 
 /// Rows worth looking at in a case too large to look at whole: both ends, the neighbours of powers of two, and some
 /// spread evenly.
-pub fn telling_rows(extent: usize, most: usize) -> Vec<usize> {
+pub fn representative_rows(extent: usize, most: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|bit| 1usize << bit).take_while(|&p| p <= extent);
     let near = powers.flat_map(|p| [p.wrapping_sub(1), p]);
     let even = (0..most).map(|i| i * extent / most.max(1));
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_telling() {
-        let rows = telling_rows(1_000_003, 24);
+    fn both_ends_are_representative() {
+        let rows = representative_rows(1_000_003, 24);
         assert!(rows.len() <= 24 && rows[0] == 0 && rows.last() == Some(&1_000_002), "{rows:?}");
-        assert_eq!(telling_rows(2, 24), [0, 1]);
-        assert!(telling_rows(0, 24).is_empty());
+        assert_eq!(representative_rows(2, 24), [0, 1]);
+        assert!(representative_rows(0, 24).is_empty());
     }
 }

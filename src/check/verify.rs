@@ -5,7 +5,7 @@ use super::compare::{Expected, unflatten};
 use super::judge::{Rejection, differs, prepare, reject, values};
 use super::outcome::Errors;
 use super::reference::expected;
-use super::slice::{rows_of_output, slice, telling_rows};
+use super::slice::{representative_rows, rows_of_output, slice};
 use super::{Context, Subject};
 use crate::core::seed::{below, permutation, rng};
 use crate::core::tensor::Tensor;
@@ -35,14 +35,14 @@ pub(super) fn verify_before_timing(
 ) -> Result<Option<Errors>, Rejection> {
     let operator = subject.operator;
     let flops = operator.cost(&case.point, subject.dtype).flops;
-    if let Some(elements) = telling_elements(subject, case, flops) {
+    if let Some(elements) = representative_elements(subject, case, flops) {
         return elements_are_right(subject, case, inputs, outputs, &elements).map(Some);
     }
     match operator.separable() {
         Some(axis) if case.point[axis] > 0 => {
             let extent = case.point[axis];
             let affordable = (MOST_FLOPS / (flops / extent).max(1)).clamp(2, MOST_ROWS);
-            rows_are_right(subject, case, inputs, outputs, axis, &telling_rows(extent, affordable)).map(Some)
+            rows_are_right(subject, case, inputs, outputs, axis, &representative_rows(extent, affordable)).map(Some)
         }
         _ if flops <= MOST_FLOPS || outputs.iter().all(Tensor::is_empty) => {
             let expected = expected(operator, &case.point, subject.dtype, inputs);
@@ -76,7 +76,7 @@ pub fn verified<'d>(
 /// Elements to compare of an operator that can compute single ones, where the whole costs too much: as many as may be,
 /// in a random place of each of as many equal parts of the output, and of each of its columns in turn. So every few rows
 /// and every few columns have some, and with them every row and every column of tiles.
-fn telling_elements(subject: &Subject<'_>, case: &Case, flops: usize) -> Option<Vec<usize>> {
+fn representative_elements(subject: &Subject<'_>, case: &Case, flops: usize) -> Option<Vec<usize>> {
     let operator = subject.operator;
     if flops <= MOST_FLOPS || operator.outputs().len() != 1 {
         return None;

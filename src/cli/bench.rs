@@ -3,7 +3,7 @@
 
 use super::selection::{Selected, Selection, describe_device};
 use super::{Failure, print, project};
-use crate::check::beside::Company;
+use crate::check::beside::Competition;
 use crate::check::outcome::{Check, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
@@ -68,8 +68,8 @@ impl Bench {
         let mut device_said = None;
         let mut found = BTreeSet::new();
         self.selection.each(|&Selected { trial, suite, ref subject, device, points }| {
-            let rivals = self.rivals(suite, subject);
-            found.extend(rivals.iter().map(|rival| rival.name.clone()));
+            let candidates = self.competitors(suite, subject);
+            found.extend(candidates.iter().map(|other| other.name.clone()));
             if device_said.replace(device.kind()) != Some(device.kind()) {
                 say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
             }
@@ -78,8 +78,8 @@ impl Bench {
             settings.session.stopping.budget = self.sampling.unwrap_or(settings.session.stopping.budget);
             let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
             let start = Instant::now();
-            let company = Company { peers: &peers, rivals: &rivals };
-            let outcome = perf::run_beside(&context, subject, &settings, company);
+            let competition = Competition { peers: &peers, candidates: &candidates };
+            let outcome = perf::run_beside(&context, subject, &settings, competition);
             let name = trial.name.trim_end_matches("::perf");
             for timing in &outcome.timings {
                 say(row(name, timing))?;
@@ -124,12 +124,12 @@ impl Bench {
     }
 
     /// The candidates of its operator that a subject is timed beside.
-    fn rivals<'a>(&self, suite: &'a Suite, subject: &Subject<'_>) -> Vec<&'a Candidate> {
+    fn competitors<'a>(&self, suite: &'a Suite, subject: &Subject<'_>) -> Vec<&'a Candidate> {
         let on_host = subject.candidate.body.is_host();
-        let is_rival = |rival: &&Candidate| {
-            self.beside.contains(&rival.name) && rival.name != subject.candidate.name && rival.body.is_host() == on_host
+        let is_competitor = |other: &&Candidate| {
+            self.beside.contains(&other.name) && other.name != subject.candidate.name && other.body.is_host() == on_host
         };
-        suite.candidates.iter().filter(is_rival).collect()
+        suite.candidates.iter().filter(is_competitor).collect()
     }
 
     fn start_peers(&self) -> Result<Vec<Peer>, Failure> {

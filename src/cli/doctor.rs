@@ -1,4 +1,4 @@
-//! `kernelgate doctor`: what this machine has for CUDA, what is missing and how to get it, and where kernels run.
+//! `kernelgate doctor`: diagnoses the CUDA setup: what this machine has, what is missing and how to get it, and where kernels run.
 
 use super::{Failure, print};
 use crate::device::cpu::CpuDevice;

@@ -49,7 +49,7 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Say what this machine has for CUDA, what is missing and how to get it
+    /// Diagnose the CUDA setup: what this machine has, what is missing and how to get it
     Doctor(doctor::Doctor),
     /// List the operators and candidates of the catalogue
     List(list::List),
@@ -59,7 +59,7 @@ enum Sub {
     Bench(bench::Bench),
     /// Compare two builds of a gate on one device: one verdict a case, exit code 1 if something is slower
     Ab(Box<ab::Ab>),
-    /// Measure how far one kernel is from itself on this device: false alarms, and the slowdowns that are found
+    /// A/A test: noise and smallest detectable slowdown of kernels on this device
     Noise(noise::Noise),
     /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
     Llm(Box<llm::Llm>),

@@ -1,5 +1,5 @@
-//! `kernelgate noise`: how far one kernel is from itself on this device, how often that would be called slower, and
-//! which slowdowns are found. Thresholds come from this.
+//! `kernelgate noise`: the A/A test of a kernel on this device: its noise, how often that would be called slower, and the
+//! smallest slowdown that is found. Thresholds come from this.
 
 use super::selection::{Selected, Selection};
 use super::{Failure, noise_stored, print, project};

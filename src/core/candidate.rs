@@ -31,7 +31,7 @@ pub struct Traits {
     /// A tolerance of its own, with the reason.
     pub tolerance: Option<Override>,
     /// Inputs that are not tried, with the reason.
-    pub not_under: Vec<(Distribution, &'static str)>,
+    pub exclude_distributions: Vec<(Distribution, &'static str)>,
     /// Whether its speed is held against a baseline.
     pub timed: bool,
     /// Whether it is a lesson: a step on the way to the best candidate, timed only on request.
@@ -53,7 +53,7 @@ impl Default for Traits {
             deterministic: true,
             dtypes: DType::FLOATS.to_vec(),
             tolerance: None,
-            not_under: Vec::new(),
+            exclude_distributions: Vec::new(),
             timed: true,
             lesson: false,
         }
@@ -108,8 +108,8 @@ pub trait Declare: Sized {
     }
 
     /// Is not tried on such inputs, for code that cannot be changed; the reason is part of every report.
-    fn not_under(mut self, distribution: Distribution, reason: &'static str) -> Self {
-        self.traits_mut().not_under.push((distribution, reason));
+    fn exclude_distributions(mut self, distribution: Distribution, reason: &'static str) -> Self {
+        self.traits_mut().exclude_distributions.push((distribution, reason));
         self
     }
 

@@ -27,16 +27,16 @@ pub enum Fill {
     Nan,
 }
 
-/// How a copy walks over the places of a tensor of images, `[images, rows, columns, channels]` (im2col): columns first,
-/// then rows, then images, inside a border that each image has. Pairs are (rows, columns).
+/// The im2col mode of a copy: it goes over the pixels of a tensor of images, `[images, rows, columns, channels]`: columns
+/// first, then rows, then images, inside a bounding box that each image has. Pairs are (rows, columns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walk {
-    /// The first place, counted from the first row and column: negative before the image.
-    pub first: [i32; 2],
-    /// No place lies past this one, counted from the last row and column.
-    pub last: [i32; 2],
-    /// Rows and columns from a place to the next.
-    pub step: [usize; 2],
+pub struct Im2col {
+    /// The first pixel, counted from the first row and column: negative before the image.
+    pub lower_corner: [i32; 2],
+    /// No pixel lies past this one, counted from the last row and column.
+    pub upper_corner: [i32; 2],
+    /// Rows and columns from a pixel to the next.
+    pub stride: [usize; 2],
 }
 
 /// A tiled view of one buffer, passed to a kernel as a `__grid_constant__ const CUtensorMap` of 128 bytes. Extents go
@@ -80,8 +80,8 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// What lies outside.
     pub fill: Fill,
-    /// How a copy walks, when it does not bring neighbours.
-    pub walk: Option<Walk>,
+    /// The im2col mode, when a copy does not bring a box of neighbours.
+    pub im2col: Option<Im2col>,
 }
 
 impl TensorMap {
@@ -97,16 +97,16 @@ impl TensorMap {
             strides: None,
             swizzle: Swizzle::None,
             fill: Fill::Zeros,
-            walk: None,
+            im2col: None,
         }
     }
 
-    /// A copy brings the elements at `places` places of the walk, `channels` of each, instead of a box: what lies
-    /// under one tap of a convolution. The tensor has four dimensions; the copy's coordinates name the first channel
-    /// and place, its offsets lead from the places to the tap.
-    pub fn walking(mut self, walk: Walk, places: usize, channels: usize) -> Self {
-        self.walk = Some(walk);
-        self.tile = vec![places, 1, 1, channels];
+    /// A copy brings `pixels` pixels, `channels` of each, instead of a box: what lies under one tap of a convolution. The
+    /// tensor has four dimensions; the copy's coordinates name the first channel and pixel, its offsets lead from the
+    /// pixels to the tap.
+    pub fn im2col(mut self, im2col: Im2col, pixels: usize, channels: usize) -> Self {
+        self.im2col = Some(im2col);
+        self.tile = vec![pixels, 1, 1, channels];
         self
     }
 

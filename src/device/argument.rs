@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
-use crate::core::tensor_map::{Fill, Swizzle, TensorMap, Walk};
+use crate::core::tensor_map::{Fill, Im2col, Swizzle, TensorMap};
 
 /// Bytes of a tensor map among the parameters of a kernel.
 pub const MAP_BYTES: usize = 128;
@@ -38,8 +38,8 @@ pub struct Tiled {
     pub swizzle: Swizzle,
     /// What lies outside.
     pub fill: Fill,
-    /// How a copy walks; its pairs are (columns, rows) here.
-    pub walk: Option<Walk>,
+    /// The im2col mode of a copy; its pairs are (columns, rows) here.
+    pub im2col: Option<Im2col>,
 }
 
 /// Every argument of a launch on these buffers; `encode` turns tensor maps into what the device's kernels read.
@@ -115,8 +115,8 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
             row_limit(map.swizzle)
         ));
     }
-    if let Some(walk) = &map.walk {
-        walks(walk, map)?;
+    if let Some(im2col) = &map.im2col {
+        im2col_fits(im2col, map)?;
     }
     let reach = map.extents.iter().rev().map(|&extent| extent - 1);
     let steps = std::iter::once(1).chain(strides.iter().rev().copied());
@@ -133,29 +133,31 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
         tile: map.tile.iter().rev().map(|&extent| extent as u32).collect(),
         swizzle: map.swizzle,
         fill: map.fill,
-        walk: map.walk.map(|Walk { first, last, step }| Walk {
-            first: [first[1], first[0]],
-            last: [last[1], last[0]],
-            step: [step[1], step[0]],
+        im2col: map.im2col.map(|Im2col { lower_corner, upper_corner, stride }| Im2col {
+            lower_corner: [lower_corner[1], lower_corner[0]],
+            upper_corner: [upper_corner[1], upper_corner[0]],
+            stride: [stride[1], stride[0]],
         }),
     })
 }
 
-/// Holds a walk against what the driver takes.
-fn walks(walk: &Walk, map: &TensorMap) -> Result<(), String> {
-    let corners = || walk.first.iter().chain(&walk.last);
+/// Holds an im2col mode against what the driver takes.
+fn im2col_fits(im2col: &Im2col, map: &TensorMap) -> Result<(), String> {
+    let corners = || im2col.lower_corner.iter().chain(&im2col.upper_corner);
     if map.extents.len() != 4 || map.tile[1..3] != [1, 1] {
         return Err(format!(
-            "a walk over {} dimensions; it takes images, rows, columns and channels",
+            "im2col mode over {} dimensions; it takes images, rows, columns and channels",
             map.extents.len()
         ));
     }
-    if corners().any(|corner| !(-128..=127).contains(corner)) || walk.step.iter().any(|step| !(1..=8).contains(step)) {
-        return Err(format!("{walk:?}; corners go from -128 to 127, steps from 1 to 8"));
+    if corners().any(|corner| !(-128..=127).contains(corner))
+        || im2col.stride.iter().any(|step| !(1..=8).contains(step))
+    {
+        return Err(format!("{im2col:?}; corners go from -128 to 127, strides from 1 to 8"));
     }
-    let last = |at: usize| map.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
-    if (0..2).any(|at| last(at) < i64::from(walk.first[at])) {
-        return Err(format!("{walk:?} has no place in images of {} x {}", map.extents[1], map.extents[2]));
+    let last = |at: usize| map.extents[1 + at] as i64 - 1 + i64::from(im2col.upper_corner[at]);
+    if (0..2).any(|at| last(at) < i64::from(im2col.lower_corner[at])) {
+        return Err(format!("{im2col:?} has no pixel in images of {} x {}", map.extents[1], map.extents[2]));
     }
     Ok(())
 }
@@ -187,9 +189,9 @@ mod tests {
 
     #[test]
     fn a_walk_is_turned_around() {
-        let walk = Walk { first: [-1, -2], last: [3, 4], step: [1, 2] };
-        let placed = place(&images().walking(walk, 16, 8), &[X]).unwrap();
-        assert_eq!(placed.walk, Some(Walk { first: [-2, -1], last: [4, 3], step: [2, 1] }));
+        let im2col = Im2col { lower_corner: [-1, -2], upper_corner: [3, 4], stride: [1, 2] };
+        let placed = place(&images().im2col(im2col, 16, 8), &[X]).unwrap();
+        assert_eq!(placed.im2col, Some(Im2col { lower_corner: [-2, -1], upper_corner: [4, 3], stride: [2, 1] }));
         assert_eq!(placed.tile, [8, 1, 1, 16]);
     }
 
@@ -205,7 +207,7 @@ mod tests {
             tile: vec![8, 2],
             swizzle: Swizzle::Bytes32,
             fill: Fill::Zeros,
-            walk: None,
+            im2col: None,
         };
         assert_eq!(placed, expected);
         assert_eq!(place(&map(), &[X]).unwrap().strides_bytes, [80]);
@@ -221,10 +223,10 @@ mod tests {
     #[case(map().tile([8, 12]), "24 bytes")]
     #[case(map().swizzle(Swizzle::Bytes32).tile([8, 32]), "no more than 32")]
     #[case(map().offset(16), "ends at byte 1936, the buffer has 1920")]
-    #[case(map().walking(Walk { first: [0, 0], last: [0, 0], step: [1, 1] }, 8, 8), "4 of the box")]
-    #[case(images().walking(Walk { first: [0, -129], last: [0, 0], step: [1, 1] }, 8, 8), "corners go from")]
-    #[case(images().walking(Walk { first: [0, 0], last: [0, 0], step: [1, 9] }, 8, 8), "steps from 1 to 8")]
-    #[case(images().walking(Walk { first: [0, 0], last: [-5, 0], step: [1, 1] }, 8, 8), "no place in images of 5 x 6")]
+    #[case(map().im2col(Im2col { lower_corner: [0, 0], upper_corner: [0, 0], stride: [1, 1] }, 8, 8), "4 of the box")]
+    #[case(images().im2col(Im2col { lower_corner: [0, -129], upper_corner: [0, 0], stride: [1, 1] }, 8, 8), "corners go from")]
+    #[case(images().im2col(Im2col { lower_corner: [0, 0], upper_corner: [0, 0], stride: [1, 9] }, 8, 8), "strides from 1 to 8")]
+    #[case(images().im2col(Im2col { lower_corner: [0, 0], upper_corner: [-5, 0], stride: [1, 1] }, 8, 8), "no pixel in images of 5 x 6")]
     fn a_map_that_cannot_be_is_refused(#[case] map: TensorMap, #[case] why: &str) {
         let said = place(&map, &[X]).unwrap_err();
         assert!(said.contains(why), "{said}");

@@ -67,8 +67,15 @@ fn map_text(map: &TensorMap) -> String {
         Swizzle::Bytes64 => 64,
         Swizzle::Bytes128 => 128,
     };
-    let walk = map.walk.map_or_else(String::new, |walk| {
-        format!("{},{},{},{},{}", walk.first[0], walk.first[1], walk.last[0], walk.last[1], numbers(&walk.step))
+    let walk = map.im2col.map_or_else(String::new, |im2col| {
+        format!(
+            "{},{},{},{},{}",
+            im2col.lower_corner[0],
+            im2col.lower_corner[1],
+            im2col.upper_corner[0],
+            im2col.upper_corner[1],
+            numbers(&im2col.stride)
+        )
     });
     format!(
         "map({}+{} {} extents {} strides {} tile {} swizzle {swizzle} nan {} walk {walk})",

@@ -25,8 +25,8 @@ use std::time::Duration;
     ),
 )]
 pub struct GateArguments {
-    /// All there is.
     #[command(flatten)]
+    /// What the run was told.
     pub options: Options,
 }
 

@@ -133,6 +133,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(most.into_inner(), 1, "a timed trial had company");
+        assert_eq!(most.into_inner(), 1, "a timed trial ran beside another");
     }
 }

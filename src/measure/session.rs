@@ -46,7 +46,7 @@ pub struct Contestant<'d> {
     problem: Box<dyn Problem + 'd>,
     instances: usize,
     /// Whether the session goes on without it.
-    is_guest: bool,
+    is_competitor: bool,
     left: Option<Fault>,
 }
 
@@ -63,15 +63,15 @@ impl<'d> Contestant<'d> {
 
     /// A contestant that is still to be armed.
     pub fn unarmed(problem: Box<dyn Problem + 'd>) -> Self {
-        Contestant { problem, instances: 0, is_guest: false, left: None }
+        Contestant { problem, instances: 0, is_competitor: false, left: None }
     }
 
-    /// Makes it a guest: should it fail, the session goes on without it.
-    pub fn as_guest(self) -> Self {
-        Contestant { is_guest: true, ..self }
+    /// Makes it a competitor: should it fail, the session goes on without it.
+    pub fn as_competitor(self) -> Self {
+        Contestant { is_competitor: true, ..self }
     }
 
-    /// Why a guest has left the session.
+    /// Why a competitor has left the session.
     pub fn left(&self) -> Option<&Fault> {
         self.left.as_ref()
     }
@@ -110,14 +110,14 @@ impl<'d> Contestant<'d> {
         Ok(median(&times?))
     }
 
-    /// A sample, or `None` from a guest that has left, now or before.
+    /// A sample, or `None` from a competitor that has left, now or before.
     fn sample(&mut self, instance: usize) -> Result<Option<Sample>, Fault> {
         if self.left.is_some() {
             return Ok(None);
         }
         match self.problem.sample(instance) {
             Ok(sample) => Ok(Some(sample)),
-            Err(fault) if self.is_guest => {
+            Err(fault) if self.is_competitor => {
                 self.left = Some(fault);
                 Ok(None)
             }
@@ -160,7 +160,7 @@ impl Measurement {
 /// anew: what ran just before a sample then has the same distribution for all, where a fixed alternation favours one
 /// side by its position.
 ///
-/// A guest that fails leaves, with whatever samples it has given, and the others go on.
+/// A competitor that fails leaves, with whatever samples it has given, and the others go on.
 ///
 /// # Errors
 /// The fault of whichever other contestant failed.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_fails_leaves_and_the_others_go_on() {
+    fn a_competitor_that_fails_leaves_and_the_others_go_on() {
         /// Fails at its third sample.
         struct Leaving(SimulatedProblem, usize);
 
@@ -302,11 +302,11 @@ mod tests {
             Contestant::arm(Box::new(Leaving(problem, 0)), &PLAN).unwrap()
         };
         let stays = || contestant(0, 10.0, Noise::default(), &journal, &PLAN);
-        let mut contestants = [stays(), leaving().as_guest()];
+        let mut contestants = [stays(), leaving().as_competitor()];
         let measurement = measure(&mut contestants, &settings(20), 1).unwrap();
         assert_eq!(contestants[1].left(), Some(&Fault::Peer("died".into())));
         assert!(contestants[0].left().is_none() && measurement.summary(0).samples >= 12);
-        // Whoever is no guest ends the session.
+        // Whoever is no competitor ends the session.
         assert!(measure(&mut [stays(), leaving()], &settings(20), 1).is_err());
     }
 

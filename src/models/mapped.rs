@@ -1,9 +1,10 @@
-//! A file in memory: the only `unsafe` of the models.
-#![expect(unsafe_code, reason = "a mapped file changes if somebody changes the file")]
+//! A file in memory, read where it lies.
+//!
+//! Bytes are only ever read as plain numbers: if somebody changes the file meanwhile, the weights are others. Who shortens it
+//! ends the process with a signal.
 
 use super::error::Error;
-use memmap2::Mmap;
-use std::fs::File;
+use mmap_io::MemoryMappedFile;
 use std::path::{Path, PathBuf};
 
 /// A file whose bytes are read where they lie.
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct Mapped {
     /// The file.
     pub path: PathBuf,
-    map: Mmap,
+    map: MemoryMappedFile,
 }
 
 impl Mapped {
@@ -20,16 +21,15 @@ impl Mapped {
     /// # Errors
     /// Why it cannot be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let refused = |why: std::io::Error| Error::in_file(path, "", "a file that can be read", why.to_string());
-        let file = File::open(path).map_err(refused)?;
-        // SAFETY: the bytes are only ever read as plain numbers, so other bytes are other weights and no undefined values.
-        // A file that somebody shortens meanwhile ends the process with a signal, which is no memory error.
-        let map = unsafe { Mmap::map(&file) }.map_err(refused)?;
+        let refused = |why: String| Error::in_file(path, "", "a file that can be read", why);
+        let map = MemoryMappedFile::open_ro(path).map_err(|why| refused(why.to_string()))?;
+        map.as_slice_bytes(0, map.len()).map_err(|why| refused(why.to_string()))?;
         Ok(Mapped { path: path.into(), map })
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.map
+        // Was asked for before, when the file was mapped.
+        self.map.as_slice_bytes(0, self.map.len()).unwrap_or_default()
     }
 }

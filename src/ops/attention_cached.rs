@@ -80,7 +80,7 @@ fn operator() -> Op<Cached> {
         })
         .depth(|s| s.dim + s.keys() + STEPS)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(cost)
         .relation(
             "doubled values double the output",

@@ -68,4 +68,4 @@ pub use metrics::{InstructionClass, LineCount, Metrics, Traffic};
 pub use module::Module;
 pub use options::{Accumulation, Checks, Completion, Options, WarpOrder};
 pub use report::{Check, Finding, Place, Report, Source};
-pub use tensor_map::{Element, Swizzle, TensorMap, Walk};
+pub use tensor_map::{Element, Im2col, Swizzle, TensorMap};

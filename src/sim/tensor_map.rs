@@ -103,30 +103,30 @@ impl Swizzle {
     }
 }
 
-/// How a copy walks over the places of a tensor of images (im2col): columns first, then rows, then images. Pairs are
+/// The im2col mode of a copy over the pixels of a tensor of images: columns first, then rows, then images. Pairs are
 /// (columns, rows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Walk {
-    /// The first place, counted from the first column and row.
-    pub first: [i8; 2],
-    /// No place lies past this one, counted from the last column and row.
-    pub last: [i8; 2],
-    /// Columns and rows from a place to the next.
-    pub step: [u8; 2],
+pub struct Im2col {
+    /// The first pixel, counted from the first column and row.
+    pub lower_corner: [i8; 2],
+    /// No pixel lies past this one, counted from the last column and row.
+    pub upper_corner: [i8; 2],
+    /// Columns and rows from a pixel to the next.
+    pub stride: [u8; 2],
 }
 
-impl Walk {
+impl Im2col {
     /// The last byte, a step, is never zero.
     fn to_word(self) -> u64 {
-        let [a, b] = self.first.map(|at| at as u8);
-        let [c, d] = self.last.map(|at| at as u8);
-        u64::from_le_bytes([a, b, c, d, 0, 0, self.step[0], self.step[1]])
+        let [a, b] = self.lower_corner.map(|at| at as u8);
+        let [c, d] = self.upper_corner.map(|at| at as u8);
+        u64::from_le_bytes([a, b, c, d, 0, 0, self.stride[0], self.stride[1]])
     }
 
     fn from_word(word: u64) -> Option<Self> {
         let bytes = word.to_le_bytes();
         let at = |first: usize| [bytes[first] as i8, bytes[first + 1] as i8];
-        (bytes[7] != 0).then_some(Walk { first: at(0), last: at(2), step: [bytes[6], bytes[7]] })
+        (bytes[7] != 0).then_some(Im2col { lower_corner: at(0), upper_corner: at(2), stride: [bytes[6], bytes[7]] })
     }
 }
 
@@ -145,8 +145,8 @@ pub struct TensorMap {
     pub box_extents: Vec<u32>,
     /// Layout in shared memory.
     pub swizzle: Swizzle,
-    /// For copies that walk over images: the box is then the channels and, as its last extent, the places.
-    pub walk: Option<Walk>,
+    /// For copies in im2col mode: the box is then the channels and, as its last extent, the pixels.
+    pub im2col: Option<Im2col>,
 }
 
 const MAGIC: u64 = 0x6B67_746D_6170_3031;
@@ -179,13 +179,14 @@ impl TensorMap {
                 "the inner extent of the box must be a multiple of 16 bytes and no longer than the swizzled row",
             );
         }
-        if let Some(walk) = self.walk {
-            let last = |at: usize| self.extents[1 + at] as i64 - 1 + i64::from(walk.last[at]);
-            if rank != 4 || self.box_extents[1..3] != [1, 1] || walk.step.iter().any(|step| !(1..=8).contains(step)) {
-                return refuse("a walk takes channels, columns, rows and images, and steps from 1 to 8");
+        if let Some(im2col) = self.im2col {
+            let last = |at: usize| self.extents[1 + at] as i64 - 1 + i64::from(im2col.upper_corner[at]);
+            if rank != 4 || self.box_extents[1..3] != [1, 1] || im2col.stride.iter().any(|step| !(1..=8).contains(step))
+            {
+                return refuse("im2col mode takes channels, columns, rows and images, and strides from 1 to 8");
             }
-            if (0..2).any(|at| last(at) < i64::from(walk.first[at])) {
-                return refuse("a walk has at least one place in an image");
+            if (0..2).any(|at| last(at) < i64::from(im2col.lower_corner[at])) {
+                return refuse("im2col mode needs at least one pixel in an image");
             }
         }
         let mut words = [0u64; BYTES / 8];
@@ -197,7 +198,7 @@ impl TensorMap {
             words[8 + at / 2] |= u64::from(self.box_extents[at]) << (32 * (at % 2));
         }
         words[11..11 + self.strides_bytes.len()].copy_from_slice(&self.strides_bytes);
-        words[15] = self.walk.map_or(0, Walk::to_word);
+        words[15] = self.im2col.map_or(0, Im2col::to_word);
         let mut bytes = [0; BYTES];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -218,7 +219,7 @@ impl TensorMap {
             strides_bytes: words[11..11 + rank - 1].to_vec(),
             box_extents: (0..rank).map(|at| (words[8 + at / 2] >> (32 * (at % 2))) as u32).collect(),
             swizzle: Swizzle::from_code(words[2] >> 16 & 0xFF)?,
-            walk: Walk::from_word(words[15]),
+            im2col: Im2col::from_word(words[15]),
         };
         // A kernel may have written over it.
         map.to_bytes().is_ok().then_some(map)
@@ -245,19 +246,19 @@ impl TensorMap {
         out
     }
 
-    /// The units at the places of a walk from these coordinates on, each `offsets` columns and rows away.
-    pub(crate) fn units_of_walk(&self, walk: Walk, coordinates: &[i32], offsets: [u16; 2]) -> Vec<Unit> {
+    /// The units at the pixels of an im2col copy from these coordinates on, each `offsets` columns and rows away.
+    pub(crate) fn units_of_im2col(&self, im2col: Im2col, coordinates: &[i32], offsets: [u16; 2]) -> Vec<Unit> {
         let mut out = Vec::with_capacity((self.box_bytes() / 16) as usize);
         let mut place = [1, 2, 3].map(|at| i64::from(coordinates[at]));
         for _ in 0..self.box_extents[3] {
             let at = [place[0] + i64::from(offsets[0]), place[1] + i64::from(offsets[1]), place[2]];
             self.push_row(&mut out, coordinates[0], &at);
             for axis in 0..2 {
-                place[axis] += i64::from(walk.step[axis]);
-                if place[axis] < self.extents[1 + axis] as i64 + i64::from(walk.last[axis]) {
+                place[axis] += i64::from(im2col.stride[axis]);
+                if place[axis] < self.extents[1 + axis] as i64 + i64::from(im2col.upper_corner[axis]) {
                     break;
                 }
-                place[axis] = i64::from(walk.first[axis]);
+                place[axis] = i64::from(im2col.lower_corner[axis]);
                 if axis == 1 {
                     place[2] += 1;
                 }
@@ -303,7 +304,7 @@ mod tests {
             strides_bytes: vec![48],
             box_extents: vec![16, 2],
             swizzle: Swizzle::Bytes32,
-            walk: None,
+            im2col: None,
         }
     }
 
@@ -314,7 +315,7 @@ mod tests {
             strides_bytes: vec![16, 64, 192],
             box_extents: vec![8, 1, 1, 6],
             swizzle: Swizzle::None,
-            walk: Some(Walk { first: [-1, -1], last: [-1, -1], step: [2, 2] }),
+            im2col: Some(Im2col { lower_corner: [-1, -1], upper_corner: [-1, -1], stride: [2, 2] }),
             ..map()
         }
     }
@@ -322,16 +323,16 @@ mod tests {
     #[test]
     fn a_walk_goes_along_columns_rows_and_images() {
         let map = images();
-        let walk = map.walk.unwrap();
+        let im2col = map.im2col.unwrap();
         let place = |unit: &Unit| (unit.valid != 0).then(|| (unit.address - map.base.address()) / 16);
         // Places (-1, -1), (-1, 1), (1, -1), (1, 1) of the first image and the first two of the second, each a row and
         // a column further.
-        let middle: Vec<_> = map.units_of_walk(walk, &[0, -1, -1, 0], [1, 1]).iter().map(place).collect();
+        let middle: Vec<_> = map.units_of_im2col(im2col, &[0, -1, -1, 0], [1, 1]).iter().map(place).collect();
         assert_eq!(middle, [Some(0), Some(2), Some(8), Some(10), Some(12), Some(14)]);
-        let corner: Vec<_> = map.units_of_walk(walk, &[0, 1, -1, 0], [0, 0]).iter().map(place).collect();
+        let corner: Vec<_> = map.units_of_im2col(im2col, &[0, 1, -1, 0], [0, 0]).iter().map(place).collect();
         assert_eq!(corner, [None, None, Some(5), None, None, None]);
         // Behind the last image there is nothing.
-        let end: Vec<_> = map.units_of_walk(walk, &[0, 1, 1, 1], [0, 0]).iter().map(place).collect();
+        let end: Vec<_> = map.units_of_im2col(im2col, &[0, 1, 1, 1], [0, 0]).iter().map(place).collect();
         assert_eq!(end, [Some(17), None, None, None, None, None]);
     }
 
@@ -370,8 +371,11 @@ mod tests {
             TensorMap { box_extents: vec![32, 2], ..map() },
             TensorMap { box_extents: vec![16, 257], ..map() },
             TensorMap { extents: vec![], ..map() },
-            TensorMap { walk: images().walk, ..map() },
-            TensorMap { walk: Some(Walk { first: [-1, -1], last: [-1, -5], step: [2, 2] }), ..images() },
+            TensorMap { im2col: images().im2col, ..map() },
+            TensorMap {
+                im2col: Some(Im2col { lower_corner: [-1, -1], upper_corner: [-1, -5], stride: [2, 2] }),
+                ..images()
+            },
         ] {
             assert!(broken.to_bytes().is_err(), "{broken:?}");
         }

@@ -1,7 +1,7 @@
 //! What the gate says about one candidate, in one dtype, from one seed.
 
 use kernelgate::check::outcome::{Outcome, Verdict};
-use kernelgate::check::property::{self, Settings};
+use kernelgate::check::property::{self, SHRINKING, Settings};
 use kernelgate::check::{Context, Subject, correctness};
 use kernelgate::core::candidate::Candidate;
 use kernelgate::core::suite::Suite;
@@ -48,7 +48,7 @@ pub fn find(device: &dyn Device, suite: &Suite, candidate: &Candidate, dtype: DT
     let subject = Subject { operator: suite.operator.as_ref(), candidate, dtype };
     let correctness = correctness::run(&Context::without_deadline(device, seed), &subject);
     let property = (correctness.verdict == Verdict::Pass).then(|| {
-        let settings = Settings { cases: CASES, regressions: None };
+        let settings = Settings { cases: CASES, regressions: None, shrinking: SHRINKING };
         property::run(&Context::without_deadline(device, seed), &subject, &settings)
     });
     Finding { dtype, seed, correctness, property }

@@ -196,7 +196,7 @@ impl View {
             strides_bytes: vec![self.columns * u64::from(self.element_bytes)],
             box_extents: vec![self.box_columns, self.box_rows],
             swizzle: self.swizzle,
-            walk: None,
+            im2col: None,
         }
     }
 }

@@ -115,16 +115,18 @@ fn hold_everywhere(
         Ok(())
     };
     relations(base, outcome)?;
-    let point = if plan.at_middle && !context.is_over() { &plan.middle } else { base };
+    let point = if plan.at_representative && !context.is_over() { &plan.representative } else { base };
     if point != base {
         relations(point, outcome)?;
-    } else if plan.at_middle && &plan.middle != base {
+    } else if plan.at_representative && &plan.representative != base {
         let relations = subject.operator.relations().len();
         outcome.planned += relations;
         outcome.cut += relations;
         let axes = subject.operator.axes();
-        let (small, middle) = (describe(axes, point), describe(axes, &plan.middle));
-        outcome.notes.push(format!("budget spent: relations, row order, repetition at {small} only, not at {middle}"));
+        let (small, representative) = (describe(axes, point), describe(axes, &plan.representative));
+        outcome
+            .notes
+            .push(format!("budget spent: relations, row order, repetition at {small} only, not at {representative}"));
     }
     unless_declined(subject, rows_are_independent(context, subject, point), outcome)?;
     unless_declined(subject, repeats(context, subject, point), outcome)?;

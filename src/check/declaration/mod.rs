@@ -289,12 +289,12 @@ fn of_candidate(suite: &Suite, candidate: &Candidate) -> Vec<String> {
     if !traits.alignment.is_power_of_two() {
         found.push(format!("`.alignment({})`: a power of two is expected, in bytes", traits.alignment));
     }
-    let tried = |one: &Distribution| traits.not_under.iter().all(|(other, _)| other != one);
+    let tried = |one: &Distribution| traits.exclude_distributions.iter().all(|(other, _)| other != one);
     if !operator.distributions().is_empty() && !operator.distributions().iter().any(tried) {
-        found.push("`.not_under` leaves no inputs to try it on".into());
+        found.push("`.exclude_distributions` leaves no inputs to try it on".into());
     }
-    for (distribution, _) in traits.not_under.iter().filter(|(_, reason)| reason.trim().is_empty()) {
-        found.push(format!("`.not_under({distribution}, …)` gives no reason"));
+    for (distribution, _) in traits.exclude_distributions.iter().filter(|(_, reason)| reason.trim().is_empty()) {
+        found.push(format!("`.exclude_distributions({distribution}, …)` gives no reason"));
     }
     found
 }

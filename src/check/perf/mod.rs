@@ -1,7 +1,7 @@
 //! The perf check: every shape verified, then timed beside yardsticks of the same work. It only measures; what the
 //! times mean against an accepted baseline is judged above.
 
-use super::beside::{Company, Party};
+use super::beside::{Competition, Competitors};
 use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, reject};
@@ -36,7 +36,7 @@ const WRITES_HARDLY: usize = 16;
 /// Times every perf shape that fits. Each [`Timing`] has the verdict `pass` when it is sound, `unclear` with too few
 /// samples, `invalid` when it cannot be believed.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &PerfSettings) -> Outcome {
-    run_beside(context, subject, settings, Company::default())
+    run_beside(context, subject, settings, Competition::default())
 }
 
 /// The same beside others, which are timed in the same sessions; what they do changes nothing for the candidate.
@@ -44,7 +44,7 @@ pub fn run_beside(
     context: &Context<'_>,
     subject: &Subject<'_>,
     settings: &PerfSettings,
-    company: Company<'_>,
+    competition: Competition<'_>,
 ) -> Outcome {
     let capacity = context.device.capacity();
     if !capacity.timed {
@@ -75,7 +75,7 @@ pub fn run_beside(
             outcome.notes.push(format!("{} not timed: {why}", describe(subject.operator.axes(), point)));
             continue;
         }
-        match time_shape(context, subject, point, settings, company, &mut outcome.notes) {
+        match time_shape(context, subject, point, settings, competition, &mut outcome.notes) {
             Ok((timing, doubt)) => {
                 outcome.timings.push(timing);
                 if let Some(doubt) = doubt {
@@ -165,6 +165,14 @@ impl<'d> Field<'d> {
         self.contestants.push(Contestant::arm(yardstick.prepare(device)?, plan)?);
         Ok(self.contestants.len() - 1)
     }
+
+    /// What the ceilings allow, by one statistic of each yardstick's times.
+    fn floor_us(&self, dtype: DType, of: impl Fn(usize) -> f64) -> Option<f64> {
+        // Tensor cores and packed halves are faster than multiply-adds in f32: no ceiling for those dtypes.
+        let arithmetic_us = self.fma.filter(|_| dtype == DType::F32).map(&of);
+        let memory_us = self.read.or(self.copy).map(&of);
+        memory_us.into_iter().chain(arithmetic_us).reduce(f64::max)
+    }
 }
 
 /// Of an operator that can only be computed whole, at a shape where that takes too long.
@@ -176,7 +184,7 @@ fn time_shape(
     subject: &Subject<'_>,
     point: &Point,
     settings: &PerfSettings,
-    company: Company<'_>,
+    competition: Competition<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Timing, Option<String>), Rejection> {
     let shape = describe(subject.operator.axes(), point);
@@ -187,8 +195,8 @@ fn time_shape(
     let mut inputs = draw(subject.operator, point, subject.dtype, seed);
     let (problem, compared) = verified(context, subject, &case, &inputs)?;
     notes.extend(subject.candidate.body.describe(point, subject.dtype).map(|what| format!("{shape}: {what}")));
-    let mut party = Party::invite(company, context, subject, &case, &inputs);
-    if party.is_empty() && subject.candidate.traits.deterministic {
+    let mut competitors = Competitors::admit(competition, context, subject, &case, &inputs);
+    if competitors.is_empty() && subject.candidate.traits.deterministic {
         inputs.clear();
     }
 
@@ -212,13 +220,14 @@ fn time_shape(
     let fma = is_dense.then(|| Yardstick::fma(fma_flops(cost, subject.dtype))).and_then(&mut yardstick);
     (field.copy, field.read, field.fma) = (copy, read, fma);
 
-    party.join(&mut field.contestants, &plan);
+    competitors.join(&mut field.contestants, &plan);
     let measurement =
-        measure(&mut field.contestants, &settings.session.shared_with(party.len()), seed).map_err(fault)?;
+        measure(&mut field.contestants, &settings.session.shared_with(competitors.len()), seed).map_err(fault)?;
     let mut timing = timing(&shape, subject.dtype, settings.heat, cost, &measurement, &field);
     let wrong = wrong_while_timed(field.contestants[0].problem(), subject, &case, &inputs).map_err(fault)?;
     let unverified = compared.is_none().then(|| UNVERIFIED.to_owned());
-    let doubt = unverified.or(wrong).or_else(|| unbelievable(&timing, context.device));
+    let fastest_us = field.floor_us(subject.dtype, |at| measurement.summary(at).p5_us);
+    let doubt = unverified.or(wrong).or_else(|| unbelievable(&timing, fastest_us, context.device));
     if doubt.is_some() {
         timing.verdict = Verdict::Invalid;
     }
@@ -228,7 +237,7 @@ fn time_shape(
     }
     // What was planted is not in the code.
     timing.code = field.contestants[0].problem().code().filter(|_| settings.planted == 0.0);
-    timing.peers = party.conclude(&measurement, &mut field.contestants, subject, &case, &inputs);
+    timing.peers = competitors.conclude(&measurement, &mut field.contestants, subject, &case, &inputs);
     Ok((timing, doubt.map(|why| format!("{shape}: {why}"))))
 }
 
@@ -265,12 +274,7 @@ fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measu
     let summary = measurement.summary(0);
     let median_of = |at: Option<usize>| at.map(|at| measurement.summary(at).median_us);
     let (copy_us, read_us, fma_us) = (median_of(field.copy), median_of(field.read), median_of(field.fma));
-    // Tensor cores and packed halves are faster than multiply-adds in f32: no ceiling for those dtypes.
-    let arithmetic_us = fma_us.filter(|_| dtype == DType::F32);
-    let floor_us = match (read_us.or(copy_us), arithmetic_us) {
-        (Some(memory), Some(arithmetic)) => Some(memory.max(arithmetic)),
-        (memory, arithmetic) => memory.or(arithmetic),
-    };
+    let floor_us = field.floor_us(dtype, |at| measurement.summary(at).median_us);
     Timing {
         shape: shape.into(),
         heat,
@@ -321,8 +325,8 @@ const CPU_FLOOR_BYTES: usize = 1 << 16;
 /// a few per cent of the best that a device does, so little slack is needed where the work itself takes the time. What
 /// fits in the cache is mostly launch overhead and may be overlapped better than the yardstick does. On a CPU the
 /// compiler and the allocator move the yardstick itself, and one of less than a MiB is copied by one thread where the
-/// candidate may have several.
-fn unbelievable(timing: &Timing, device: &dyn Device) -> Option<String> {
+/// candidate may have several. What disturbs a yardstick makes it slower, so its fastest samples decide.
+fn unbelievable(timing: &Timing, fastest_us: Option<f64>, device: &dyn Device) -> Option<String> {
     let streams = timing.bytes > device.fingerprint().cache_bytes;
     let share = match (device.kind(), timing.heat) {
         (DeviceKind::Cuda, Heat::Cold) if streams => 0.9,
@@ -331,7 +335,7 @@ fn unbelievable(timing: &Timing, device: &dyn Device) -> Option<String> {
         (DeviceKind::Cpu, Heat::Cold) if timing.bytes >= CPU_FLOOR_BYTES => 0.25,
         _ => return None,
     };
-    let floor_us = timing.floor_us?;
+    let floor_us = fastest_us?;
     (timing.median_us < share * floor_us).then(|| {
         format!(
             "{:.2} µs is less than {share} of the {floor_us:.2} µs that the ceilings allow: the cost of the operator is \

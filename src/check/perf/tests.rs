@@ -131,8 +131,9 @@ fn rivals_are_judged_and_timed_in_the_same_session() {
     let context = Context::new(&device, 1, Duration::from_secs(60));
     let (operator, candidate): (_, Candidate) = (operator(1), Cpu::new::<f32>(double).named("c"));
     let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
-    let rivals = [&right, &wrong, &other, &lost, &lazy];
-    let outcome = run_beside(&context, &subject, &quick(), Company { rivals: &rivals, ..Company::default() });
+    let candidates = [&right, &wrong, &other, &lost, &lazy];
+    let outcome =
+        run_beside(&context, &subject, &quick(), Competition { candidates: &candidates, ..Competition::default() });
     assert_eq!(outcome.verdict, Verdict::Pass, "{outcome:?}");
     let found: Vec<(&str, Verdict, bool)> =
         outcome.timings[0].peers.iter().map(|p| (p.name.as_str(), p.verdict, p.samples > 0)).collect();
@@ -172,19 +173,15 @@ fn the_worst_shape_decides(#[case] verdicts: &[Verdict], #[case] expected: Verdi
 fn faster_than_a_copy_is_not_believed() {
     let device = CpuDevice::new();
     let outcome = time(&operator(1), Cpu::new::<f32>(double), &quick());
-    let timing = Timing {
-        bytes: device.fingerprint().cache_bytes + 1,
-        floor_us: Some(100.0),
-        median_us: 49.0,
-        ..outcome.timings[0].clone()
-    };
-    assert!(unbelievable(&timing, &device).is_some_and(|why| why.contains("100.00")));
-    assert_eq!(unbelievable(&Timing { median_us: 51.0, ..timing.clone() }, &device), None);
+    let timing = Timing { bytes: device.fingerprint().cache_bytes + 1, median_us: 49.0, ..outcome.timings[0].clone() };
+    let floor_us = Some(100.0);
+    assert!(unbelievable(&timing, floor_us, &device).is_some_and(|why| why.contains("100.00")));
+    assert_eq!(unbelievable(&Timing { median_us: 51.0, ..timing.clone() }, floor_us, &device), None);
     // What fits in the cache is held to a looser floor, what is mostly a call to none.
     let in_cache = Timing { bytes: CPU_FLOOR_BYTES, ..timing.clone() };
-    assert_eq!(unbelievable(&in_cache, &device), None);
-    assert!(unbelievable(&Timing { median_us: 24.0, ..in_cache }, &device).is_some());
-    assert_eq!(unbelievable(&Timing { bytes: 100, median_us: 1.0, ..timing }, &device), None);
+    assert_eq!(unbelievable(&in_cache, floor_us, &device), None);
+    assert!(unbelievable(&Timing { median_us: 24.0, ..in_cache }, floor_us, &device).is_some());
+    assert_eq!(unbelievable(&Timing { bytes: 100, median_us: 1.0, ..timing }, floor_us, &device), None);
 }
 
 #[test]

@@ -14,10 +14,12 @@ use super::pace::work;
 use super::{Context, Subject};
 use crate::core::seed::derive;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use shrink::{End, Limits, Shrunk, shrink};
+use shrink::{End, Shrunk, shrink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use strategy::Space;
+
+pub use shrink::Limits;
 
 /// How many random cases to judge when nobody says.
 pub const DEFAULT_CASES: u32 = 64;
@@ -26,7 +28,7 @@ pub const DEFAULT_CASES: u32 = 64;
 const FEWEST: usize = 4;
 
 /// A smaller shape is worth a few seconds of a failing run.
-const SHRINKING: Limits = Limits { steps: 4000, time: Duration::from_secs(5) };
+pub const SHRINKING: Limits = Limits { steps: 4000, time: Duration::from_secs(5) };
 
 /// Judges one case.
 type Judgement<'a> = dyn FnMut(&Case) -> Result<Errors, Rejection> + 'a;
@@ -38,6 +40,8 @@ pub struct Settings {
     pub cases: u32,
     /// The folder that keeps failing cases, a file a candidate; nothing is kept without one.
     pub regressions: Option<PathBuf>,
+    /// How long to look for a smaller shape that fails.
+    pub shrinking: Limits,
 }
 
 impl Settings {
@@ -50,7 +54,7 @@ impl Settings {
             Ok(text) => parse_cases(&text)?,
             Err(_) => DEFAULT_CASES,
         };
-        Ok(Settings { cases, regressions })
+        Ok(Settings { cases, regressions, shrinking: SHRINKING })
     }
 }
 
@@ -107,7 +111,7 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
                 return failed(outcome, *failure, None);
             }
             Err(Rejection::Failed(failure)) => {
-                let shrunk = shrink(subject.operator, case.clone(), *failure, SHRINKING, judge);
+                let shrunk = shrink(subject.operator, case.clone(), *failure, settings.shrinking, judge);
                 outcome.notes.push(describe(subject, &case, &shrunk));
                 return failed(outcome, shrunk.failure, file.as_deref());
             }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long to go on shrinking.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Cases to judge at the most.
     pub steps: usize,
     /// Time to spend at the most.

@@ -48,7 +48,7 @@ fn searched(candidate: &Candidate, device: &dyn Device, budget: Duration, settin
 }
 
 fn cases(cases: u32) -> Settings {
-    Settings { cases, regressions: None }
+    Settings { cases, regressions: None, shrinking: SHRINKING }
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -131,7 +131,7 @@ fn work_decides_how_many_cases_are_planned() {
 #[test]
 fn what_no_case_can_change_is_neither_shrunk_nor_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { cases: 8, regressions: Some(folder.path().to_path_buf()) };
+    let settings = Settings { cases: 8, regressions: Some(folder.path().to_path_buf()), shrinking: SHRINKING };
     let device = Broken::new(Fault::Compile { log: "expected a `;`".into() }, false, 1 << 20);
     let outcome = searched(&planted(|_| false), &device, MINUTE, &settings);
     assert_eq!((outcome.verdict, outcome.cases), (Verdict::Fail, 1), "{outcome:#?}");
@@ -141,7 +141,7 @@ fn what_no_case_can_change_is_neither_shrunk_nor_kept() {
 #[test]
 fn a_failing_case_is_kept_and_replayed_first() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { cases: 256, regressions: Some(folder.path().to_path_buf()) };
+    let settings = Settings { cases: 256, regressions: Some(folder.path().to_path_buf()), shrinking: SHRINKING };
     let wrong = |s: &Rows| s.cols % 7 == 3;
     let first = searched(&planted(wrong), &CpuDevice::new(), MINUTE, &settings);
     let file = folder.path().join("double.planted.txt");

@@ -210,7 +210,7 @@ fn tensor_map(element: Element, view: &View, base: Pointer) -> TensorMap {
         extents,
         box_extents: view.box_extents.iter().rev().copied().collect(),
         swizzle: view.swizzle,
-        walk: None,
+        im2col: None,
     }
 }
 

@@ -37,9 +37,20 @@ extern "C" __global__ void kernelgate_diff(const unsigned char* a, const unsigne
     if (different) atomicAdd(count, different);
 }
 
+// One of the 24 orders of the four words of a unit: a block of inputs that comes back at its old place, because two sets are
+// rotated by whole blocks from each other, then still holds other values.
+__device__ uint4 reordered(uint4 v, unsigned order) {
+    const uint4 swapped = order % 4 == 0 ? v : order % 4 == 1 ? make_uint4(v.y, v.x, v.z, v.w)
+                          : order % 4 == 2 ? make_uint4(v.z, v.y, v.x, v.w) : make_uint4(v.w, v.y, v.z, v.x);
+    order = order / 4 % 6;
+    const uint4 u = order % 3 == 0 ? swapped : order % 3 == 1 ? make_uint4(swapped.x, swapped.z, swapped.y, swapped.w)
+                                             : make_uint4(swapped.x, swapped.w, swapped.z, swapped.y);
+    return order < 3 ? u : make_uint4(u.x, u.y, u.w, u.z);
+}
+
 // What a timed launch meets: in each of gridDim.y sets, which lie `stride` bytes apart from `base` on, every input of
-// `source` rotated by a number of units that no set had before (those of the case itself in set `of_case`), and `poison`
-// in every output. `slots` has three words a buffer: its offset, its bytes, and the bytes of a unit, 0 for an output.
+// `source` rotated by a number of units that no set had before, the words of wide units reordered (those of the case itself
+// in set `of_case`), and `poison` in every output. `slots` has three words a buffer: its offset, its bytes, and the bytes of a unit, 0 for an output.
 extern "C" __global__ void kernelgate_refresh(const unsigned long long* slots, int count, unsigned char* base,
                                               unsigned long long stride, const unsigned char* source,
                                               unsigned long long turn, int of_case, unsigned poison) {
@@ -58,11 +69,14 @@ extern "C" __global__ void kernelgate_refresh(const unsigned long long* slots, i
             continue;
         }
         const unsigned long long units = bytes / unit;
-        const unsigned long long shift = int(blockIdx.y) == of_case ? 0 : spread % units;
+        const bool is_case = int(blockIdx.y) == of_case;
+        const unsigned long long shift = is_case ? 0 : spread % units;
+        const unsigned order = is_case ? 0 : static_cast<unsigned>(spread >> 32) % 24;
         for (unsigned long long i = first; i < units; i += step) {
             const unsigned long long from = i + shift < units ? i + shift : i + shift - units;
             if (unit == 16) {
-                reinterpret_cast<uint4*>(image + offset)[i] = reinterpret_cast<const uint4*>(source + offset)[from];
+                reinterpret_cast<uint4*>(image + offset)[i] =
+                    reordered(reinterpret_cast<const uint4*>(source + offset)[from], order);
             } else if (unit == 4) {
                 reinterpret_cast<unsigned*>(image + offset)[i] =
                     reinterpret_cast<const unsigned*>(source + offset)[from];

@@ -47,8 +47,8 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
     let mut encoded = sys::CUtensorMap { opaque: [0; MAP_BYTES / 8] };
     let rank = map.extents.len() as u32;
     let (address, extents, strides) = (map.address as *mut _, map.extents.as_ptr(), map.strides_bytes.as_ptr());
-    let status = if let Some(walk) = &map.walk {
-        steps[1..3].copy_from_slice(&walk.step.map(|step| step as u32));
+    let status = if let Some(im2col) = &map.im2col {
+        steps[1..3].copy_from_slice(&im2col.stride.map(|step| step as u32));
         // SAFETY: every pointer is valid for the call, the arrays have as many elements as the rank says (a stride less,
         // two corners for the two dimensions between channels and images), and the tensor is only described.
         unsafe {
@@ -59,8 +59,8 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
                 address,
                 extents,
                 strides,
-                walk.first.as_ptr(),
-                walk.last.as_ptr(),
+                im2col.lower_corner.as_ptr(),
+                im2col.upper_corner.as_ptr(),
                 map.tile[0],
                 map.tile[3],
                 steps.as_ptr(),

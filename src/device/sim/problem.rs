@@ -18,7 +18,7 @@ use crate::sim;
 use std::sync::Arc;
 
 /// Bytes of each input that the seed of a case is made from.
-const TELLING_BYTES: usize = 1024;
+const FINGERPRINT_BYTES: usize = 1024;
 
 /// A case in the simulator.
 pub struct SimProblem {
@@ -180,10 +180,10 @@ pub(super) fn encode(file: &str, map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> 
             Swizzle::Bytes64 => sim::Swizzle::Bytes64,
             Swizzle::Bytes128 => sim::Swizzle::Bytes128,
         },
-        walk: map.walk.map(|walk| sim::Walk {
-            first: walk.first.map(|at| at as i8),
-            last: walk.last.map(|at| at as i8),
-            step: walk.step.map(|step| step as u8),
+        im2col: map.im2col.map(|im2col| sim::Im2col {
+            lower_corner: im2col.lower_corner.map(|at| at as i8),
+            upper_corner: im2col.upper_corner.map(|at| at as i8),
+            stride: im2col.stride.map(|step| step as u8),
         }),
     };
     tensor_map.to_bytes().map_err(|error| fault(file, error))
@@ -200,7 +200,7 @@ fn element(dtype: DType) -> sim::Element {
 
 /// A seed that follows the inputs of the case, which themselves follow the seed of the run.
 fn seed(job: &Job<'_>) -> u64 {
-    let inputs = job.inputs.iter().flat_map(|tensor| tensor.bytes().iter().take(TELLING_BYTES));
+    let inputs = job.inputs.iter().flat_map(|tensor| tensor.bytes().iter().take(FINGERPRINT_BYTES));
     let text: String = inputs.copied().map(char::from).collect();
     derive(job.offset_bytes as u64, &[&text, &format!("{:?}", job.point)])
 }

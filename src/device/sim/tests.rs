@@ -176,7 +176,7 @@ fn what_cannot_be_simulated_is_a_skip_and_never_green() {
         (host, "host code that enqueues GPU work needs a GPU"),
     ] {
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
-        let settings = property::Settings { cases: 3, regressions: None };
+        let settings = property::Settings { cases: 3, regressions: None, shrinking: property::SHRINKING };
         for outcome in [correctness::run(&context, &subject), property::run(&context, &subject, &settings)] {
             assert_eq!(outcome.verdict, Verdict::Skip);
             assert!(outcome.reason.starts_with(why), "{}", outcome.reason);

@@ -116,7 +116,7 @@ pub(super) fn declare(name: &str) -> Op<Heads> {
         .element(element)
         .depth(|s| s.dim + s.keys + STEPS)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(cost)
         .separable("batch")
         .relation(

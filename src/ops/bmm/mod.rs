@@ -117,7 +117,7 @@ fn operator() -> Op<Products> {
         })
         .depth(|s| s.k)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(|s, dtype| Cost {
             bytes: s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) * dtype.size(),
             flops: 2 * s.batch * s.m * s.n * s.k,

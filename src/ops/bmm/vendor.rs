@@ -13,5 +13,5 @@ pub fn cublaslt() -> CudaHost<Products> {
         let along = Gemm { a_along_k: !s.transposed_a, b_along_k: s.transposed_b, ..Gemm::new(s.m, s.n, s.k) };
         Ok(Gemm { batch: s.batch, ..along })
     });
-    product.not_under(Distribution::ConstantRows, in_one_go)
+    product.exclude_distributions(Distribution::ConstantRows, in_one_go)
 }

@@ -174,7 +174,7 @@ fn operator() -> Op<Convolution> {
         })
         .depth(Convolution::taps)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(cost)
         .separable("batch")
         .exact_relation(

@@ -2,7 +2,7 @@
 
 use super::{Convolution, Layout};
 use crate::core::launch::Launch;
-use crate::core::tensor_map::{TensorMap, Walk};
+use crate::core::tensor_map::{TensorMap, Im2col};
 use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// Places and channels that a block transposes.
@@ -147,9 +147,9 @@ impl<'s> Packed<'s> {
                 let map = self.x.map("x", [s.batch, s.height, columns, all_channels]);
                 let spanned = |taps: usize| (s.dilation * (taps - 1)) as i32;
                 let border = border.map(|zeros| zeros as i32);
-                let last = [border[0] - spanned(s.tall), if folded { 0 } else { border[1] - spanned(s.wide) }];
-                let walk = Walk { first: border.map(|zeros| -zeros), last, step };
-                map.strides([s.height * self.x_row, self.x_row, column]).walking(walk, places, channels)
+                let upper_corner = [border[0] - spanned(s.tall), if folded { 0 } else { border[1] - spanned(s.wide) }];
+                let im2col = Im2col { lower_corner: border.map(|zeros| -zeros), upper_corner, stride: step };
+                map.strides([s.height * self.x_row, self.x_row, column]).im2col(im2col, places, channels)
             }
         }
     }

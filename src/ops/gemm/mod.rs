@@ -73,7 +73,7 @@ fn operator() -> Op<Product> {
         })
         .depth(|s| s.k)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(|s, dtype| Cost { bytes: (s.m * s.k + s.k * s.n + s.m * s.n) * dtype.size(), flops: 2 * s.m * s.n * s.k })
         .separable("m")
         .exact_relation(

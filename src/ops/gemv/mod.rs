@@ -58,7 +58,7 @@ fn operator() -> Op<Vectors> {
         .element(|s, x, at| dot(s.k, |p| x[0].get(at / s.n * s.k + p) * x[1].get(at % s.n * s.k + p)))
         .depth(|s| s.k)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(|s, dtype| Cost {
             bytes: (s.batch * s.k + s.n * s.k + s.batch * s.n) * dtype.size(),
             flops: 2 * s.batch * s.n * s.k,

@@ -87,7 +87,7 @@ fn operator() -> Op<Sequences> {
         .magnitude(|s, inputs, outputs| unroll(s, inputs, outputs, |of| of.size))
         .depth(|s| s.inputs.max(s.hidden) + s.hidden + STEPS)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(cost)
         .separable("batch")
         .relation("no output sees a later input", |s, x, _| change_last_step(s, &mut x[0]), expect_last_step)

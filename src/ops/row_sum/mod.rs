@@ -41,7 +41,7 @@ pub(super) fn declare(name: &str, scale: fn(usize) -> f64) -> Op<Matrix> {
         .magnitude(move |s, inputs, outputs| fold(s, inputs, outputs, f64::abs, scale(s.cols)))
         .depth(|s| s.cols)
         .range(RANGE)
-        .not_under(UNDEFINED)
+        .exclude_distributions(UNDEFINED)
         .cost(|s, dtype| Cost { bytes: (s.rows * s.cols + s.rows) * dtype.size(), flops: s.rows * s.cols })
         .separable("rows")
         .exact_relation(

@@ -111,8 +111,8 @@ impl Pattern {
             return row[..lane].iter().fold(0, |differ, other| differ | (other ^ row[lane])) & full == 0;
         }
         let before = self.lanes().take_while(|other| *other < lane);
-        let mut rivals = before.filter(|other| self.address[*other] == self.address[lane]);
-        rivals.all(|other| (row[other] ^ row[lane]) & full == 0)
+        let mut same_place = before.filter(|other| self.address[*other] == self.address[lane]);
+        same_place.all(|other| (row[other] ^ row[lane]) & full == 0)
     }
 
     pub fn lanes(&self) -> impl Iterator<Item = usize> + use<> {

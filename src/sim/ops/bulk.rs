@@ -40,7 +40,7 @@ pub(crate) struct BulkCopy {
     far: AddressOperand,
     far_is_shared: bool,
     coordinates: Option<Vec<u32>>,
-    /// Columns and rows from the places of a walk to what is copied.
+    /// Columns and rows from the pixels of an im2col copy to what is copied.
     offsets: Option<[u32; 2]>,
     /// Bytes of a plain copy.
     bytes: Option<u32>,
@@ -103,7 +103,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     let tensor = op.take("tensor");
     let operation = if op.take("reduce") { Some(Operation::decode(decoder, op, tensor)?) } else { None };
     let rank = op.take_map(|modifier| RANKS.iter().position(|rank| *rank == modifier).map(|at| at + 1));
-    let walks = op.take("im2col");
+    let is_im2col = op.take("im2col");
     let announces = op.take("mbarrier::complete_tx::bytes");
     let in_group = op.take("bulk_group");
     let multicast = op.take("multicast::cluster");
@@ -115,7 +115,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         || (announces && !global && !(cluster && own))
         || tensor != rank.is_some()
         || (operation.is_some() && !in_group)
-        || (walks && (rank != Some(4) || !into_shared))
+        || (is_im2col && (rank != Some(4) || !into_shared))
     {
         return Err(op.unsupported());
     }
@@ -138,12 +138,12 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     };
     let bytes = if tensor { None } else { Some(decoder.source(Class::Word, take()?)?) };
     let object = if announces { Some(decoder.address_operand(take()?)?) } else { None };
-    let offsets = if walks {
+    let offsets = if is_im2col {
         match take()? {
             Operand::Vector(items) if items.len() == 2 => {
                 Some([decoder.source(Class::Word, &items[0])?, decoder.source(Class::Word, &items[1])?])
             }
-            _ => return Err(Error::parse(op.line, "expected the two offsets of a walk")),
+            _ => return Err(Error::parse(op.line, "expected the two offsets of an im2col copy")),
         }
     } else {
         None
@@ -294,14 +294,14 @@ fn prepare(ctx: &mut Context<'_>, copy: &BulkCopy, lane: usize) -> Option<Flight
             if !holds(ctx, target, bytes, 128) {
                 return cannot_hold(ctx, lane, near, bytes);
             }
-            let units = match (map.walk, copy.offsets) {
+            let units = match (map.im2col, copy.offsets) {
                 (None, None) => map.units(&coordinates),
-                (Some(walk), Some(slots)) => {
+                (Some(im2col), Some(slots)) => {
                     let offsets = slots.map(|slot| ctx.warp.registers.word(slot)[lane] as u16);
-                    map.units_of_walk(walk, &coordinates, offsets)
+                    map.units_of_im2col(im2col, &coordinates, offsets)
                 }
-                (walk, _) => {
-                    let (map_is, copy_is) = if walk.is_some() { ("im2col", "tile") } else { ("tile", "im2col") };
+                (im2col, _) => {
+                    let (map_is, copy_is) = if im2col.is_some() { ("im2col", "tile") } else { ("tile", "im2col") };
                     let message = format!("a copy of mode {copy_is} with a tensor map of mode {map_is}");
                     ctx.report(Check::Trap, lane, Some(far), message);
                     return None;

@@ -2,7 +2,7 @@
 
 use super::{read_words, words};
 use crate::sim::{
-    Arg, Check, Completion, Element, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, Walk, launch,
+    Arg, Check, Completion, Element, Im2col, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, launch,
 };
 use rstest::rstest;
 
@@ -15,7 +15,7 @@ fn map(base: Pointer, swizzle: Swizzle) -> TensorMap {
         strides_bytes: vec![96],
         box_extents: vec![8, 4],
         swizzle,
-        walk: None,
+        im2col: None,
     }
 }
 
@@ -80,7 +80,7 @@ fn a_box_without_a_wait_is_found(#[values(Completion::Early, Completion::Late)] 
 }
 
 /// One lane copies four places of 5 x 4 images with 4 channels, from column 3 of row 0 on, a column and two rows further.
-fn walk(mode: &str, offsets: &str, walk: Option<Walk>) -> (Vec<u32>, Vec<Check>) {
+fn im2col(mode: &str, offsets: &str, im2col: Option<Im2col>) -> (Vec<u32>, Vec<Check>) {
     let text = format!(
         ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .align 64 .b8 m[128], .param .u64 p1) {{\n\
          .reg .b16 %h<3>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<5>; .shared .align 128 .b8 tile[64]; .shared .align 8 .b8 bar[8];\n\
@@ -101,7 +101,7 @@ fn walk(mode: &str, offsets: &str, walk: Option<Walk>) -> (Vec<u32>, Vec<Check>)
         strides_bytes: vec![16, 80, 320],
         box_extents: vec![4, 1, 1, 4],
         swizzle: Swizzle::None,
-        walk,
+        im2col,
     };
     let call = Launch::new("k", 1, 1).arg(Arg::bytes(&images.to_bytes().unwrap())).arg(out);
     let report = launch(&module, &call, &mut memory, &Options::default()).unwrap();
@@ -111,8 +111,8 @@ fn walk(mode: &str, offsets: &str, walk: Option<Walk>) -> (Vec<u32>, Vec<Check>)
 #[test]
 fn a_copy_walks_over_images() {
     // Columns 0 to 3, every second row from 0 to 2.
-    let border = Walk { first: [0, 0], last: [-1, -1], step: [1, 2] };
-    let (found, checks) = walk("im2col", ", {%h1, %h2}", Some(border));
+    let border = Im2col { lower_corner: [0, 0], upper_corner: [-1, -1], stride: [1, 2] };
+    let (found, checks) = im2col("im2col", ", {%h1, %h2}", Some(border));
     assert_eq!(checks, []);
     // (3, 0) and then (0, 2), (1, 2), (2, 2), each a column and two rows further: the last three lie below the image.
     assert_eq!(found, [14, 0, 0, 0]);
@@ -120,9 +120,9 @@ fn a_copy_walks_over_images() {
 
 #[test]
 fn a_copy_in_another_mode_than_its_map_is_found() {
-    let border = Walk { first: [0, 0], last: [0, 0], step: [1, 1] };
-    assert_eq!(walk("tile", "", Some(border)).1, [Check::Trap]);
-    assert_eq!(walk("im2col", ", {%h1, %h2}", None).1, [Check::Trap]);
+    let border = Im2col { lower_corner: [0, 0], upper_corner: [0, 0], stride: [1, 1] };
+    assert_eq!(im2col("tile", "", Some(border)).1, [Check::Trap]);
+    assert_eq!(im2col("im2col", ", {%h1, %h2}", None).1, [Check::Trap]);
 }
 
 #[rstest]

@@ -2,7 +2,8 @@
 
 use super::run;
 use crate::sim::{
-    Arg, Check, Completion, Element, Error, Finding, Launch, Memory, Module, Options, Swizzle, TensorMap, Walk, launch,
+    Arg, Check, Completion, Element, Error, Finding, Im2col, Launch, Memory, Module, Options, Swizzle, TensorMap,
+    launch,
 };
 use rstest::rstest;
 
@@ -46,7 +47,7 @@ impl Case {
                 strides_bytes: strides,
                 box_extents: box_extents.to_vec(),
                 swizzle: Swizzle::None,
-                walk: None,
+                im2col: None,
             },
             operation,
             coordinates: vec![0; extents.len()],
@@ -275,7 +276,7 @@ fn operations_that_elements_do_not_have_are_told(
 #[test]
 fn a_map_that_walks_is_no_map_for_tiles() {
     let mut case = Case::new(Element::F32, "add.tile", &[4, 5, 4, 2], &[4, 1, 1, 4]);
-    case.map.walk = Some(Walk { first: [0, 0], last: [0, 0], step: [1, 1] });
+    case.map.im2col = Some(Im2col { lower_corner: [0, 0], upper_corner: [0, 0], stride: [1, 1] });
     assert_eq!(case.checks(Completion::Early), [Check::Trap]);
 }
 

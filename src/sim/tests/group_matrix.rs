@@ -35,7 +35,7 @@ fn multiply(text: &str, entry: &str, options: &Options) -> (usize, Vec<Check>) {
         strides_bytes: vec![2 * SIZE as u64],
         box_extents: vec![64, 64],
         swizzle: Swizzle::Bytes128,
-        walk: None,
+        im2col: None,
     };
     let map = |base| Arg::bytes(&map(base).to_bytes().unwrap());
     let blocks = (SIZE / 64) as u32;

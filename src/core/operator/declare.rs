@@ -1,116 +1,17 @@
-//! Operators: what is computed, written once in f64, and everything that the gate derives its checks from.
+//! How an operator is declared: [`Op`], a builder over a typed shape.
 
-use super::cost::Cost;
-use super::distribution::{self, Distribution};
-use super::dtype::DType;
-use super::port::{Port, Role};
-use super::relation::Relation;
-use super::seed::{Rng, derive, rng};
-use super::shape::{Axis, Point, Shape, outside};
-use super::tensor::Tensor;
-use super::tolerance::Override;
+use super::Operator;
+use crate::core::cost::Cost;
+use crate::core::distribution::Distribution;
+use crate::core::dtype::DType;
+use crate::core::port::{Port, Role};
+use crate::core::relation::Relation;
+use crate::core::seed::Rng;
+use crate::core::shape::{Axis, Point, Shape, outside};
+use crate::core::tensor::Tensor;
+use crate::core::tolerance::Override;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// An operator as the gate sees it: shapes are [`Point`]s. [`Op`] is the usual way to make one.
-pub trait Operator: Send + Sync {
-    /// The first part of every trial name.
-    fn name(&self) -> &str;
-    /// A number that no other definition in this process has: cached references are kept by it.
-    fn identity(&self) -> u64;
-    /// The axes of its shapes.
-    fn axes(&self) -> &[Axis];
-    /// Its inputs, in argument order.
-    fn inputs(&self) -> &[Port];
-    /// Its outputs, in argument order.
-    fn outputs(&self) -> &[Port];
-    /// The extents of input `i`.
-    fn input_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
-    /// The extents of output `i`.
-    fn output_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
-    /// The number of rows that index input `i` may name.
-    fn index_bound(&self, i: usize, point: &[usize]) -> usize;
-    /// The number of products in the sums that weight `i` is for.
-    fn fan_in(&self, i: usize, point: &[usize]) -> usize;
-    /// Computes the outputs in f64; each output has its full length and holds zeros.
-    fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
-    /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
-    fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
-    /// Whether it says how to compute a single element.
-    fn computes_elements(&self) -> bool;
-    /// Value and magnitude of element `at` of the only output, if the operator says how to compute a single one.
-    fn element(&self, point: &[usize], inputs: &[Tensor], at: usize) -> Option<[f64; 2]>;
-    /// The number of f32 roundings that an output collects.
-    fn depth(&self, point: &[usize]) -> f64;
-    /// Compulsory bytes and operations.
-    fn cost(&self, point: &[usize], dtype: DType) -> Cost;
-    /// A tolerance in place of the derived one, with the reason.
-    fn tolerance(&self) -> Option<&Override>;
-    /// The largest input magnitude for which the formula is defined in f32 arithmetic.
-    fn range(&self) -> f64;
-    /// The shape from which one axis at a time is varied, if it is not the usual one.
-    fn base(&self) -> Option<&Point>;
-    /// Realistic shapes to check.
-    fn shapes(&self) -> &[Point];
-    /// Shapes to time.
-    fn perf_shapes(&self) -> &[Point];
-    /// The distributions its inputs are drawn from.
-    fn distributions(&self) -> &[Distribution];
-    /// Metamorphic relations.
-    fn relations(&self) -> &[Relation];
-    /// The axis along which outputs are independent of each other, if there is one.
-    fn separable(&self) -> Option<usize>;
-    /// Whether the outputs are defined at all.
-    fn has_reference(&self) -> bool {
-        true
-    }
-    /// What its builder was told that cannot be, in sentences.
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-}
-
-/// Draws the inputs of a case.
-pub fn draw_inputs(
-    operator: &dyn Operator,
-    point: &[usize],
-    dtype: DType,
-    distribution: Distribution,
-    seed: u64,
-) -> Vec<Tensor> {
-    let ports = operator.inputs().iter().enumerate();
-    ports
-        .map(|(i, port)| {
-            let dims = operator.input_dims(i, point);
-            let n: usize = dims.iter().product();
-            let mut rng = rng(derive(seed, &[operator.name(), port.name]));
-            let dtype = port.dtype(dtype);
-            let values = match port.role {
-                Role::Data => {
-                    let width = dims.last().copied().unwrap_or(1).max(1);
-                    distribution.draw(&mut rng, n / width, width, dtype, operator.range())
-                }
-                Role::Parameter { mean } => distribution::normal(&mut rng, n, mean, PARAMETER_DEVIATION, dtype),
-                Role::Weight => distribution::normal(&mut rng, n, 0.0, weight_deviation(operator, i, point), dtype),
-                Role::Index => distribution.draw_indices(&mut rng, n, operator.index_bound(i, point)),
-            };
-            Tensor::from_f64(dtype, &dims, &values)
-        })
-        .collect()
-}
-
-/// The deviation of weights and biases that are no factors of a sum.
-pub const PARAMETER_DEVIATION: f64 = 0.5;
-
-/// The deviation of weight `i`, with which sums do not grow with their length.
-pub fn weight_deviation(operator: &dyn Operator, i: usize, point: &[usize]) -> f64 {
-    1.0 / (operator.fan_in(i, point).max(1) as f64).sqrt()
-}
-
-fn fresh_identity() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
 
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
 type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
@@ -123,8 +24,10 @@ type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
 struct Tensors {
     port: Port,
     dims: DimsFn,
-    /// Rows that an index may name, or products that a weight is for.
-    number: NumberFn,
+    /// Rows that an index may name.
+    index_bound: NumberFn,
+    /// Products of the sums that a weight is for.
+    fan_in: NumberFn,
 }
 
 /// Builds an operator over shapes `S`.
@@ -198,7 +101,12 @@ impl<S: Shape> Op<S> {
     }
 
     fn tensors<D: Into<Vec<usize>>>(port: Port, dims: impl Fn(&S) -> D + Send + Sync + 'static) -> Tensors {
-        Tensors { port, dims: Arc::new(move |point| dims(&S::from_point(point)).into()), number: Arc::new(|_| 0) }
+        Tensors {
+            port,
+            dims: Arc::new(move |point| dims(&S::from_point(point)).into()),
+            index_bound: Arc::new(|_| 0),
+            fan_in: Arc::new(|_| 0),
+        }
     }
 
     fn with_input(mut self, tensors: Tensors) -> Self {
@@ -235,7 +143,7 @@ impl<S: Shape> Op<S> {
         dims: impl Fn(&S) -> D + Send + Sync + 'static,
     ) -> Self {
         let mut tensors = Self::tensors(Port { name, role: Role::Weight, dtype: None }, dims);
-        tensors.number = Arc::new(move |point| fan_in(&S::from_point(point)));
+        tensors.fan_in = Arc::new(move |point| fan_in(&S::from_point(point)));
         self.with_input(tensors)
     }
 
@@ -247,7 +155,7 @@ impl<S: Shape> Op<S> {
         bound: impl Fn(&S) -> usize + Send + Sync + 'static,
     ) -> Self {
         let mut tensors = Self::tensors(Port { name, role: Role::Index, dtype: None }, dims);
-        tensors.number = Arc::new(move |point| bound(&S::from_point(point)));
+        tensors.index_bound = Arc::new(move |point| bound(&S::from_point(point)));
         self.with_input(tensors)
     }
 
@@ -381,7 +289,7 @@ impl<S: Shape> Op<S> {
     }
 
     /// The values that its inputs are drawn from: all distributions but these, under which it is not defined.
-    pub fn not_under<const N: usize>(self, undefined: [Distribution; N]) -> Self {
+    pub fn exclude_distributions<const N: usize>(self, undefined: [Distribution; N]) -> Self {
         self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
     }
 
@@ -467,10 +375,10 @@ impl<S: Shape> Operator for Op<S> {
         (self.outputs[i].dims)(point)
     }
     fn index_bound(&self, i: usize, point: &[usize]) -> usize {
-        (self.inputs[i].number)(point)
+        (self.inputs[i].index_bound)(point)
     }
     fn fan_in(&self, i: usize, point: &[usize]) -> usize {
-        (self.inputs[i].number)(point)
+        (self.inputs[i].fan_in)(point)
     }
     fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(reference) = &self.reference {
@@ -524,4 +432,9 @@ impl<S: Shape> Operator for Op<S> {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
     }
+}
+
+fn fresh_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
