@@ -19,6 +19,7 @@ mod merge;
 mod noise;
 mod noise_stored;
 mod plot;
+mod predict;
 mod report;
 mod schema;
 mod selection;
@@ -65,6 +66,8 @@ enum Sub {
     Llm(Box<llm::Llm>),
     /// Measure what this device can really do: peaks, bandwidths, latencies, launches
     Calibrate(calibrate::Calibrate),
+    /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
+    Predict(Box<predict::Predict>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -100,6 +103,7 @@ pub fn main() -> ExitCode {
         Sub::Noise(noise) => noise.run(),
         Sub::Llm(llm) => llm.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
+        Sub::Predict(predict) => predict.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
