@@ -143,3 +143,13 @@ fn print(text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_of_every_subcommand_have_names_of_their_own() {
+        super::Command::command().debug_assert();
+    }
+}

@@ -49,9 +49,9 @@ pub struct Predict {
     /// Time for each family of a sweep or validation
     #[arg(long, value_name = "SECONDS", default_value_t = 6.0)]
     seconds: f64,
-    /// Shapes for each family at the most
+    /// Shapes of a sweep or validation for each family at the most
     #[arg(long, value_name = "N", default_value_t = 200)]
-    shapes: usize,
+    cases: usize,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +65,7 @@ pub struct Predict {
 struct Said {
     trial: String,
     shape: String,
-    bound: Bound,
+    bound: Option<Bound>,
     #[serde(flatten)]
     prediction: Option<Prediction>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ impl Predict {
             let _ = match (&said.prediction, &said.outside) {
                 (Some(p), _) => {
                     let interval = format!("{:.2} to {:.2}", p.low_us, p.high_us);
-                    let bound = said.bound.name();
+                    let bound = said.bound.map_or("", Bound::name);
                     writeln!(
                         text,
                         "{name:<34} {:<40} {:>10.2} {interval:>21} {:>9.2} {:>9.2}  {bound}",
@@ -206,7 +206,7 @@ impl Predict {
         let most_bytes = if subject.candidate.body.is_host() { MOST_BYTES / 8 } else { MOST_BYTES };
         let budget = Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::Input(format!("--seconds {}: expected a time, such as 6", self.seconds)))?;
-        let limits = Sweep { shapes: self.shapes, budget, seed, most_bytes, most_flops };
+        let limits = Sweep { shapes: self.cases, budget, seed, most_bytes, most_flops };
         sweep(device, subject, &limits, &mut |_| ())
             .map_err(|fault| Failure::Input(format!("{}: {fault}", subject.operator.name())))
     }
@@ -215,7 +215,10 @@ impl Predict {
     fn files(&self, here: Option<&Fingerprint>) -> Result<(Calibration, Fitted), Failure> {
         let calibration = self.calibration(here)?;
         let path = self.fit.clone().unwrap_or_else(|| newest("prediction", &calibration.device));
-        Ok((calibration, Fitted::read(&path).map_err(Failure::Input)?))
+        let fitted = Fitted::read(&path).map_err(|why| {
+            Failure::Input(format!("{why}\nfit families with `kernelgate predict --sweep`, or name a file by --fit"))
+        })?;
+        Ok((calibration, fitted))
     }
 
     fn calibration(&self, here: Option<&Fingerprint>) -> Result<Calibration, Failure> {
@@ -231,18 +234,19 @@ impl Predict {
                 _ => snapshot("calibration", SHIPPED)?,
             },
         };
-        Calibration::read(&path).map_err(Failure::Input)
+        Calibration::read(&path).map_err(|why| {
+            Failure::Input(format!("{why}\nmake one with `kernelgate calibrate`, or name a file by --calibration"))
+        })
     }
 }
 
 fn predicted(trial: &str, subject: &Subject<'_>, point: &[usize], family: &Family, limits: &Limits) -> Said {
     let features = Features::of(subject, point);
     let prediction = family.predict(&features);
-    let us = prediction.as_ref().map_or(f64::NAN, |prediction| prediction.us);
     Said {
         trial: trial.into(),
         shape: describe(subject.operator.axes(), point),
-        bound: classify(us, &features, limits).0,
+        bound: prediction.as_ref().ok().map(|prediction| classify(prediction.us, &features, limits).0),
         outside: prediction.as_ref().err().cloned(),
         prediction: prediction.ok(),
     }

@@ -78,8 +78,7 @@ pub fn sweep(
 }
 
 fn measured(device: &dyn Device, subject: &Subject<'_>, point: &[usize]) -> Result<f64, Fault> {
-    let stopping =
-        StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds: 120, budget: Duration::from_millis(40) };
+    let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds: 80, budget: Duration::from_millis(15) };
     let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping };
     let Subject { operator, candidate, dtype } = *subject;
     let inputs = draw(operator, point, dtype, derive(0, &[operator.name()]));
