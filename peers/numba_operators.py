@@ -190,6 +190,12 @@ def operators():
 
     kernels = [gelu, gelu_tanh, silu, swiglu, softmax, row_sum, row_mean, rope, embedding, gemm]
     found = {kernel.__name__: plain(kernel) for kernel in kernels}
+    def chain(shape, x, projection, weight, bias, y):
+        gemm(x, projection, y)
+        softmax(y, y)
+        layernorm(y, weight, bias, np.float32(1e-5), y)
+
+    found["chain"] = chain
     found["layernorm"] = with_eps(layernorm, 3)
     found["layernorm_gelu"] = with_eps(layernorm_gelu, 3)
     found["rmsnorm"] = with_eps(rmsnorm, 2)

@@ -84,11 +84,17 @@ def gemm(shape, a, b, c):
     np.matmul(a, b, out=c)
 
 
+def chain(shape, x, projection, weight, bias, y):
+    np.matmul(x, projection, out=y)
+    softmax(shape, y, y)
+    layernorm({**shape, "eps": 1e-5}, y, weight, bias, y)
+
+
 def embedding(shape, table, ids, y):
     np.take(table, ids, axis=0, out=y, mode="clip")
 
 
 def operators():
     """Every operator: takes the shape, the inputs and the outputs."""
-    all_of_them = [silu, swiglu, gelu_tanh, softmax, layernorm, rmsnorm, add_rmsnorm, row_sum, row_mean, rope, gemm, embedding]
+    all_of_them = [silu, swiglu, gelu_tanh, softmax, layernorm, rmsnorm, add_rmsnorm, row_sum, row_mean, rope, gemm, chain, embedding]
     return {function.__name__: function for function in all_of_them}

@@ -80,6 +80,32 @@ def _lstm(shape, x, w, w_above, r, bias):
     return y, h, c
 
 
+_FUNCTIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+def _max_pool2d(shape, x):
+    options = {"kernel_size": (shape["tall"], shape["wide"]), "stride": shape["stride"], "padding": shape["padding"]}
+    x = _FUNCTIONS[shape["activation"]](x)
+    if shape["layout"] == "nchw":
+        return F.max_pool2d(x, **options)
+    return F.max_pool2d(x.permute(0, 3, 1, 2), **options).permute(0, 2, 3, 1)
+
+
+def _cnn(shape, images, conv1, conv2, weight, bias):
+    """The classifier of `kernelgate cnn`: channels inside all along, as the weights lie."""
+    activation, inside = _FUNCTIONS[shape["activation"]], (0, 3, 1, 2)
+    x = images.view(-1, 1, shape["side"], shape["side"])
+    for filters in (conv1, conv2):
+        x = F.max_pool2d(activation(F.conv2d(x, filters.permute(inside), padding=1)), 2)
+    x = x.permute(0, 2, 3, 1).reshape(x.shape[0], -1)
+    return F.log_softmax(F.linear(x, weight, bias), dim=-1)
+
+
+def _chain(shape, x, projection, weight, bias):
+    x = torch.softmax(x @ projection, dim=-1)
+    return F.layer_norm(x, (shape["cols"],), weight, bias, 1e-5)
+
+
 def _bmm(shape, a, b):
     return torch.bmm(a.mT if shape["transposed_a"] else a, b.mT if shape["transposed_b"] else b)
 
@@ -95,6 +121,7 @@ EAGER = {
     "rmsnorm": lambda shape, x, weight: F.rms_norm(x, (shape["cols"],), weight, shape["eps"]),
     "add_rmsnorm": _add_rmsnorm,
     "softmax": lambda shape, x: torch.softmax(x, dim=-1),
+    "log_softmax": lambda shape, x: F.log_softmax(x, dim=-1),
     "row_sum": lambda shape, x: x.sum(dim=-1),
     "row_mean": lambda shape, x: x.mean(dim=-1),
     "rope": _rope,
@@ -105,6 +132,9 @@ EAGER = {
     "attention": _attention,
     "attention_decode": _attention,
     "conv2d": _conv2d,
+    "max_pool2d": _max_pool2d,
+    "cnn": _cnn,
+    "chain": _chain,
     "embedding": lambda shape, table, ids: F.embedding(ids, table),
     "lstm": _lstm,
 }

@@ -15,9 +15,7 @@
 //   cluster          .. 262144       grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
 //                                    block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
 //   the last five also as _unaligned, for cols that are no multiple of 8: such rows start anywhere
-#include "packed_row.cuh"
-
-#define PARAMETERS const scalar_t *__restrict__ x, scalar_t *__restrict__ y, int rows, int cols
+#include "softmax.cuh"
 
 // Lesson 1: the formula. One block a row, three passes over memory, a tree in shared memory.
 extern "C" __global__ void softmax_naive(PARAMETERS) {
@@ -36,16 +34,6 @@ extern "C" __global__ void softmax_naive(PARAMETERS) {
     for (int i = threadIdx.x; i < cols; i += TREE_THREADS) {
         y[i] = from_float<scalar_t>(expf(to_float(x[i]) - row_max) / row_sum);
     }
-}
-
-// e^x for x <= 0. For half-width types one scaled exp2: its relative error, |x| * 2^-23, is far below their rounding
-// wherever the result does not vanish. Results below 2^-126 are kept: bf16 can hold them.
-__device__ __forceinline__ float exp_nonpositive(float x) {
-#if defined(KERNELGATE_F32)
-    return expf(x);
-#else
-    return exp2f(x * LOG2_E);
-#endif
 }
 
 // Two passes over the row, the second from the caches: for rows of any length, by the whole block.
@@ -90,63 +78,12 @@ __device__ __forceinline__ void softmax_looped(const scalar_t* x, scalar_t* y, i
     }
 }
 
-// One pass over memory: the row stays in the registers of its group, VALUES a thread, and each
-// exponential is taken once.
-template <int WIDTH, int VALUES, typename Group>
-__device__ __forceinline__ void softmax_in_registers(const Group& group, const scalar_t* x, scalar_t* y, int cols) {
-    using Fragment = RowFragment<WIDTH, VALUES>;
-    Fragment fragment(group, cols);
-    fragment.load(x + group.row() * cols, Absent::MINUS_INFINITY);
-
-    float largest = Maximum::identity();
-#pragma unroll
-    for (int k = 0; k < Fragment::ACCESSES; ++k) {
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            largest = fmaxf(largest, fragment.value[k][j]);
-        }
-    }
-    const float row_max = group.template reduce<Maximum, 0>(largest);
-
-    FourSums sum;
-#pragma unroll
-    for (int k = 0; k < Fragment::ACCESSES; ++k) {
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            fragment.value[k][j] = exp_nonpositive(fragment.value[k][j] - row_max);
-            sum.add(k * WIDTH + j, fragment.value[k][j]);
-        }
-    }
-    const float scale = 1.0f / group.template reduce<Sum, 1>(sum.total());
-
-    scalar_t* const mine = y + group.row() * cols + fragment.first;
-#pragma unroll
-    for (int k = 0; k < Fragment::ACCESSES; ++k) {
-        if (fragment.has(k)) {
-            float result[WIDTH];
-#pragma unroll
-            for (int j = 0; j < WIDTH; ++j) {
-                result[j] = fragment.value[k][j] * scale;
-            }
-            Access<WIDTH>::store_once(mine + k * fragment.stride, result);
-        }
-    }
-}
-
 // The widest access that every row allows.
 __device__ __forceinline__ void softmax_looped(const scalar_t* x, scalar_t* y, int cols) {
     if (cols % PACK_LEN == 0) {
         softmax_looped<PACK_LEN>(x, y, cols);
     } else {
         softmax_looped<1>(x, y, cols);
-    }
-}
-template <int VALUES, typename Group>
-__device__ __forceinline__ void softmax_in_registers(const Group& group, const scalar_t* x, scalar_t* y, int cols) {
-    if (cols % PACK_LEN == 0) {
-        softmax_in_registers<PACK_LEN, VALUES>(group, x, y, cols);
-    } else {
-        softmax_in_registers<1, VALUES>(group, x, y, cols);
     }
 }
 
@@ -156,90 +93,15 @@ extern "C" __global__ void __launch_bounds__(1024) softmax_vectorised(PARAMETERS
 // Lesson 3: the row is read once and stays in registers, 8 or 32 values a thread, all its loads in flight together. The group
 // that owns it fits its length: some lanes of a warp (8 values each), a warp, a block.
 extern "C" __global__ void __launch_bounds__(128) softmax_lanes_per_row(PARAMETERS) {
-    softmax_in_registers<8>(LaneGroup(int(blockDim.x), rows), x, y, cols);
+    softmax_in_registers<false, 8>(LaneGroup(int(blockDim.x), rows), x, y, cols);
 }
 extern "C" __global__ void __launch_bounds__(128) softmax_registers_warp(PARAMETERS) {
-    softmax_in_registers<32>(LaneGroup(WARP, rows), x, y, cols);
+    softmax_in_registers<false, 32>(LaneGroup(WARP, rows), x, y, cols);
 }
 extern "C" __global__ void __launch_bounds__(1024) softmax_registers_block(PARAMETERS) {
-    softmax_in_registers<32>(BlockGroup(), x, y, cols);
-}
-
-// e^(x - m) for x <= m. At half width one scaled exponential, which keeps results below 2^-126: bf16 can hold them.
-__device__ __forceinline__ float exp_of_difference(float x, float m) {
-#if defined(KERNELGATE_F32)
-    return expf(x - m);
-#else
-    float y;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"((x - m) * LOG2_E));
-    return y;
-#endif
-}
-
-// One pass over memory, the row held as packs until its exponentials take their place. Groups of whole warps.
-// PREFETCH: the row of a later block is prefetched into L2.
-template <int VALUES, bool PREFETCH, bool UNALIGNED, typename Group>
-__device__ __forceinline__ void softmax_packed(const Group& group, const scalar_t* x, scalar_t* y, int cols) {
-    using Row = PackedRow<VALUES, false, UNALIGNED, false, SECTOR_LEN>;
-    Row row(group, cols);
-    row.load(x + group.row() * cols, Absent::MINUS_INFINITY);
-    if constexpr (PREFETCH) {
-        prefetch_row(group, x, cols);
-    }
-
-    float largest = Maximum::identity();
-    row.each(0.0f, [&](int, float value) { largest = fmaxf(largest, value); });
-    const float row_max = group.template reduce<Maximum, 0>(largest);
-
-    float power[Row::PACKS][PACK_LEN];
-    FourSums sum;
-#pragma unroll
-    for (int k = 0; k < Row::PACKS; ++k) {
-        unpack(row.packs[k], power[k]);
-#pragma unroll
-        for (int j = 0; j < PACK_LEN; ++j) {
-            power[k][j] = exp_of_difference(power[k][j], row_max);
-            sum.add(j, power[k][j]);
-        }
-    }
-    const float single = UNALIGNED ? exp_of_difference(to_float(row.single), row_max) : 0.0f;
-    sum.add(0, single);
-    const float scale = 1.0f / group.template reduce<Sum, 1>(sum.total());
-
-    y += group.row() * cols;
-#pragma unroll
-    for (int k = 0; k < Row::PACKS; ++k) {
-        if (row.has(k)) {
-#pragma unroll
-            for (int j = 0; j < PACK_LEN; ++j) {
-                power[k][j] *= scale;
-            }
-            store_pack(y + row.column + k * row.stride, pack(power[k]));
-        }
-    }
-    if (UNALIGNED && row.edge >= 0) {
-        y[row.edge] = from_float<scalar_t>(single * scale);
-    }
+    softmax_in_registers<false, 32>(BlockGroup(), x, y, cols);
 }
 
 // The row stays packed: half-width packs take half the registers of their values, so that more blocks fit an SM. Rows that
 // start anywhere move in packs too. Blocks of long rows prefetch the row of a later block into L2 while they compute.
-#if defined(KERNELGATE_F32) && __CUDA_ARCH__ < 900
-constexpr int BLOCKS_OF_AN_SM = 3;  // one more would not fit without spills
-#else
-constexpr int BLOCKS_OF_AN_SM = 4;
-#endif
-#define PACKED(PATH, BOUNDS, VALUES, PREFETCH, ...)                                                \
-    extern "C" __global__ void __launch_bounds__ BOUNDS softmax_##PATH(PARAMETERS) {       \
-        softmax_packed<VALUES, PREFETCH, false>(__VA_ARGS__, x, y, cols);                          \
-    }                                                                                         \
-    extern "C" __global__ void __launch_bounds__ BOUNDS softmax_##PATH##_unaligned(PARAMETERS) { \
-        softmax_packed<VALUES, PREFETCH, true>(__VA_ARGS__, x, y, cols);                           \
-    }
-PACKED(warp_per_row, (128), 16, false, LaneGroup(WARP, rows))
-PACKED(small_block, (64), 16, false, BlockGroup())
-PACKED(block, (256, BLOCKS_OF_AN_SM), 32, true, BlockGroup())
-PACKED(full_block, (1024), 32, true, BlockGroup())
-#if __CUDA_ARCH__ >= 900
-PACKED(cluster, (1024), 32, sizeof(scalar_t) == 2, ClusterGroup())
-#endif
+SOFTMAX_ENTRIES(softmax, false)

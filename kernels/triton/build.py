@@ -28,6 +28,7 @@ from triton.compiler import ASTSource  # noqa: E402
 OPERATORS = {
     "gelu": ["gelu.py"],
     "silu": ["silu.py"],
+    "relu": ["relu.py"],
     "softmax": ["softmax.py", "rows.py"],
     "layernorm": ["layernorm.py", "normalise.py", "rows.py"],
     "layernorm_gelu": ["layernorm_gelu.py", "normalise.py", "rows.py"],

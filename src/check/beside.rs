@@ -173,6 +173,7 @@ impl<'p> Competitors<'p> {
                 reason,
                 errors,
                 median_us: summary.median_us,
+                p95_us: Some(summary.p95_us).filter(|us| us.is_finite()),
                 interval_us: finite(summary.interval_us.low, summary.interval_us.high),
                 samples: summary.samples,
                 dropped: summary.dropped,

@@ -398,6 +398,9 @@ pub struct PeerTiming {
     /// Median time, µs.
     #[serde(deserialize_with = "number")]
     pub median_us: f64,
+    /// 95 of 100 batches are shorter, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_us: Option<f64>,
     /// 95 % confidence interval of the median, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_us: Option<[f64; 2]>,
@@ -428,6 +431,7 @@ impl PeerTiming {
             reason,
             errors: None,
             median_us: f64::NAN,
+            p95_us: None,
             interval_us: None,
             samples: 0,
             dropped: 0,

@@ -1,6 +1,8 @@
 //! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside other candidates and peers
 //! where some are named.
 
+use super::chain::parse_size;
+use super::cpu_suite::{self, SuiteName};
 use super::selection::{Selected, Selection, describe_device};
 use super::{Failure, print, project};
 use crate::check::beside::Competition;
@@ -12,8 +14,10 @@ use crate::core::suite::Suite;
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
 use crate::harness::terminal::note;
+use crate::models::Chain;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
+use crate::report::place::Place;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use clap::Args;
@@ -25,17 +29,27 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 pub struct Bench {
     #[command(flatten)]
-    selection: Selection,
+    pub(super) selection: Selection,
+    /// Time a whole suite in place of a selection: cpu, which is gemm, softmax, layernorm and the chain of them on the CPU, tier
+    /// beside tier, and beside NumPy and Numba where they are installed
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["filters", "beside", "shapes"])]
+    suite: Option<SuiteName>,
+    /// The sizes of a suite: N for N by N all along, or ROWSxINNERxCOLS
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64,256,512")]
+    pub(super) sizes: Vec<Chain>,
+    /// Write the summary's table here too, as CSV
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
     /// Time the same beside these candidates of the operator, in the same session: cublaslt, cuda_v1
     #[arg(long, value_name = "CANDIDATE", value_delimiter = ',')]
     beside: Vec<String>,
     /// Time the same beside this command, which speaks the measurement protocol (docs/protocol.md); may be given several
     /// times. It is split into words like a shell would, and no shell runs it: "python3 peers/torch_peer.py --mode eager"
     #[arg(long = "peer", value_name = "COMMAND")]
-    peers: Vec<String>,
+    pub(super) peers: Vec<String>,
     /// Seconds that a peer may take to start, to get ready for a case, to compute it
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "120", requires = "peers")]
-    deadline: Duration,
+    pub(super) deadline: Duration,
     /// Keep the data in the caches between launches
     #[arg(long)]
     hot: bool,
@@ -44,18 +58,21 @@ pub struct Bench {
     budget: u64,
     /// Time that the sampling of a shape may take, beside each other contestant once more [default: as in the gate]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    sampling: Option<Duration>,
+    pub(super) sampling: Option<Duration>,
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Where the summary goes [default: nowhere]
     #[arg(long, value_name = "PATH")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
 }
 
 impl Bench {
     /// Measures, printing a row as soon as it is known.
     pub fn run(self) -> Result<(), Failure> {
+        if self.suite == Some(SuiteName::Cpu) {
+            return cpu_suite::run(&self);
+        }
         let say = |line: String| {
             if !self.json {
                 return print(&line);
@@ -116,11 +133,20 @@ impl Bench {
         if self.json {
             print(&summary.to_json())?;
         }
+        self.write_table(&summary)?;
         match (any_failed, absent.is_empty()) {
             (true, _) => Err(Failure::Verdict),
             (false, false) => Err(Failure::Missing(absent.join("; "))),
             (false, true) => Ok(()),
         }
+    }
+
+    /// The summary as a table, where one was asked for.
+    pub(super) fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
+        let Some(path) = &self.csv else { return Ok(()) };
+        let table = crate::report::csv::table(summary).map_err(Failure::Input)?;
+        let mut place = Place::of(path).map_err(Failure::Input)?;
+        place.write(&table).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
     }
 
     /// The candidates of its operator that a subject is timed beside.
@@ -132,7 +158,7 @@ impl Bench {
         suite.candidates.iter().filter(is_competitor).collect()
     }
 
-    fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
+    pub(super) fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
         let start = |line: &String| {
             let command = CommandLine::parse(line).map_err(|why| Failure::Input(format!("--peer: {why}")))?;
             let peer = Peer::start(command, Deadlines::of(self.deadline));
@@ -146,7 +172,7 @@ impl Bench {
     }
 }
 
-fn header() -> String {
+pub(super) fn header() -> String {
     format!(
         "{:<32} {:<28} {:>11} {:>7} {:>8} {:>9} {:>9}\n",
         "candidate", "shape", "median µs", "± %", "GB/s", "Gflop/s", "ceiling"
@@ -154,7 +180,7 @@ fn header() -> String {
 }
 
 /// A peer below the candidate that it was timed with.
-fn peer_row(peer: &PeerTiming) -> String {
+pub(super) fn peer_row(peer: &PeerTiming) -> String {
     let name = format!("  beside {}", peer.name);
     let doubt = match peer.verdict {
         Verdict::Pass => String::new(),
@@ -174,7 +200,7 @@ fn peer_row(peer: &PeerTiming) -> String {
 }
 
 /// One timed shape.
-fn row(name: &str, timing: &Timing) -> String {
+pub(super) fn row(name: &str, timing: &Timing) -> String {
     let per_second = |amount: usize| amount as f64 / timing.median_us * 1e-3;
     let half_width = (timing.high_us - timing.low_us) / 2.0 / timing.median_us * 100.0;
     let ceiling = timing.of_ceiling.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));

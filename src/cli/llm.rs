@@ -114,12 +114,7 @@ impl Llm {
         let mut summary = Summary::new(project().describe_run(self.seed));
         summary.add_device(&fingerprint);
         summary.models.push(run);
-        if out.exists() {
-            let mut before = Summary::read(out).map_err(Failure::Input)?;
-            before.merge(summary);
-            summary = before;
-        }
-        summary.write(out).map_err(Failure::Input)
+        summary.write_into(out).map_err(Failure::Input)
     }
 
     fn judge(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {

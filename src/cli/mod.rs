@@ -10,7 +10,10 @@
 mod ab;
 mod bench;
 mod calibrate;
+mod chain;
 mod check;
+mod cnn;
+mod cpu_suite;
 mod dashboard;
 mod doctor;
 mod list;
@@ -64,6 +67,10 @@ enum Sub {
     Noise(noise::Noise),
     /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
     Llm(Box<llm::Llm>),
+    /// Classify digits with a small network: how many each variant gets right, and how fast it is
+    Cnn(Box<cnn::Cnn>),
+    /// Time a chain of product, softmax and norm, its stages alone, and what exchanging them brings
+    Chain(chain::ChainCommand),
     /// Measure what this device can really do: peaks, bandwidths, latencies, launches
     Calibrate(calibrate::Calibrate),
     /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
@@ -102,6 +109,8 @@ pub fn main() -> ExitCode {
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(),
         Sub::Llm(llm) => llm.run(),
+        Sub::Cnn(cnn) => cnn.run(),
+        Sub::Chain(chain) => chain.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Predict(predict) => predict.run(),
         Sub::Tune(tune) => tune.run(),

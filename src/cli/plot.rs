@@ -20,6 +20,8 @@ enum Form {
     Scaling,
     /// The largest error of each candidate, as a share of what is allowed
     Errors,
+    /// What exchanging stages of `kernelgate chain` brings: predicted by Amdahl's law, and measured
+    Amdahl,
 }
 
 /// Arguments of `plot`.
@@ -61,6 +63,7 @@ impl Plot {
             Form::Roofline => Kind::Roofline,
             Form::Scaling => Kind::Scaling,
             Form::Errors => Kind::Errors,
+            Form::Amdahl => Kind::Amdahl,
         };
         let choice = Choice {
             operator: self.operator,

@@ -1,6 +1,7 @@
 //! How a CUDA kernel is launched for a shape.
 
-use super::candidate::Program;
+use super::candidate::{EnqueueBody, Program};
+use super::shape::Point;
 use super::tensor_map::TensorMap;
 use std::sync::Arc;
 
@@ -63,6 +64,40 @@ pub enum Argument {
     },
 }
 
+/// What host code enqueues in place of a kernel: the work of a library, as one step of a plan. For a GPU only.
+#[derive(Clone)]
+pub struct Library {
+    /// The code.
+    pub body: EnqueueBody,
+    /// The shape it is called with.
+    pub point: Point,
+    /// Its inputs: a buffer each, and how far behind its beginning.
+    pub inputs: Vec<(String, usize)>,
+    /// Its outputs.
+    pub outputs: Vec<(String, usize)>,
+    /// Its scratch space, where it asks for any.
+    pub workspace: Option<(String, usize)>,
+}
+
+impl Library {
+    fn places(&self) -> (&Point, &[(String, usize)], &[(String, usize)], &Option<(String, usize)>) {
+        (&self.point, &self.inputs, &self.outputs, &self.workspace)
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Library{:?}", self.places())
+    }
+}
+
+/// By the places alone: code does not compare.
+impl PartialEq for Library {
+    fn eq(&self, other: &Self) -> bool {
+        self.places() == other.places()
+    }
+}
+
 /// One kernel launch. The arguments are pointers to the operator's inputs, its outputs and the workspace if one was
 /// asked for, then scalars, tensor maps and single pointers in the order in which they were added.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +118,8 @@ pub struct Launch {
     pub pointers: bool,
     /// Arguments after the pointers.
     pub arguments: Vec<Argument>,
+    /// What is enqueued in place of the kernel.
+    pub library: Option<Library>,
 }
 
 impl Launch {
@@ -102,6 +139,7 @@ impl Launch {
             program: None,
             pointers: true,
             arguments: Vec::new(),
+            library: None,
         }
     }
 
@@ -157,6 +195,11 @@ impl Launch {
     pub fn of(mut self, program: Arc<Program>) -> Self {
         self.program = Some(program);
         self
+    }
+
+    /// A step that is no kernel: what a library enqueues.
+    pub fn library(library: Library) -> Self {
+        Launch { library: Some(library), ..Launch::blocks(1, 1) }
     }
 
     /// Whether there is nothing to run.

@@ -5,10 +5,12 @@ use crate::core::shape::{Point, Shape};
 use crate::ops::attention_cached::Cached;
 use crate::ops::embedding::Lookup;
 use crate::ops::family::elementwise::Vector;
+use crate::ops::gemm::Product;
 use crate::ops::gemv::Vectors;
 use crate::ops::layernorm::Normalised;
 use crate::ops::linear::{Activation, Layer};
 use crate::ops::rope::Heads;
+use crate::ops::softmax::Matrix;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,8 +20,8 @@ const FEW_ROWS: usize = 8;
 /// Rows of activations.
 #[derive(Clone, Copy)]
 pub struct Rows {
-    at: Operand,
-    width: usize,
+    pub(super) at: Operand,
+    pub(super) width: usize,
 }
 
 impl Rows {
@@ -37,7 +39,7 @@ pub struct Builder {
     weights: HashMap<String, BufferId>,
 }
 
-fn call<S: Shape>(
+pub(super) fn call<S: Shape>(
     operator: &'static str,
     shape: impl Fn(&Extents) -> S + Send + Sync + 'static,
     inputs: impl IntoIterator<Item = Operand>,
@@ -52,11 +54,11 @@ impl Builder {
         self.buffers.len() - 1
     }
 
-    fn weight(&mut self, name: &str, dims: &[usize]) -> Operand {
+    pub(super) fn weight(&mut self, name: &str, dims: &[usize]) -> Operand {
         let known = self.weights.get(name).copied();
         let buffer = known.unwrap_or_else(|| {
             let kind = Kind::Weight { name: name.into(), dims: dims.to_vec() };
-            let id = self.buffer(name, dims[dims.len() - 1], kind);
+            let id = self.buffer(name, dims.iter().skip(usize::from(dims.len() > 1)).product(), kind);
             self.weights.insert(name.into(), id);
             id
         });
@@ -64,13 +66,13 @@ impl Builder {
     }
 
     /// Rows of `width` with the view of `like`: a result for each of its rows.
-    fn activation(&mut self, name: &str, width: usize, view: View) -> Rows {
+    pub(super) fn activation(&mut self, name: &str, width: usize, view: View) -> Rows {
         // All rows of the buffer are those that its maker saw.
         let buffer = self.buffer(name, width, Kind::Activation);
         Rows { at: Operand { buffer, view }, width }
     }
 
-    fn step(&mut self, usual: Call, output: Operand) {
+    pub(super) fn step(&mut self, usual: Call, output: Operand) {
         self.steps.push(Step { usual, few: None, output });
     }
 
@@ -220,12 +222,39 @@ impl Builder {
         self.elementwise("relu", &[x])
     }
 
-    fn elementwise(&mut self, operator: &'static str, operands: &[Rows]) -> Rows {
+    pub(super) fn elementwise(&mut self, operator: &'static str, operands: &[Rows]) -> Rows {
         let (width, view) = (operands[0].width, operands[0].at.view);
         let y = self.activation(operator, width, view);
         let shape = move |e: &Extents| Vector { n: rows(view, e) * width };
         self.step(call(operator, shape, operands.iter().map(|operand| operand.at)), y.at);
         y
+    }
+
+    /// Rows that a run is given.
+    pub fn given(&mut self, name: &str, width: usize) -> Rows {
+        let buffer = self.buffer(name, width, Kind::Given);
+        Rows { at: Operand { buffer, view: View::New }, width }
+    }
+
+    /// x W, with W as `[inner, n]`.
+    pub fn gemm(&mut self, x: Rows, weight: &str, n: usize) -> Rows {
+        let weight = self.weight(weight, &[x.width, n]);
+        let (y, k) = (self.activation("product", n, x.at.view), x.width);
+        self.step(call("gemm", move |e: &Extents| Product { m: e.tokens(), n, k }, [x.at, weight]), y.at);
+        y
+    }
+
+    /// e^x / Σ e^x of each row, or its logarithm: the operator of that name.
+    pub fn softmax(&mut self, operator: &'static str, x: Rows) -> Rows {
+        let (y, cols) = (self.activation(operator, x.width, x.at.view), x.width);
+        self.step(call(operator, move |e: &Extents| Matrix { rows: e.tokens(), cols }, [x.at]), y.at);
+        y
+    }
+
+    /// The model that computes `x` of the rows that it is given.
+    pub fn result(mut self, x: Rows) -> Model {
+        self.buffers[x.at.buffer].kind = Kind::Logits;
+        Model { buffers: self.buffers, steps: self.steps, logits: x.at.buffer, vocabulary: x.width, context: 1 }
     }
 
     /// Logits of the rows that are asked for, by the weight `name` of `[vocabulary, width]`.

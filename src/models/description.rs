@@ -1,5 +1,7 @@
 //! A model as data: buffers of rows, and steps that each run one operator of the catalogue on views of them.
 //!
+//! A model that is no language model is given rows in place of tokens: images, say, each a sequence of one position.
+//!
 //! Tokens are ordered position by position: row `position · batch + sequence`. What a step appends to the cache is then one
 //! range of rows, and what attention reads is another.
 
@@ -23,6 +25,11 @@ impl Extents {
     /// New tokens of all sequences.
     pub const fn tokens(&self) -> usize {
         self.batch * self.queries
+    }
+
+    /// So many sequences of one position: rows that have nothing to do with each other.
+    pub const fn rows(rows: usize) -> Self {
+        Extents { batch: rows, queries: 1, past: 0, all_logits: false }
     }
 
     /// Rows of logits.
@@ -52,6 +59,8 @@ pub enum Kind {
     Constant(usize, ValueFn),
     /// Keys or values of all positions, a row a position and sequence.
     Cache,
+    /// Rows that a run is given, in the dtype of the model.
+    Given,
     /// The tokens of a run, as indices.
     Tokens,
     /// Their positions and an offset, as indices.
@@ -91,7 +100,7 @@ impl Buffer {
             }
             Kind::Constant(rows, _) => *rows,
             Kind::Table(_) | Kind::Cache => capacity * batch,
-            Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
+            Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
             Kind::Logits => asked,
         }
     }
@@ -170,6 +179,11 @@ impl Step {
         }
     }
 
+    /// Both ways to run it.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.few.iter().map(|(_, call)| call).chain([&self.usual])
+    }
+
     /// Everything that it may read.
     pub fn reads(&self) -> impl Iterator<Item = Operand> + '_ {
         let few = self.few.iter().flat_map(|(_, call)| &call.inputs);
@@ -184,9 +198,9 @@ pub struct Model {
     pub buffers: Vec<Buffer>,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Where the logits are.
+    /// Where the logits are, or whatever else it computes.
     pub logits: BufferId,
-    /// Tokens that there are.
+    /// Columns of that: the tokens that there are.
     pub vocabulary: usize,
     /// Positions that the model was made for.
     pub context: usize,

@@ -2,16 +2,10 @@
 
 use super::config::Config;
 use super::error::Error;
-use super::mapped::Mapped;
+use super::tensor_files::TensorFiles;
 use super::weights::{Bytes, Weights};
-use crate::core::dtype::{DType, Element};
-use half::{bf16, f16};
-use rayon::prelude::*;
-use safetensors::{Dtype, SafeTensors};
-use std::collections::HashMap;
-use std::ops::Range;
+use crate::core::dtype::DType;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A folder with its files mapped.
 pub struct Folder {
@@ -19,15 +13,7 @@ pub struct Folder {
     pub path: PathBuf,
     /// Its configuration.
     pub config: Config,
-    tensors: HashMap<String, Stored>,
-}
-
-/// A tensor in a file.
-struct Stored {
-    file: Arc<Mapped>,
-    dims: Vec<usize>,
-    dtype: Dtype,
-    range: Range<usize>,
+    tensors: TensorFiles,
 }
 
 const SINGLE: &str = "model.safetensors";
@@ -40,22 +26,8 @@ impl Folder {
     /// What is missing or malformed, with the file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let config = Config::read(&path.join("config.json"))?;
-        let mut tensors = HashMap::new();
-        for name in shards(path)? {
-            read_header(&path.join(name), &mut tensors)?;
-        }
+        let tensors = TensorFiles::open(path, shards(path)?.into_iter().map(|name| path.join(name)))?;
         Ok(Folder { path: path.into(), config, tensors })
-    }
-
-    fn find(&self, name: &str) -> Result<&Stored, Error> {
-        // Some files have the names of the inner model alone.
-        let inner = name.strip_prefix("model.").unwrap_or(name);
-        let found = self.tensors.get(name).or_else(|| self.tensors.get(inner));
-        found.ok_or_else(|| {
-            let some = self.tensors.keys().min().map_or("none", String::as_str);
-            let found = format!("{} tensors without it, such as `{some}`", self.tensors.len());
-            Error::in_file(&self.path, &format!("tensor `{name}`"), "it in the safetensors files", found)
-        })
     }
 }
 
@@ -75,60 +47,8 @@ fn shards(path: &Path) -> Result<Vec<String>, Error> {
     Ok(files)
 }
 
-fn read_header(path: &Path, tensors: &mut HashMap<String, Stored>) -> Result<(), Error> {
-    let file = Arc::new(Mapped::open(path)?);
-    let malformed = |why: String| Error::in_file(path, "", "a complete safetensors file", why);
-    let parsed = SafeTensors::deserialize(file.bytes())
-        .map_err(|why| malformed(format!("{why} in {} bytes", file.bytes().len())))?;
-    let start = file.bytes().as_ptr() as usize;
-    for (name, view) in parsed.tensors() {
-        let first = view.data().as_ptr() as usize - start;
-        let range = first..first + view.data().len();
-        let stored = Stored { file: Arc::clone(&file), dims: view.shape().to_vec(), dtype: view.dtype(), range };
-        tensors.insert(name, stored);
-    }
-    Ok(())
-}
-
 impl Weights for Folder {
     fn tensor(&self, name: &str, dims: &[usize], dtype: DType) -> Result<Bytes, Error> {
-        let stored = self.find(name)?;
-        let wrong = |expected: String, found: String| {
-            Err(Error::in_file(&stored.file.path, &format!("tensor `{name}`"), expected, found))
-        };
-        if stored.dims != dims {
-            return wrong(format!("extents {dims:?}"), format!("{:?}", stored.dims));
-        }
-        let bytes = &stored.file.bytes()[stored.range.clone()];
-        let same = matches!(
-            (stored.dtype, dtype),
-            (Dtype::F32, DType::F32) | (Dtype::F16, DType::F16) | (Dtype::BF16, DType::BF16)
-        );
-        if same && bytes.as_ptr().align_offset(dtype.size()) == 0 {
-            return Ok(Bytes::Mapped(Arc::clone(&stored.file), stored.range.clone()));
-        }
-        match stored.dtype {
-            Dtype::F32 => Ok(convert(bytes, dtype, |b: [u8; 4]| f32::from_le_bytes(b).into())),
-            Dtype::F16 => Ok(convert(bytes, dtype, |b: [u8; 2]| f16::from_le_bytes(b).to_f64())),
-            Dtype::BF16 => Ok(convert(bytes, dtype, |b: [u8; 2]| bf16::from_le_bytes(b).to_f64())),
-            other => wrong("f32, f16 or bf16".into(), format!("{other:?}")),
-        }
+        self.tensors.tensor(name, dims, dtype)
     }
-}
-
-/// Rounds every element, of `N` bytes, to `dtype`.
-fn convert<const N: usize>(from: &[u8], dtype: DType, read: impl Fn([u8; N]) -> f64 + Sync) -> Bytes {
-    match dtype {
-        DType::F16 => converted::<f16, N>(from, read),
-        DType::BF16 => converted::<bf16, N>(from, read),
-        DType::F32 | DType::I32 => converted::<f32, N>(from, read),
-    }
-}
-
-fn converted<T: Element + Send, const N: usize>(from: &[u8], read: impl Fn([u8; N]) -> f64 + Sync) -> Bytes {
-    let (elements, _) = from.as_chunks::<N>();
-    let mut made = Bytes::zeros(elements.len() * size_of::<T>());
-    let to: &mut [T] = bytemuck::cast_slice_mut(made.as_mut());
-    to.par_iter_mut().zip(elements).for_each(|(to, from)| *to = T::from_f64(read(*from)));
-    made
 }

@@ -1,29 +1,36 @@
-//! Language models on the operators of the catalogue: each is a list of steps over named buffers, written once, and run
-//! by an f64 reference, on the CPU, on a GPU and in the simulator.
+//! Language models and small workloads on the operators of the catalogue: each is a list of steps over named buffers,
+//! written once, and run by an f64 reference, on the CPU, on a GPU and in the simulator.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `llama`, `opt` | the architectures |
-//! | `description`, `builder` | steps, buffers and views; how an architecture is written down |
+//! | `llama`, `opt` | the architectures of language models |
+//! | `cnn`, `chain` | a classifier of digits, and a chain of three operators |
+//! | `description`, `builder`, `images` | steps, buffers and views; how an architecture is written down |
 //! | `config`, `named` | what `config.json` says, and configurations that need no folder |
-//! | `folder`, `mapped`, `random` | where weights come from |
+//! | `folder`, `tensor_files`, `mapped`, `random` | where weights come from |
+//! | `idx`, `digits` | labelled digits and the weights of their classifier, as the tensors of a case |
 //! | `layout` | how many bytes each buffer takes, and which share a place |
 //! | `catalogue` | which candidate computes a step |
 //! | `reference`, `cpu`, `launched` | the executors |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
 //! | `text` | tokenizer and chat template |
 //! | `golden` | what another program computed, to be held against |
-//! | `gate` | tiny models as operators of the gate |
+//! | `gate` | tiny language models and the workloads as operators of the gate |
 
 mod builder;
 mod catalogue;
+mod chain;
+mod cnn;
 mod config;
 mod cpu;
 mod description;
+mod digits;
 mod error;
 mod folder;
 mod gate;
 mod golden;
+mod idx;
+mod images;
 mod launched;
 mod layout;
 mod llama;
@@ -35,19 +42,24 @@ mod random;
 mod reference;
 mod sampling;
 mod session;
+mod tensor_files;
 mod text;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
+pub use chain::{Chain, stage_points};
+pub use cnn::CLASSES;
 pub use config::{Architecture, Config, RopeScaling};
 pub use cpu::CpuExecutor;
 pub use description::{Extents, Model};
+pub use digits::{Classifier, classes};
 pub use error::Error;
 pub use folder::Folder;
-pub use gate::suites;
+pub use gate::{CHAINS, STAGES, Stages, Tier, chain_suite, cnn_suite, suites};
 pub use golden::{Agreement, Golden};
+pub use idx::LabelledDigits;
 pub use launched::LaunchedExecutor;
 pub use layout::{Limits, Memory};
 pub use named::{NAMES, named};

@@ -47,6 +47,15 @@ impl ReferenceExecutor {
         Ok(ReferenceExecutor { model: model.clone(), limits, operators: Operators::new(), values, memory })
     }
 
+    /// What the rows hold that a run is given.
+    pub fn give(&mut self, rows: &[f64]) {
+        for (buffer, values) in self.model.buffers.iter().zip(&mut self.values) {
+            if matches!(buffer.kind, Kind::Given) {
+                *values = rows.to_vec();
+            }
+        }
+    }
+
     /// The logits of a run where each buffer of indices holds these.
     ///
     /// # Errors

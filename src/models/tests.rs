@@ -243,9 +243,9 @@ fn a_missing_tensor_is_named() {
 #[test]
 fn a_tensor_of_other_extents_is_named() {
     let said = damaged("llama-tiny", |m| edit(&m.join("config.json"), "\"vocab_size\": 256", "\"vocab_size\": 250"));
-    let expected =
-        "m/model.safetensors: tensor `model.embed_tokens.weight`: expected extents [250, 64], found [256, 64]";
-    assert_eq!(said.unwrap_err(), expected);
+    let said = said.unwrap_err();
+    assert!(said.starts_with("m/model.safetensors: tensor `model.embed_tokens.weight` at offset "), "{said}");
+    assert!(said.ends_with(": expected extents [250, 64], found [256, 64]"), "{said}");
 }
 
 #[test]

@@ -81,6 +81,7 @@ catalogue![
     rmsnorm,
     add_rmsnorm,
     softmax,
+    log_softmax,
     row_sum,
     row_mean,
     rope,
@@ -92,6 +93,7 @@ catalogue![
     attention_decode,
     attention_cached,
     conv2d,
+    max_pool2d,
     lstm,
     embedding
 ];

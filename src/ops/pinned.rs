@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Operator, shape, and in f32, as multiples of 2⁻²⁴ of the root mean square of the first output: what the median element
 /// may be off by, and the largest root mean square of all errors together.
-const PINNED: [(&str, &str, [f64; 2]); 24] = [
+const PINNED: [(&str, &str, [f64; 2]); 26] = [
     ("add", "n=1025", [3.502e0, 9.469e-2]),
     ("relu", "n=1025", [4.387e-2, 2.353e-38]),
     ("gelu", "n=1025", [1.021e1, 3.657e-1]),
@@ -32,6 +32,7 @@ const PINNED: [(&str, &str, [f64; 2]); 24] = [
     ("rmsnorm", "rows=3,cols=1025,eps=1e-5", [6.786e1, 8.110e-2]),
     ("add_rmsnorm", "rows=3,cols=1025,eps=1e-5", [6.733e1, 2.296e-1]),
     ("softmax", "rows=3,cols=1025", [2.076e2, 1.269e1]),
+    ("log_softmax", "rows=3,cols=1025", [5.633e1, 1.945e1]),
     ("row_sum", "rows=64,cols=4096", [1.311e4, 2.361e2]),
     ("row_mean", "rows=64,cols=4096", [1.223e4, 2.227e2]),
     ("rope", "tokens=2,heads=257,half=8", [6.435e0, 1.727e0]),
@@ -46,6 +47,11 @@ const PINNED: [(&str, &str, [f64; 2]); 24] = [
         "conv2d",
         "batch=3,channels=64,height=6,width=5,filters=32,tall=3,wide=3,stride=1,padding=1,dilation=2,layout=nhwc",
         [1.204e3, 7.324e1],
+    ),
+    (
+        "max_pool2d",
+        "batch=1,channels=7,height=3,width=700,tall=2,wide=2,stride=2,padding=0,layout=nhwc,activation=none",
+        [1.608e0, 1.632e-2],
     ),
     ("lstm", "steps=4,batch=7,inputs=96,hidden=80,layers=2", [1.214e3, 5.347e1]),
     ("embedding", "vocab=1000,dim=64,ids=37", [1.012e0, 1.750e-2]),

@@ -1,6 +1,7 @@
 //! ReLU: y = max(x, 0), and NaN stays NaN.
 
 use super::family::elementwise::{Vector, activation, map};
+use super::family::triton::built;
 use super::float::Float;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -11,7 +12,11 @@ use crate::core::tensor::{Inputs, Outputs};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).candidate("cuda", cuda()).into()
+    Suite::of(operator())
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .candidate("cuda", cuda())
+        .candidate("triton", built!("relu").over_elements())
+        .into()
 }
 
 fn operator() -> Op<Vector> {

@@ -21,6 +21,7 @@ pub mod plot;
 pub mod record;
 pub mod summary;
 pub mod text;
+pub mod workloads;
 
 /// The JSON Schema (draft 2020-12) of the summary.
 pub const SCHEMA: &str = include_str!("summary.schema.json");

@@ -6,6 +6,7 @@ use super::ceiling::{self, Ceiling};
 use super::models::{self, ModelRun};
 use super::place::{Place, beside};
 use super::record::Record;
+use super::workloads::{self, WorkloadRun};
 use crate::check::builds::BuildComparison;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
@@ -46,6 +47,9 @@ pub struct Summary {
     /// Language models that were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelRun>,
+    /// Workloads that were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<WorkloadRun>,
     /// How many trials ended with each verdict; every verdict is there.
     pub counts: BTreeMap<Verdict, usize>,
     /// One entry a trial, ordered by operator, candidate, dtype and check.
@@ -124,6 +128,7 @@ impl Summary {
             noise: Vec::new(),
             builds: Vec::new(),
             models: Vec::new(),
+            workloads: Vec::new(),
             counts: BTreeMap::new(),
             records: Vec::new(),
         };
@@ -169,6 +174,7 @@ impl Summary {
         self.builds.retain(|old| !other.builds.iter().any(|new| same(new, old)));
         self.builds.extend(other.builds);
         models::merge(&mut self.models, other.models);
+        workloads::merge(&mut self.workloads, other.workloads);
         let older: HashMap<_, _> = self.records.iter().map(|record| (record.identity(), record)).collect();
         for record in &mut other.records {
             if let Some(older) = older.get(&record.identity()) {
@@ -241,6 +247,19 @@ impl Summary {
     pub fn write(&self, path: &Path) -> Result<(), String> {
         create_folder_of(path)?;
         self.write_to(&mut Place::of(path)?, path)
+    }
+
+    /// Writes it to a file on top of what an earlier run has written there.
+    ///
+    /// # Errors
+    /// As [`Summary::write`], or if what is there is no summary.
+    pub fn write_into(&self, path: &Path) -> Result<(), String> {
+        if !path.exists() {
+            return self.write(path);
+        }
+        let mut all = Summary::read(path)?;
+        all.merge(self.clone());
+        all.write(path)
     }
 
     fn write_to(&self, place: &mut Place, path: &Path) -> Result<(), String> {

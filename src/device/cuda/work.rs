@@ -7,7 +7,7 @@ use super::program::Loaded;
 use super::tensor_map;
 use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel, Program};
 use crate::core::dtype::DType;
-use crate::core::launch::{Argument, Launch};
+use crate::core::launch::{Argument, Launch, Library};
 use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
 use crate::device::code::code_of;
 use crate::device::fault::Fault;
@@ -38,12 +38,19 @@ pub enum Work {
     },
 }
 
-/// One kernel of a plan.
-pub struct Step {
-    function: Function,
-    launch: Launch,
-    /// Keeps the function valid.
-    _program: Arc<Loaded>,
+/// One step of a plan.
+pub enum Step {
+    /// A kernel.
+    Kernel {
+        /// Its entry.
+        function: Function,
+        /// How it is launched.
+        launch: Launch,
+        /// Keeps the function valid.
+        _program: Arc<Loaded>,
+    },
+    /// What a library enqueues, in a dtype.
+    Library(Library, DType),
 }
 
 impl Work {
@@ -72,16 +79,19 @@ impl Work {
         }
     }
 
-    /// Whether the work could end up on another stream than the device's.
+    /// Whether some of the work could end up on another stream than the device's.
     pub fn may_escape(&self) -> bool {
-        matches!(self, Work::Host { .. })
+        match self {
+            Work::Kernels { steps, .. } => steps.iter().any(|step| matches!(step, Step::Library(..))),
+            Work::Host { .. } => true,
+        }
     }
 
     /// A hash of the kernels and their launches; host code may enqueue anything.
     pub fn code(&self) -> Option<String> {
         match self {
-            Work::Kernels { code, .. } => Some(code.clone()),
-            Work::Host { .. } => None,
+            Work::Kernels { code, .. } if !self.may_escape() => Some(code.clone()),
+            _ => None,
         }
     }
 
@@ -93,9 +103,26 @@ impl Work {
         match self {
             Work::Kernels { steps, .. } => {
                 let buffers = buffers(image, base);
-                steps.iter().try_for_each(|step| {
-                    let arguments = arguments(&step.launch, &buffers, encode)?;
-                    device.context.launch(&step.function, &step.launch, &arguments).map_err(|e| fault(device, e))
+                steps.iter().try_for_each(|step| match step {
+                    Step::Kernel { function, launch, .. } => {
+                        let arguments = arguments(launch, &buffers, encode)?;
+                        device.context.launch(function, launch, &arguments).map_err(|e| fault(device, e))
+                    }
+                    Step::Library(library, dtype) => {
+                        let at = |(name, offset): &(String, usize)| {
+                            let found = buffers.iter().find(|buffer| buffer.name == name);
+                            found.map_or(0, |buffer| buffer.address + *offset as u64)
+                        };
+                        let call = Enqueue {
+                            stream: device.context.stream_handle(),
+                            inputs: library.inputs.iter().map(at).collect(),
+                            outputs: library.outputs.iter().map(at).collect(),
+                            workspace: library.workspace.as_ref().map_or(0, at),
+                            dtype: *dtype,
+                        };
+                        let called = library.body.call(&library.point, &call);
+                        called.map_err(|why| host_fault(device, why, Fault::Launch))
+                    }
                 })
             }
             Work::Host { body, point, dtype, inputs } => {
@@ -136,6 +163,11 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
     let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());
     launches
         .map(|launch| {
+            if let Some(library) = launch.library {
+                let prepared = library.body.prepare(&library.point, job.dtype);
+                prepared.map_err(|why| host_fault(device, why, Fault::Unsupported))?;
+                return Ok(Step::Library(library, job.dtype));
+            }
             if launch.cluster > 1 && !device.has_clusters() {
                 let arch = &device.fingerprint().arch;
                 return Err(Fault::Unsupported(format!("clusters need compute capability 9.0, not {arch}")));
@@ -148,7 +180,7 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step { function, launch, _program: program })
+            Ok(Step::Kernel { function, launch, _program: program })
         })
         .collect()
 }

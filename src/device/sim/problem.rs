@@ -55,6 +55,10 @@ impl SimProblem {
         };
         problem.allocate()?;
         for launch in kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty()) {
+            if launch.library.is_some() {
+                let why = "a step of it is a library's, whose kernels run on a GPU alone";
+                return Err(Fault::Unsupported(why.into()));
+            }
             let program = match &launch.program {
                 Some(program) => device.programs.get(program, job.dtype)?,
                 None => Arc::clone(&problem.program),

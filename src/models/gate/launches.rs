@@ -1,10 +1,11 @@
 //! A model as one candidate: the kernels of its steps, launched one after the other on inputs and workspace.
 
-use super::{Extent, Part, Signature};
+use super::signature::{Part, Signature};
 use crate::core::candidate::{Body, Cuda, Declare, Program};
 use crate::core::dtype::DType;
-use crate::core::launch::{Argument, Launch, Plan};
+use crate::core::launch::{Argument, Launch, Library, Plan};
 use crate::core::operator::Operator;
+use crate::core::shape::Shape;
 use crate::core::tensor_map::TensorMap;
 use crate::models::catalogue::Operators;
 use crate::models::description::{Call, Extents, Kind, Model, Operand};
@@ -13,40 +14,45 @@ use crate::models::layout::Layout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What every GPU that the gate serves runs.
-const ARCH: &str = "sm_80";
 /// Where places in the workspace begin.
 const ALIGNMENT: usize = 256;
 const THREADS: usize = 256;
 const WORKSPACE: &str = "workspace";
 
-/// The candidate in one dtype.
+/// The candidate in one dtype, each operator by the kernel or the library that `choose` finds.
 ///
 /// # Errors
-/// When the catalogue has no kernel for a step.
-pub fn candidate(signature: &Arc<Signature>, operators: &Operators, dtype: DType) -> Result<Cuda<Extent>, Error> {
-    changed(signature, operators, dtype, |plan| plan)
+/// When there is neither for a step.
+pub fn candidate<S: Shape>(
+    signature: &Arc<Signature<S>>,
+    operators: &Operators,
+    dtype: DType,
+    choose: impl Fn(&'static str) -> Result<Body, Error>,
+) -> Result<Cuda<S>, Error> {
+    changed(signature, operators, dtype, choose, |plan| plan)
 }
 
 /// The same with a plan that is changed: a defect to be found.
-pub(super) fn changed(
-    signature: &Arc<Signature>,
+pub(super) fn changed<S: Shape>(
+    signature: &Arc<Signature<S>>,
     operators: &Operators,
     dtype: DType,
+    choose: impl Fn(&'static str) -> Result<Body, Error>,
     change: impl Fn(Plan) -> Plan + Send + Sync + 'static,
-) -> Result<Cuda<Extent>, Error> {
+) -> Result<Cuda<S>, Error> {
     let mut kernels = BTreeMap::new();
-    for call in signature.model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual]))
-    {
-        let kernel = operators.on_gpu(call.operator, dtype, ARCH)?;
-        let program = Arc::new(Program::clone(&kernel.program));
-        let kernel = Step { operator: operators.operator(call.operator)?, body: Body::Cuda(kernel), program };
-        kernels.insert(call.operator, kernel);
+    for (name, operator) in signature.operators(operators)? {
+        let body = choose(name)?;
+        let program = match &body {
+            Body::Cuda(kernel) => Some(Arc::new(Program::clone(&kernel.program))),
+            _ => None,
+        };
+        kernels.insert(name, Step { operator, body, program });
     }
     let model = Arc::new(Launched { signature: Arc::clone(signature), kernels, dtype });
     let of_workspace = Arc::clone(&model);
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/models/zero.cu"));
-    let cuda = Cuda::source(text, "zero", move |s: &Extent| change(model.plan(s))).file("kernels/models/zero.cu");
+    let cuda = Cuda::source(text, "zero", move |s: &S| change(model.plan(s))).file("kernels/models/zero.cu");
     Ok(cuda.workspace(move |s| Placed::of(&of_workspace, s).bytes()).dtypes([dtype]).untimed())
 }
 
@@ -54,12 +60,30 @@ pub(super) fn changed(
 struct Step {
     operator: Arc<dyn Operator>,
     body: Body,
-    program: Arc<Program>,
+    /// Of a kernel.
+    program: Option<Arc<Program>>,
+}
+
+impl Step {
+    /// What a library enqueues on these buffers, those of the operator's ports in their order.
+    fn library(&self, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Launch {
+        let Body::Enqueue(body) = &self.body else { unreachable!("a library of the catalogue") };
+        let place = |&(_, (buffer, offset)): &(&str, (&'static str, usize))| (buffer.to_owned(), offset);
+        let (inputs, rest) = buffers.split_at(self.operator.inputs().len());
+        let (outputs, workspace) = rest.split_at(self.operator.outputs().len());
+        Launch::library(Library {
+            body: body.clone(),
+            point: point.to_vec(),
+            inputs: inputs.iter().map(place).collect(),
+            outputs: outputs.iter().map(place).collect(),
+            workspace: workspace.first().map(place),
+        })
+    }
 }
 
 /// A model with the kernels of its operators.
-struct Launched {
-    signature: Arc<Signature>,
+struct Launched<S> {
+    signature: Arc<Signature<S>>,
     kernels: BTreeMap<&'static str, Step>,
     dtype: DType,
 }
@@ -76,21 +100,19 @@ struct Placed {
 }
 
 impl Placed {
-    fn of(launched: &Launched, s: &Extent) -> Placed {
-        let model = launched.signature.at(s);
-        let layout = Layout::of(&model, &s.limits(), launched.dtype);
+    fn of<S: Shape>(launched: &Launched<S>, s: &S) -> Placed {
+        let signature = &launched.signature;
+        let model = signature.at(s);
+        let layout = Layout::of(&model, &(signature.limits)(s), launched.dtype);
         let mut scratch = 0;
         let offsets = layout.bytes.iter().enumerate().map(|(place, &bytes)| {
             let offset = scratch;
-            let is_input =
-                model.buffers.iter().zip(&layout.places).any(|(buffer, &at)| {
-                    at == place && (buffer.is_index() || matches!(buffer.kind, Kind::Weight { .. }))
-                });
+            let is_input = signature.inputs.iter().any(|given| layout.places[given.buffer] == place);
             scratch += if is_input { 0 } else { bytes.next_multiple_of(ALIGNMENT) };
             offset
         });
         let offsets = offsets.collect();
-        let calls = runs(s).into_iter().flat_map(|(e, _)| model.steps.iter().map(move |step| (step, e)));
+        let calls = (signature.runs)(s).into_iter().flat_map(|(e, _)| model.steps.iter().map(move |step| (step, e)));
         let wanted = calls.map(|(step, e)| {
             let call = step.call(&model, &e);
             launched.kernels[call.operator].body.workspace_bytes(&(call.point)(&e))
@@ -104,14 +126,8 @@ impl Placed {
     }
 }
 
-/// The runs of a case.
-fn runs(s: &Extent) -> Vec<(Extents, Part)> {
-    let both = [(s.of_prompt(), Part::Prompt), (s.of_rest(), Part::Rest)];
-    both.into_iter().filter(|(e, _)| e.queries > 0).collect()
-}
-
-impl Launched {
-    fn plan(&self, s: &Extent) -> Plan {
+impl<S: Shape> Launched<S> {
+    fn plan(&self, s: &S) -> Plan {
         let placed = Placed::of(self, s);
         let mut launches = Vec::new();
         for (buffer, &place) in placed.model.buffers.iter().zip(&placed.layout.places) {
@@ -122,7 +138,7 @@ impl Launched {
                 launches.push(launch.pointer_at(WORKSPACE, placed.offsets[place]).scalar(n as i64));
             }
         }
-        for (e, part) in runs(s) {
+        for (e, part) in (self.signature.runs)(s) {
             for step in &placed.model.steps {
                 launches.extend(self.step(&placed, step.call(&placed.model, &e), step.output, &e, part));
             }
@@ -134,12 +150,10 @@ impl Launched {
     fn address(&self, placed: &Placed, operand: Operand, e: &Extents, part: Part) -> (&'static str, usize) {
         let buffer = &placed.model.buffers[operand.buffer];
         let (first, _) = operand.rows(buffer, e);
-        let given = self.signature.inputs.iter().filter(|given| given.buffer == operand.buffer);
-        let given: Vec<_> = given.filter(|given| given.part == Part::Whole || given.part == part).collect();
         let offset = first * buffer.width * self.dtype.size();
-        match (&given[..], &buffer.kind) {
-            ([given], _) => (given.name, offset),
-            (_, Kind::Logits) if part == Part::Rest => ("logits", offset),
+        match (self.signature.place(operand.buffer, part), &buffer.kind) {
+            (Some(at), _) => (self.signature.inputs[at].name, offset),
+            (_, Kind::Logits) if part == Part::Rest => (self.signature.output, offset),
             _ => (WORKSPACE, placed.offsets[placed.layout.places[operand.buffer]] + offset),
         }
     }
@@ -156,11 +170,18 @@ impl Launched {
         if step.body.workspace_bytes(&point) > 0 {
             buffers.push((WORKSPACE, (WORKSPACE, placed.scratch)));
         }
+        let Some(program) = &step.program else { return vec![step.library(&point, &buffers)] };
         let launches = step.body.launches(&point).into_iter().filter(|launch| !launch.is_empty());
-        launches.map(|launch| self.rebound(step, launch, &buffers)).collect()
+        launches.map(|launch| self.rebound(step, program, launch, &buffers)).collect()
     }
 
-    fn rebound(&self, step: &Step, launch: Launch, buffers: &[(&str, (&'static str, usize))]) -> Launch {
+    fn rebound(
+        &self,
+        step: &Step,
+        program: &Arc<Program>,
+        launch: Launch,
+        buffers: &[(&str, (&'static str, usize))],
+    ) -> Launch {
         let Body::Cuda(kernel) = &step.body else { unreachable!("a kernel of the catalogue") };
         let find = |name: &str| buffers.iter().find(|(port, _)| *port == name).map_or((WORKSPACE, 0), |(_, at)| *at);
         let entry = launch.entry.clone().unwrap_or_else(|| kernel.entry.clone());
@@ -185,6 +206,6 @@ impl Launched {
             }
         });
         let arguments = pointers.chain(further).collect();
-        Launch { pointers: false, arguments, ..launch }.entry(entry).of(Arc::clone(&step.program))
+        Launch { pointers: false, arguments, ..launch }.entry(entry).of(Arc::clone(program))
     }
 }

@@ -129,6 +129,7 @@ mod tests {
     #[rstest]
     #[case(built!("gelu"))]
     #[case(built!("silu"))]
+    #[case(built!("relu"))]
     #[case(built!("softmax"))]
     #[case(built!("layernorm"))]
     #[case(built!("layernorm_gelu"))]

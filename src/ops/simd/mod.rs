@@ -15,7 +15,7 @@
 //! | `lane` | element types, widening and rounding |
 //! | `math` | exp, erf, tanh and the activations on vectors |
 //! | `run`, `convert`, `transpose`, `threads`, `scratch` | passes over contiguous elements, sharing out, memory |
-//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `bmm`, `gemv`, `linear`, `attention`, `attention_cached`, `conv2d`, `lstm` | the operators |
+//! | `elementwise`, `norm`, `softmax`, `embedding`, `fused`, `gemm`, `bmm`, `gemv`, `linear`, `attention`, `attention_cached`, `conv2d`, `max_pool2d`, `lstm` | the operators |
 
 #![expect(unsafe_code, reason = "vector loads and stores, and the instruction sets behind them")]
 
@@ -38,6 +38,7 @@ mod level;
 mod linear;
 mod lstm;
 mod math;
+mod max_pool2d;
 mod norm;
 mod portable;
 mod run;
@@ -65,5 +66,6 @@ pub use gemv::gemv;
 pub use lane::Lane;
 pub use linear::{Elementwise, linear};
 pub use lstm::{LayerExtents, lstm_layer};
+pub use max_pool2d::{Pooled, PoolingExtents, max_pool2d};
 pub use norm::{layernorm, layernorm_gelu, rmsnorm};
-pub use softmax::softmax;
+pub use softmax::{log_softmax, softmax};

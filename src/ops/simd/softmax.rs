@@ -1,4 +1,4 @@
-//! softmax over the rows of a matrix.
+//! softmax and its logarithm over the rows of a matrix.
 
 use super::lane::Lane;
 use super::level::{Kernel, Level};
@@ -11,7 +11,8 @@ use super::vector::Simd;
 /// Columns at a time: their input and exponentials stay in the first-level cache together.
 const CHUNK: usize = 4096;
 
-struct Rows<'a, T> {
+/// LOG: of each element less the maximum the logarithm of the sum is taken, in place of a quotient.
+struct Rows<'a, T, const LOG: bool> {
     cols: usize,
     stores: Stores,
     x: &'a [T],
@@ -22,7 +23,7 @@ struct Rows<'a, T> {
     maxima: &'a mut [f32],
 }
 
-impl<T: Lane> Kernel for Rows<'_, T> {
+impl<T: Lane, const LOG: bool> Kernel for Rows<'_, T, LOG> {
     type Output = ();
 
     /// One reading of the row and one exponential an element: each chunk is taken against the largest
@@ -58,6 +59,20 @@ impl<T: Lane> Kernel for Rows<'_, T> {
                 );
                 total = total * correction(before, max) + sum;
             }
+            if LOG {
+                let (max, logarithm) = (simd.splat(max), simd.splat(total.ln() as f32));
+                map(
+                    simd,
+                    self.stores,
+                    Ahead::NOTHING,
+                    x,
+                    y,
+                    // Two differences: the sum of both would cancel where the maximum is large.
+                    #[inline(always)]
+                    |x| simd.sub(simd.sub(x, max), logarithm),
+                );
+                continue;
+            }
             let chunks = self.exponentials.chunks(CHUNK).zip(y.chunks_mut(CHUNK));
             for ((e, y), &seen) in chunks.zip(self.maxima.iter()) {
                 let scale = simd.splat((correction(seen, max) / total) as f32);
@@ -85,12 +100,24 @@ fn correction(from: f32, to: f32) -> f64 {
 /// # Panics
 /// If a slice does not have the length that `rows` and `cols` give it.
 pub fn softmax<T: Lane>(rows: usize, cols: usize, x: &[T], y: &mut [T]) {
-    assert_eq!(x.len(), rows * cols, "x is not rows x cols");
-    assert_eq!(y.len(), rows * cols, "y is not rows x cols");
-    apply(Level::best(), Stores::of::<T>(rows, cols), cols, x, y);
+    checked::<T, false>(rows, cols, x, y);
 }
 
-fn apply<T: Lane>(level: Level, stores: Stores, cols: usize, x: &[T], y: &mut [T]) {
+/// `y = x - max - ln(sum(e^(x - max)))`, row by row.
+///
+/// # Panics
+/// As [`softmax`].
+pub fn log_softmax<T: Lane>(rows: usize, cols: usize, x: &[T], y: &mut [T]) {
+    checked::<T, true>(rows, cols, x, y);
+}
+
+fn checked<T: Lane, const LOG: bool>(rows: usize, cols: usize, x: &[T], y: &mut [T]) {
+    assert_eq!(x.len(), rows * cols, "x is not rows x cols");
+    assert_eq!(y.len(), rows * cols, "y is not rows x cols");
+    apply::<T, LOG>(Level::best(), Stores::of::<T>(rows, cols), cols, x, y);
+}
+
+fn apply<T: Lane, const LOG: bool>(level: Level, stores: Stores, cols: usize, x: &[T], y: &mut [T]) {
     if y.is_empty() {
         return;
     }
@@ -98,7 +125,7 @@ fn apply<T: Lane>(level: Level, stores: Stores, cols: usize, x: &[T], y: &mut [T
         let x = &x[first * cols..][..y.len()];
         with_scratch(cols + cols.div_ceil(CHUNK), |scratch| {
             let (exponentials, maxima) = scratch.split_at_mut(cols);
-            level.run(Rows { cols, stores, x, y, exponentials, maxima });
+            level.run(Rows::<T, LOG> { cols, stores, x, y, exponentials, maxima });
         });
     });
 }
@@ -111,21 +138,26 @@ mod tests {
     use super::super::testing::{Real, assert_close, every_way, reals, values};
     use super::*;
 
-    fn reference(cols: usize, x: &[f64]) -> Vec<f64> {
+    fn reference(cols: usize, x: &[f64], log: bool) -> Vec<f64> {
         let rows = x.chunks(cols).flat_map(|x| {
             let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let e: Vec<f64> = x.iter().map(|x| (x - max).exp()).collect();
-            let sum: f64 = e.iter().sum();
-            e.into_iter().map(move |e| e / sum)
+            let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
+            let of = move |x: &f64| if log { x - max - sum.ln() } else { (x - max).exp() / sum };
+            x.iter().map(of).collect::<Vec<_>>()
         });
         rows.collect()
     }
 
     fn check<T: Real>(cols: usize, x: &[T]) {
-        let want = reference(cols, &reals(x));
+        let want = reference(cols, &reals(x), false);
         every_way(x.len(), |level, stores, label, y| {
-            apply(level, stores, cols, x, y);
+            apply::<T, false>(level, stores, cols, x, y);
             assert_close(label, y, &want, 0.0, 1e-6);
+        });
+        let want = reference(cols, &reals(x), true);
+        every_way(x.len(), |level, stores, label, y| {
+            apply::<T, true>(level, stores, cols, x, y);
+            assert_close(label, y, &want, 1.0, 1e-6);
         });
     }
 
@@ -170,5 +202,6 @@ mod tests {
     fn no_rows_and_no_columns_are_nothing_to_do() {
         softmax::<f32>(0, 5, &[], &mut []);
         softmax::<f32>(5, 0, &[], &mut []);
+        log_softmax::<f32>(0, 5, &[], &mut []);
     }
 }

@@ -7,11 +7,16 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::launch::Launch;
 
 /// A thread of `block` holds as many elements as it can up to 8192 columns: softmax keeps no weights beside them.
-const BLOCKS: Blocks = Blocks { small_up_to: 1024, block_up_to: 8192 };
+pub const BLOCKS: Blocks = Blocks { small_up_to: 1024, block_up_to: 8192 };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
-    kernel!("softmax/softmax.cu", ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh"], "softmax_naive", plan)
+    kernel!(
+        "softmax/softmax.cu",
+        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/softmax.cuh"],
+        "softmax_naive",
+        plan
+    )
 }
 
 pub fn naive() -> Cuda<Matrix> {

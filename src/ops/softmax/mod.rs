@@ -2,6 +2,8 @@
 
 mod launch;
 
+pub(super) use launch::BLOCKS;
+
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
 use super::family::triton::built;

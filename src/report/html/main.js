@@ -36,6 +36,13 @@ const VIEWS = [
     size: (s) => s.models.length,
     draw: models,
   },
+  {
+    path: "workloads",
+    title: "Workloads",
+    shows: (s) => (s.workloads || []).length,
+    size: (s) => s.workloads.length,
+    draw: workloads,
+  },
   { path: "counts", title: "Counts", shows: (s) => s.metrics.length, size: (s) => s.metrics.length, draw: counts },
   {
     path: "builds",

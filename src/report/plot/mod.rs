@@ -7,6 +7,7 @@ mod plane;
 use super::record::Record;
 use super::summary::Summary;
 use super::text::line;
+use super::workloads::WorkloadRun;
 use crate::check::outcome::{Timing, Verdict};
 use crate::core::dtype::DType;
 use crate::core::stats::geometric_mean;
@@ -29,6 +30,8 @@ pub enum Kind {
     Scaling,
     /// The largest error of each candidate, as a share of what is allowed.
     Errors,
+    /// What exchanging stages of a chain brings: predicted by Amdahl's law from the stages alone, and measured.
+    Amdahl,
 }
 
 /// Which part of a summary.
@@ -72,6 +75,9 @@ impl Choice {
 /// # Errors
 /// If the summary holds nothing of the kind, or too much for one plot.
 pub fn svg(kind: Kind, summary: &Summary, choice: &Choice) -> Result<String, String> {
+    if kind == Kind::Amdahl {
+        return amdahl(summary, choice).svg();
+    }
     let records = choice.records(summary)?;
     match kind {
         Kind::Times => times(summary, &records)?.svg(),
@@ -82,6 +88,7 @@ pub fn svg(kind: Kind, summary: &Summary, choice: &Choice) -> Result<String, Str
             let axis = choice.axis.as_deref().ok_or("name the extent with --axis, for example `--axis rows`")?;
             scaling(summary, &records, axis)?.svg()
         }
+        Kind::Amdahl => unreachable!("drawn above"),
     }
 }
 
@@ -204,6 +211,37 @@ fn errors(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
     })
 }
 
+/// A group of bars a shape, two bars an exchange.
+fn amdahl(summary: &Summary, choice: &Choice) -> Bars {
+    let fits = |run: &&WorkloadRun| {
+        choice.operator.as_ref().is_none_or(|workload| run.workload == *workload)
+            && (choice.candidates.is_empty() || choice.candidates.contains(&run.variant))
+            && choice.dtype.is_none_or(|dtype| run.dtype == dtype.name())
+            && choice.device.as_ref().is_none_or(|device| run.device == *device)
+    };
+    let mut bars = Vec::new();
+    let mut last = String::new();
+    for run in summary.workloads.iter().filter(fits) {
+        let Some(exchange) = run.exchange else { continue };
+        let name = line(&format!("{} {} on {}", run.shape, run.dtype, run.device));
+        for (what, value, colour) in [("predicted", exchange.predicted, 0), ("measured", exchange.measured, 1)] {
+            let heading = (name != last).then(|| name.clone());
+            last.clone_from(&name);
+            let label = line(&format!("{} {what}", run.variant));
+            bars.push(Bar { heading, label, value, text: format!("{value:.2} ×"), colour: group_colour(colour) });
+        }
+    }
+    let devices = summary.devices.iter().map(|entry| entry.fingerprint.name.as_str());
+    let day = summary.run.started.split('T').next().unwrap_or_default();
+    Bars {
+        title: "Speed-up over the naive chain".into(),
+        origin: line(&devices.chain([day]).collect::<Vec<_>>().join(" · ")) + " · by Amdahl's law, and measured",
+        bars,
+        reference: Some(1.0),
+        legend: vec![("predicted".into(), group_colour(0)), ("measured".into(), group_colour(1))],
+    }
+}
+
 fn roofline(summary: &Summary, records: &[&Record]) -> Result<Plane, String> {
     let device = shared(records, |record| record.fingerprint.as_deref().unwrap_or_default());
     let device = device.ok_or("the records are of several devices: choose one with --device")?;
@@ -293,6 +331,7 @@ mod tests {
     use crate::check::outcome::PeerTiming;
     use crate::report::record::samples::{passed, slower};
     use crate::report::summary::samples::run;
+    use crate::report::workloads;
 
     fn summary() -> Summary {
         let mut record = slower();
@@ -317,6 +356,22 @@ mod tests {
         let bars = speedups(&summary, &records).unwrap().bars;
         let found: Vec<_> = bars.iter().map(|bar| (bar.label.as_str(), (bar.value * 1e3).round())).collect();
         assert_eq!(found, [("over <eager> (1)", 2000.0), ("over its baseline (2)", 976.0)]);
+    }
+
+    #[test]
+    fn an_exchange_is_drawn_as_predicted_beside_as_measured() {
+        let mut summary = summary();
+        assert!(svg(Kind::Amdahl, &summary, &Choice::default()).unwrap_err().contains("nothing to plot"));
+        let mut cheap = workloads::samples::chain("rows=1", 2.0);
+        cheap.exchange = None;
+        summary.workloads = vec![cheap, workloads::samples::chain("rows=2", 1.5)];
+        let bars = amdahl(&summary, &Choice::default()).bars;
+        let found: Vec<_> = bars.iter().map(|bar| (bar.heading.as_deref(), bar.label.as_str(), bar.value)).collect();
+        let heading = Some("rows=2 f32 on d");
+        assert_eq!(found, [(heading, "best_softmax predicted", 1.25), (None, "best_softmax measured", 1.5)]);
+        let other = Choice { dtype: Some(DType::BF16), ..Choice::default() };
+        assert!(svg(Kind::Amdahl, &summary, &other).is_err());
+        assert!(svg(Kind::Amdahl, &summary, &Choice::default()).unwrap().contains("Amdahl"));
     }
 
     #[test]

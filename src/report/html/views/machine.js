@@ -188,3 +188,52 @@ function models(summary) {
     }),
   ];
 }
+
+function workloads(summary) {
+  const right = (right, of) => (of ? `${right} of ${of}` : "–");
+  const time = (w, name) => w.time && w.time[name];
+  return [
+    h("h1", {}, "Workloads"),
+    table({
+      rows: summary.workloads,
+      columns: [
+        {
+          title: "Workload",
+          value: (w) => w.workload,
+          class: "name",
+          cell: (w) => [w.workload, h("div", { class: "soft" }, breaks(w.shape))],
+        },
+        { title: "Variant", value: (w) => w.variant },
+        { title: "Device", optional: true, value: (w) => w.device },
+        { title: "Type", value: (w) => w.dtype },
+        { title: "P50 µs", num: true, value: (w) => time(w, "p50_us"), cell: (w) => digits(time(w, "p50_us")) },
+        { title: "P95 µs", num: true, value: (w) => time(w, "p95_us"), cell: (w) => digits(time(w, "p95_us")) },
+        { title: "Rows/s", num: true, value: (w) => time(w, "per_s"), cell: (w) => digits(time(w, "per_s")) },
+        {
+          title: "Right",
+          optional: true,
+          value: (w) => w.accuracy && w.accuracy.right,
+          cell: (w) => (w.accuracy ? right(w.accuracy.right, w.accuracy.digits) : "–"),
+        },
+        {
+          title: "Right, kept out",
+          value: (w) => w.accuracy && w.accuracy.right_kept_out,
+          cell: (w) => (w.accuracy ? right(w.accuracy.right_kept_out, w.accuracy.kept_out) : "–"),
+        },
+        {
+          title: "Speed-up",
+          num: true,
+          value: (w) => w.exchange && w.exchange.measured,
+          cell: (w) => digits(w.exchange && w.exchange.measured),
+        },
+        {
+          title: "Predicted",
+          num: true,
+          value: (w) => w.exchange && w.exchange.predicted,
+          cell: (w) => digits(w.exchange && w.exchange.predicted),
+        },
+        { title: "", optional: true, value: (w) => w.skipped, cell: (w) => w.skipped || "" },
+      ],
+    }),
+  ];
+}

@@ -1,0 +1,258 @@
+//! `kernelgate cnn`: a classifier of digits on the catalogue: how many it gets right, how fast each variant is.
+
+mod accuracy;
+mod show;
+mod timing;
+
+use super::{Failure, print, project};
+use crate::core::dtype::DType;
+use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
+use crate::core::suite::Suite;
+use crate::device::{Device, DeviceKind};
+use crate::harness::arguments::{DeviceChoice, parse_seconds};
+use crate::harness::devices::Devices;
+use crate::harness::terminal::note;
+use crate::models::{Classifier, Error, LabelledDigits, cnn_suite};
+use crate::ops::max_pool2d::Activation;
+use crate::protocol::{Deadlines, Peer, process::CommandLine};
+use crate::report::summary::Summary;
+use crate::report::workloads::{VERSION, WorkloadRun};
+use accuracy::Classified;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The weights that ship with the project.
+const WEIGHTS: &str = "fixtures/cnn/mnist.safetensors";
+
+/// What follows a convolution.
+#[derive(Clone, Copy, ValueEnum)]
+enum Function {
+    Relu,
+    Gelu,
+    Silu,
+}
+
+/// A way to compute it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Variant {
+    /// The tiers of the CPU
+    Cpu,
+    /// Own kernels
+    Cuda,
+    /// A library's kernels where the catalogue has one, own ones elsewhere
+    Baseline,
+    /// Own kernels, the activations by Triton
+    Triton,
+    /// Each of them
+    All,
+}
+
+impl Variant {
+    const EACH: [Variant; 4] = [Variant::Cuda, Variant::Triton, Variant::Baseline, Variant::Cpu];
+
+    /// In reports, and among the candidates of the operator.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Variant::Cpu => ("cpu", "tiers"),
+            Variant::Cuda | Variant::All => ("cuda", "cuda"),
+            Variant::Baseline => ("baseline", "baseline"),
+            Variant::Triton => ("triton", "triton"),
+        }
+    }
+
+    fn kind(self) -> DeviceKind {
+        if self == Variant::Cpu { DeviceKind::Cpu } else { DeviceKind::Cuda }
+    }
+}
+
+/// Arguments of `cnn`.
+#[derive(Args)]
+pub struct Cnn {
+    /// A folder with digits as IDX files: `bash ci/get-mnist.sh FOLDER` writes one
+    #[arg(long, value_name = "FOLDER")]
+    data: PathBuf,
+    /// The weights, as fixtures/cnn/train.py writes them [default: those that ship with the project]
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// What follows a convolution
+    #[arg(long, value_name = "NAME", default_value = "relu")]
+    activation: Function,
+    /// Which ways to compute it
+    #[arg(long = "variant", value_name = "NAME", value_delimiter = ',', default_value = "all")]
+    variants: Vec<Variant>,
+    /// Digits at a time, for the clock; 0 takes no time
+    #[arg(long = "batch", value_name = "N", value_delimiter = ',', default_value = "1,64,1024")]
+    batches: Vec<usize>,
+    /// Classify only so many of the digits, spread over all of them
+    #[arg(long, value_name = "N")]
+    digits: Option<usize>,
+    /// Where kernels run: cpu (nowhere), sim, cuda or cuda:N [default: a GPU, if there is one]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
+    /// The dtype of weights and activations
+    #[arg(long, value_name = "f32|bf16", default_value = "f32")]
+    dtype: DType,
+    /// Time the same beside this command, which speaks the measurement protocol (docs/protocol.md); may be given several
+    /// times: "python3 peers/torch_peer.py --mode eager,compile"
+    #[arg(long = "peer", value_name = "COMMAND")]
+    peers: Vec<String>,
+    /// Seconds that a peer may take to start, to get ready for a case, to compute it
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "180", requires = "peers")]
+    deadline: Duration,
+    /// The seed of the timed inputs and of the order of measurements
+    #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
+    seed: u64,
+    /// Print the summary as JSON; the table goes to stderr
+    #[arg(long)]
+    json: bool,
+    /// Add the measurement to this summary, or begin it
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+}
+
+/// What the variants share.
+struct Workload {
+    suite: Suite,
+    digits: LabelledDigits,
+    classifier: Classifier,
+    dtype: DType,
+    seed: u64,
+}
+
+/// Wrong data or weights.
+fn input(error: Error) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+impl Cnn {
+    /// Classifies, measures, prints.
+    pub fn run(self) -> Result<(), Failure> {
+        let workload = self.open()?;
+        let devices =
+            Devices::new(self.device, self.device.is_none()).of_project(Path::new(env!("CARGO_MANIFEST_DIR")));
+        let mut summary = Summary::new(project().describe_run(self.seed));
+        let (mut runs, mut classified) = (Vec::new(), Vec::new());
+        let mut present: Vec<(Variant, &dyn Device)> = Vec::new();
+        for variant in self.variants() {
+            match self.classify(&workload, &devices, variant) {
+                Ok((device, of)) => {
+                    summary.add_device(device.fingerprint());
+                    present.push((variant, device));
+                    classified.push(of);
+                }
+                Err(why) => {
+                    note(format_args!("{}: {why}", variant.names().0));
+                    runs.push(WorkloadRun {
+                        skipped: Some(why),
+                        ..self.record(&workload, variant, "none", workload.digits.len())
+                    });
+                }
+            }
+        }
+        let agreement = accuracy::compare(&workload, &classified);
+        for ((variant, device), of) in present.iter().zip(&classified) {
+            let key = device.fingerprint().key();
+            let accuracy = Some(of.accuracy(&workload.digits, agreement.others(of)));
+            runs.push(WorkloadRun { accuracy, ..self.record(&workload, *variant, &key, workload.digits.len()) });
+        }
+        let say = |text: &str| {
+            if self.json {
+                eprint!("{text}");
+                Ok(())
+            } else {
+                print(text)
+            }
+        };
+        say(&show::accuracies(&runs, &agreement))?;
+        let peers = self.start_peers()?;
+        for &batch in self.batches.iter().filter(|&&batch| batch > 0) {
+            for kind in [DeviceKind::Cuda, DeviceKind::Cpu] {
+                let of_kind = present.iter().filter(|(variant, _)| variant.kind() == kind).copied().collect::<Vec<_>>();
+                let Some(timed) = timing::side_by_side(&workload, &of_kind, &peers, batch) else { continue };
+                say(&show::times(&timed))?;
+                runs.extend(timed.runs(|variant, key| self.record(&workload, variant, key, batch)));
+                summary.add(vec![timed.record]);
+            }
+        }
+        peers.into_iter().for_each(Peer::close);
+        summary.workloads = runs;
+        let has_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
+        if self.json {
+            print(&summary.to_json())?;
+        }
+        if let Some(out) = &self.out {
+            summary.write_into(out).map_err(Failure::Input)?;
+        }
+        if present.is_empty() {
+            return Err(Failure::Missing("no device for any variant that was asked for".into()));
+        }
+        if has_failed || !agreement.holds() { Err(Failure::Verdict) } else { Ok(()) }
+    }
+
+    fn open(&self) -> Result<Workload, Failure> {
+        let activation = match self.activation {
+            Function::Relu => Activation::Relu,
+            Function::Gelu => Activation::Gelu,
+            Function::Silu => Activation::Silu,
+        };
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join(WEIGHTS);
+        let classifier = Classifier::open(self.weights.as_ref().unwrap_or(&shipped), activation).map_err(input)?;
+        let suite = cnn_suite();
+        if !suite.dtypes.contains(&self.dtype) {
+            return Err(Failure::Input(format!("--dtype {}: the classifier runs in f32 and bf16", self.dtype)));
+        }
+        let mut digits = LabelledDigits::open(&self.data).map_err(input)?;
+        if let Some(most) = self.digits {
+            digits = digits.spread(most);
+        }
+        Ok(Workload { suite, digits, classifier, dtype: self.dtype, seed: self.seed })
+    }
+
+    fn variants(&self) -> Vec<Variant> {
+        let is_asked = |variant: &Variant| self.variants.iter().any(|asked| asked == variant || *asked == Variant::All);
+        Variant::EACH.into_iter().filter(is_asked).collect()
+    }
+
+    /// What a variant says of every digit, or why it says nothing here.
+    fn classify<'d>(
+        &self,
+        workload: &Workload,
+        devices: &'d Devices,
+        variant: Variant,
+    ) -> Result<(&'d dyn Device, Classified), String> {
+        let (name, _) = variant.names();
+        let device = devices.for_kind(variant.kind())?;
+        let candidate = workload.candidate(variant)?;
+        note(format_args!("{name}: {} digits on {}", workload.digits.len(), device.fingerprint().name));
+        Ok((device, Classified::by(workload, variant, candidate, device)?))
+    }
+
+    fn record(&self, workload: &Workload, variant: Variant, device: &str, batch: usize) -> WorkloadRun {
+        WorkloadRun {
+            version: VERSION,
+            workload: "cnn".into(),
+            variant: variant.names().0.into(),
+            device: device.into(),
+            dtype: workload.dtype.name().into(),
+            shape: workload.describe(batch),
+            time: None,
+            accuracy: None,
+            stages: Vec::new(),
+            exchange: None,
+            skipped: None,
+        }
+    }
+
+    fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
+        let start = |line: &String| {
+            let command = CommandLine::parse(line).map_err(|why| Failure::Input(format!("--peer: {why}")))?;
+            let peer = Peer::start(command, Deadlines::of(self.deadline));
+            if let Err(end) = peer.hello() {
+                return Err(Failure::Missing(format!("the peer {line}: it {end}")));
+            }
+            Ok(peer)
+        };
+        self.peers.iter().map(start).collect()
+    }
+}
