@@ -1,8 +1,9 @@
 //! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside other candidates and peers
 //! where some are named.
 
+mod cpu_suite;
+
 use super::chain::parse_size;
-use super::cpu_suite::{self, SuiteName};
 use super::selection::{Selected, Selection, describe_device};
 use super::{Failure, print, project};
 use crate::check::beside::Competition;
@@ -21,6 +22,7 @@ use crate::report::place::Place;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use clap::Args;
+use cpu_suite::SuiteName;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,14 +31,14 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 pub struct Bench {
     #[command(flatten)]
-    pub(super) selection: Selection,
+    selection: Selection,
     /// Time a whole suite in place of a selection: cpu, which is gemm, softmax, layernorm and the chain of them on the CPU, tier
     /// beside tier, and beside NumPy and Numba where they are installed
     #[arg(long, value_name = "NAME", conflicts_with_all = ["filters", "beside", "shapes"])]
     suite: Option<SuiteName>,
     /// The sizes of a suite: N for N by N all along, or ROWSxINNERxCOLS
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64,256,512")]
-    pub(super) sizes: Vec<Chain>,
+    sizes: Vec<Chain>,
     /// Write the summary's table here too, as CSV
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
@@ -46,10 +48,10 @@ pub struct Bench {
     /// Time the same beside this command, which speaks the measurement protocol (docs/protocol.md); may be given several
     /// times. It is split into words like a shell would, and no shell runs it: "python3 peers/torch_peer.py --mode eager"
     #[arg(long = "peer", value_name = "COMMAND")]
-    pub(super) peers: Vec<String>,
+    peers: Vec<String>,
     /// Seconds that a peer may take to start, to get ready for a case, to compute it
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "120", requires = "peers")]
-    pub(super) deadline: Duration,
+    deadline: Duration,
     /// Keep the data in the caches between launches
     #[arg(long)]
     hot: bool,
@@ -58,13 +60,13 @@ pub struct Bench {
     budget: u64,
     /// Time that the sampling of a shape may take, beside each other contestant once more [default: as in the gate]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(super) sampling: Option<Duration>,
+    sampling: Option<Duration>,
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     /// Where the summary goes [default: nowhere]
     #[arg(long, value_name = "PATH")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
 }
 
 impl Bench {
@@ -142,7 +144,7 @@ impl Bench {
     }
 
     /// The summary as a table, where one was asked for.
-    pub(super) fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
+    fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
         let Some(path) = &self.csv else { return Ok(()) };
         let table = crate::report::csv::table(summary).map_err(Failure::Input)?;
         let mut place = Place::of(path).map_err(Failure::Input)?;
@@ -158,7 +160,7 @@ impl Bench {
         suite.candidates.iter().filter(is_competitor).collect()
     }
 
-    pub(super) fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
+    fn start_peers(&self) -> Result<Vec<Peer>, Failure> {
         let start = |line: &String| {
             let command = CommandLine::parse(line).map_err(|why| Failure::Input(format!("--peer: {why}")))?;
             let peer = Peer::start(command, Deadlines::of(self.deadline));
@@ -172,7 +174,7 @@ impl Bench {
     }
 }
 
-pub(super) fn header() -> String {
+fn header() -> String {
     format!(
         "{:<32} {:<28} {:>11} {:>7} {:>8} {:>9} {:>9}\n",
         "candidate", "shape", "median µs", "± %", "GB/s", "Gflop/s", "ceiling"
@@ -180,7 +182,7 @@ pub(super) fn header() -> String {
 }
 
 /// A peer below the candidate that it was timed with.
-pub(super) fn peer_row(peer: &PeerTiming) -> String {
+fn peer_row(peer: &PeerTiming) -> String {
     let name = format!("  beside {}", peer.name);
     let doubt = match peer.verdict {
         Verdict::Pass => String::new(),
@@ -200,7 +202,7 @@ pub(super) fn peer_row(peer: &PeerTiming) -> String {
 }
 
 /// One timed shape.
-pub(super) fn row(name: &str, timing: &Timing) -> String {
+fn row(name: &str, timing: &Timing) -> String {
     let per_second = |amount: usize| amount as f64 / timing.median_us * 1e-3;
     let half_width = (timing.high_us - timing.low_us) / 2.0 / timing.median_us * 100.0;
     let ceiling = timing.of_ceiling.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));

@@ -13,7 +13,6 @@ mod calibrate;
 mod chain;
 mod check;
 mod cnn;
-mod cpu_suite;
 mod dashboard;
 mod doctor;
 mod list;

@@ -19,3 +19,5 @@ mod peers;
 #[cfg(feature = "cli")]
 mod protocol;
 mod user;
+#[cfg(feature = "cli")]
+mod workloads;

@@ -1,5 +1,8 @@
 //! The classifier of digits and the inference chain as operators of the gate: rows are given, and a row each comes out.
 
+#[cfg(test)]
+mod tests;
+
 use super::host::OnHost;
 use super::language::tolerance;
 use super::launches;

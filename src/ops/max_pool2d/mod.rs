@@ -139,23 +139,25 @@ impl Pooling {
         }
     }
 
-    /// Calls `visit(y, x)` with the index of every output, in order, and those of the elements under its window.
-    fn each_window(&self, mut visit: impl FnMut(usize, &[usize])) {
+    /// Calls `visit(y, x, c)` with the index of every output, in order, and with those of the elements under its window, to
+    /// each of which c is to be added: windows side by side differ in nothing else.
+    fn each_window(&self, mut visit: impl FnMut(usize, &[usize], usize)) {
         let ((planes, inner), (down, across)) = (self.planes(), self.places());
         let under = |at: usize, window: usize, image: usize| {
-            let taps = (0..window).filter_map(move |tap| (at * self.stride + tap).checked_sub(self.padding));
-            taps.filter(move |&at| at < image)
+            let (from, to) = (at * self.stride, at * self.stride + window);
+            from.saturating_sub(self.padding)..to.saturating_sub(self.padding).min(image)
         };
-        let mut window = Vec::new();
-        for y in 0..planes * down * across * inner {
-            let (plane, p) = (y / (down * across * inner), y / (across * inner) % down);
-            let (q, c) = (y / inner % across, y % inner);
-            window.clear();
-            for i in under(p, self.tall, self.height) {
-                let row = (plane * self.height + i) * self.width;
-                window.extend(under(q, self.wide, self.width).map(|j| (row + j) * inner + c));
+        let (mut window, mut y) = (Vec::new(), 0);
+        for (plane, p) in (0..planes).flat_map(|plane| (0..down).map(move |p| (plane, p))) {
+            for q in 0..across {
+                window.clear();
+                for i in under(p, self.tall, self.height) {
+                    let row = (plane * self.height + i) * self.width;
+                    window.extend(under(q, self.wide, self.width).map(|j| (row + j) * inner));
+                }
+                (0..inner).for_each(|c| visit(y + c, &window, c));
+                y += inner;
             }
-            visit(y, &window);
         }
     }
 }
@@ -279,12 +281,12 @@ fn cost(s: &Pooling, dtype: DType) -> Cost {
 
 /// What `result` makes of the largest of each window and of the element that it is of.
 fn pool(s: &Pooling, x: &[f64], y: &mut [f64], result: impl Fn(f64, f64) -> f64) {
-    s.each_window(|at, window| {
+    s.each_window(|at, window, c| {
         let mut largest = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         for &i in window {
-            let value = s.activation.of(x[i]);
+            let value = s.activation.of(x[i + c]);
             if value > largest.1 || value.is_nan() {
-                largest = (x[i], value);
+                largest = (x[i + c], value);
             }
             if value.is_nan() {
                 break;
@@ -334,8 +336,8 @@ fn each_of_last_channel(s: &Pooling, values: &mut [f64], mut visit: impl FnMut(&
 /// The definition in f32.
 fn naive<T: Float>(s: &Pooling, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (x, y) = (inputs.slice::<T>(0), outputs.slice::<T>(0));
-    s.each_window(|at, window| {
-        let values = window.iter().map(|&i| s.activation.of_f32(x[i].to_f32()));
+    s.each_window(|at, window, c| {
+        let values = window.iter().map(|&i| s.activation.of_f32(x[i + c].to_f32()));
         let largest = values.fold(
             f32::NEG_INFINITY,
             |largest, value| {
@@ -374,8 +376,8 @@ mod tests {
     fn by(larger: fn(f32, f32) -> f32) -> Cpu<Pooling> {
         Cpu::new::<f32>(move |s: &Pooling, inputs, outputs| {
             let (x, y) = (inputs.slice::<f32>(0), outputs.slice::<f32>(0));
-            s.each_window(|at, window| {
-                let values = window.iter().map(|&i| s.activation.of_f32(x[i]));
+            s.each_window(|at, window, c| {
+                let values = window.iter().map(|&i| s.activation.of_f32(x[i + c]));
                 y[at] = values.fold(f32::NEG_INFINITY, larger);
             });
         })
@@ -391,7 +393,7 @@ mod tests {
         let wrong = Cpu::new::<f32>(|s: &Pooling, inputs, outputs| {
             naive::<f32>(s, inputs, outputs);
             let y = outputs.slice::<f32>(0);
-            s.each_window(|at, window| {
+            s.each_window(|at, window, _| {
                 if window.len() < s.tall * s.wide {
                     y[at] = y[at].max(0.0);
                 }
@@ -405,9 +407,9 @@ mod tests {
         // SiLU falls before it rises.
         let wrong = Cpu::new::<f32>(|s: &Pooling, inputs, outputs| {
             let (x, y) = (inputs.slice::<f32>(0), outputs.slice::<f32>(0));
-            s.each_window(|at, window| {
+            s.each_window(|at, window, c| {
                 let is_larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
-                let largest = window.iter().map(|&i| x[i]).fold(f32::NEG_INFINITY, is_larger);
+                let largest = window.iter().map(|&i| x[i + c]).fold(f32::NEG_INFINITY, is_larger);
                 y[at] = if window.is_empty() { largest } else { s.activation.of_f32(largest) };
             });
         });

@@ -1,13 +1,13 @@
 //! `kernelgate bench --suite cpu`: gemm, softmax, layernorm and the chain of them on the CPU over a list of sizes, tier beside
 //! tier, and beside NumPy and Numba.
 
-use super::bench::{Bench, header, peer_row, row};
-use super::selection::describe_device;
-use super::{Failure, print, project};
+use super::{Bench, header, peer_row, row};
 use crate::check::beside::Competition;
 use crate::check::outcome::Check;
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
+use crate::cli::selection::describe_device;
+use crate::cli::{Failure, print, project};
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
 use crate::core::shape::{Point, Shape as _};
