@@ -43,6 +43,9 @@ pub struct Predict {
     /// Measure random shapes of each selected family on the device, and fit it
     #[arg(long, conflicts_with = "validate")]
     sweep: bool,
+    /// Fit the measured shapes of the file once more: after the model has changed, no device is needed
+    #[arg(long, conflicts_with_all = ["sweep", "validate"])]
+    refit: bool,
     /// Measure other random shapes, and say how far predictions were off, beside a roofline and a regression
     #[arg(long)]
     validate: bool,
@@ -75,9 +78,10 @@ struct Said {
 impl Predict {
     /// Predicts, sweeps or validates.
     pub fn run(self) -> Result<(), Failure> {
-        match (self.sweep, self.validate) {
-            (true, _) => self.run_sweep(),
-            (_, true) => self.run_validation(),
+        match (self.sweep, self.validate, self.refit) {
+            (true, ..) => self.run_sweep(),
+            (_, true, _) => self.run_validation(),
+            (.., true) => self.run_refit(),
             _ => self.say(),
         }
     }
@@ -165,17 +169,36 @@ impl Predict {
         }
     }
 
+    fn run_refit(&self) -> Result<(), Failure> {
+        let (calibration, mut fitted) = self.files(None)?;
+        let limits = Limits::of(&calibration).map_err(Failure::Input)?;
+        let Some(out) = &self.out else {
+            return Err(Failure::Input("--refit: say where the file goes by --out".into()));
+        };
+        let suites: Vec<Suite> = crate::ops::catalogue();
+        for (trial, _) in self.selection.select(&suites)? {
+            let subject = trial.subject(&suites);
+            let (operator, candidate, dtype) =
+                (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+            let Some(swept) = fitted.swept(&subject).cloned() else { continue };
+            let measured = with_features(&subject, &swept.observations);
+            let family = Family::fitted((operator, candidate, dtype), measured, &limits).map_err(Failure::Input)?;
+            let name = trial.name.trim_end_matches("::perf");
+            note(format_args!("{name}: {} shapes, ± {:.1} %", swept.observations.len(), 100.0 * family.spread));
+            fitted.keep(Swept { parameters: family.parameters, ..swept });
+        }
+        fitted.calibrated = calibration.measured;
+        fitted.write(out).map_err(Failure::Input)
+    }
+
     fn run_validation(&self) -> Result<(), Failure> {
         let mut all: Vec<Validation> = Vec::new();
         self.selection.each(|&Selected { ref subject, device, .. }| {
             let (calibration, fitted) = self.files(Some(device.fingerprint()))?;
             let limits = Limits::of(&calibration).map_err(Failure::Input)?;
             let Some(family) = fitted.family(subject, &limits) else { return Ok(()) };
-            let swept = fitted.families.iter().find(|swept| {
-                (swept.operator.as_str(), &swept.candidate) == (subject.operator.name(), &subject.candidate.name)
-                    && swept.dtype == subject.dtype
-            });
-            let swept = swept.map(|swept| with_features(subject, &swept.observations)).unwrap_or_default();
+            let swept =
+                fitted.swept(subject).map(|swept| with_features(subject, &swept.observations)).unwrap_or_default();
             let unseen = self.measure(device, subject, derive(self.selection.seed, &["validation"]))?;
             match Validation::of(&family, &swept, &with_features(subject, &unseen), &limits) {
                 Ok(validation) => {

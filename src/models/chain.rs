@@ -8,7 +8,8 @@ use super::builder::Builder;
 use super::description::{Extents, Model};
 use crate::core::shape::Point;
 
-const EPS: f32 = 1e-5;
+/// What the norm adds to a variance.
+pub const EPS: f32 = 1e-5;
 
 crate::shape! {
     /// The shape of a run.
@@ -17,8 +18,8 @@ crate::shape! {
         rows: 1..=1 << 16,
         /// Columns of x.
         inner: 1..=1 << 16,
-        /// Columns of y.
-        cols: 1..=1 << 16,
+        /// Columns of y. Of a single one softmax is 1, and the norm of that its bias.
+        cols: 2..=1 << 16,
     }
 }
 

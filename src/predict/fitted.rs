@@ -55,10 +55,15 @@ impl Fitted {
     /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
-        let is_it = |swept: &&Swept| (swept.operator.as_str(), swept.candidate.as_str(), swept.dtype) == name;
-        let swept = self.families.iter().find(is_it)?;
+        let swept = self.swept(subject)?;
         let measured = with_features(subject, &swept.observations);
         Some(Family::with(name, swept.parameters, measured, limits))
+    }
+
+    /// What was measured and fitted of a subject.
+    pub fn swept(&self, subject: &Subject<'_>) -> Option<&Swept> {
+        let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+        self.families.iter().find(|swept| (swept.operator.as_str(), swept.candidate.as_str(), swept.dtype) == name)
     }
 
     /// Puts a family in the place of an older one.

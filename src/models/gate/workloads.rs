@@ -16,7 +16,7 @@ use crate::core::shape::Shape;
 use crate::core::suite::Suite;
 use crate::models::Model;
 use crate::models::catalogue::Operators;
-use crate::models::chain::{Chain, chain};
+use crate::models::chain::{Chain, EPS, chain};
 use crate::models::cnn::{Digits, SIDE, cnn};
 use crate::models::description::{Extents, Kind};
 use crate::models::error::Error;
@@ -24,6 +24,7 @@ use crate::models::layout::Limits;
 use crate::models::reference::ReferenceExecutor;
 use crate::ops::max_pool2d::Activation;
 use half::bf16;
+use std::slice::ChunksExactMut;
 use std::sync::Arc;
 
 /// A GPU for which kernels are written that others do not run.
@@ -44,6 +45,15 @@ trait Rows: Shape + PartialEq {
     fn runs(&self) -> Vec<(Extents, Part)> {
         vec![(Extents::rows(self.rows()), Part::Rest)]
     }
+
+    /// What a rounding on the way is relative to, in each row: the largest of what comes out, where nothing else is said.
+    fn magnitude(&self, _inputs: &[&[f64]], rows: ChunksExactMut<'_, f64>) {
+        rows.for_each(|row| row.fill(largest(row)));
+    }
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0f64, |largest, value| largest.max(value.abs()))
 }
 
 impl Rows for Digits {
@@ -55,6 +65,27 @@ impl Rows for Digits {
 impl Rows for Chain {
     fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The norm enlarges what softmax has rounded where its row hardly varies: a probability is off in proportion to itself
+    /// and to its logit, and is divided by the deviation of its row.
+    fn magnitude(&self, inputs: &[&[f64]], rows: ChunksExactMut<'_, f64>) {
+        let [x, projection, weight, ..] = inputs else { return };
+        for (row, x) in rows.zip(x.chunks_exact(self.inner)) {
+            let logits = (0..self.cols).map(|col| {
+                let terms = x.iter().zip(projection[col..].iter().step_by(self.cols));
+                terms.map(|(x, w)| x * w).sum::<f64>()
+            });
+            let logits: Vec<f64> = logits.collect();
+            let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let powers: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
+            let sum: f64 = powers.iter().sum();
+            let mean = 1.0 / self.cols as f64;
+            let variance = powers.iter().map(|power| (power / sum - mean).powi(2)).sum::<f64>() * mean;
+            let rounded = (1.0 + largest(&logits)) / sum;
+            let enlarged = rounded * largest(weight) / (variance + f64::from(EPS)).sqrt();
+            row.fill(largest(row).max(enlarged));
+        }
     }
 }
 
@@ -144,7 +175,7 @@ pub const CHAINS: [(&str, Stages); 6] = {
 /// # Errors
 /// When the catalogue lacks a candidate for a step.
 pub fn chain_suite(operators: &Operators) -> Result<Suite, Error> {
-    let signature = signature(vec![chain(&Chain { rows: 1, inner: 1, cols: 1 })], "y", chain);
+    let signature = signature(vec![chain(&Chain { rows: 1, inner: 1, cols: 2 })], "y", chain);
     let op = operator("chain", &signature, operators)?
         .varied_around(Chain { rows: 3, inner: 9, cols: 16 })
         .shapes(chain_cases())
@@ -271,12 +302,8 @@ fn operator<S: Rows>(name: &str, signature: &Arc<Signature<S>>, operators: &Oper
     Ok(op
         .output(signature.output, move |s: &S| [s.rows(), of_output.at(s).vocabulary])
         .reference(move |s, inputs, outputs| outputs[0] = reference(&of_reference, s, inputs))
-        // A rounding on the way is one of what every element of a row is made of.
-        .magnitude(move |s, _, outputs| {
-            for row in outputs[0].chunks_exact_mut(columns.at(s).vocabulary) {
-                let largest = row.iter().fold(0.0f64, |largest, y| largest.max(y.abs()));
-                row.fill(largest);
-            }
+        .magnitude(move |s, inputs, outputs| {
+            s.magnitude(inputs, outputs[0].chunks_exact_mut(columns.at(s).vocabulary));
         })
         .depth(move |s| {
             let (model, e) = (of_depth.at(s), Extents::rows(s.rows()));
