@@ -16,6 +16,7 @@ pub mod measure;
 pub mod models;
 #[cfg(feature = "catalogue")]
 pub mod ops;
+pub mod predict;
 pub mod prelude;
 pub mod protocol;
 pub mod report;

@@ -89,6 +89,8 @@ fn timing(shape: &str, median_us: f64, copy_us: f64) -> Timing {
         peers: Vec::new(),
         code: None,
         predicted_us: None,
+        predicted_interval_us: None,
+        bound: None,
     }
 }
 

@@ -12,7 +12,7 @@ mod standing;
 mod store;
 
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
 
 pub use gate::gate;
 pub use judge::judge;

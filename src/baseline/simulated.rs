@@ -4,7 +4,7 @@ use crate::check::outcome::{Timing, Verdict};
 use crate::device::Heat;
 
 /// A sound timing with an interval of 0.1 % to either side.
-pub(super) fn timing(shape: &str, median_us: f64, copy_us: Option<f64>) -> Timing {
+pub(crate) fn timing(shape: &str, median_us: f64, copy_us: Option<f64>) -> Timing {
     Timing {
         shape: shape.into(),
         heat: Heat::Cold,
@@ -31,5 +31,7 @@ pub(super) fn timing(shape: &str, median_us: f64, copy_us: Option<f64>) -> Timin
         peers: Vec::new(),
         code: None,
         predicted_us: None,
+        predicted_interval_us: None,
+        bound: None,
     }
 }

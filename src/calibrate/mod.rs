@@ -16,5 +16,5 @@ mod table;
 mod tensor;
 
 pub use calibration::{Bandwidth, Calibration, Latency, Launch, Level, Peak, Pipe, Ridge, VERSION, Wave};
-pub use probe::Probe;
+pub use probe::{Probe, time_case};
 pub use run::{Effort, calibrate, suites};

@@ -15,6 +15,24 @@ use crate::measure::series::Summary;
 use crate::measure::session::{Contestant, SessionSettings, measure};
 use std::sync::Arc;
 
+/// Times a case whose kernel is known to be right. What it left behind while it was timed has the bits of its first run.
+///
+/// # Errors
+/// What the device says of it.
+pub fn time_case(device: &dyn Device, job: &Job<'_>, heat: Heat, settings: &SessionSettings) -> Result<Summary, Fault> {
+    let mut problem = device.prepare(job)?;
+    problem.run(Poison::Nan)?;
+    let session = settings.stopping.longest();
+    let plan = TimingPlan { heat, batch_us: BATCH_US, instances: INSTANCES, planted_us: 0.0, session };
+    let mut contestants = [Contestant::arm(problem, &plan)?];
+    let measurement = measure(&mut contestants, settings, DEFAULT_SEED)?;
+    if job.candidate.traits.deterministic && !contestants[0].problem().timed_outputs_agree()? {
+        let case = describe(job.operator.axes(), job.point);
+        return Err(Fault::Launch(format!("{} at {case} gave other outputs when timed", job.operator.name())));
+    }
+    Ok(measurement.summary(0))
+}
+
 /// Kernels that reach one limit at one size.
 pub struct Probe {
     operator: Arc<dyn Operator>,
@@ -49,10 +67,12 @@ impl Probe {
         format!("{} {} {}", self.operator.name(), self.dtype, describe(self.operator.axes(), &self.point))
     }
 
-    fn candidate(&self, device: &dyn Device) -> Option<&Candidate> {
+    fn kernel(&self, device: &dyn Device) -> Result<&Candidate, Fault> {
         let runs =
             |candidate: &&Candidate| device.runs(&candidate.body) && candidate.traits.dtypes.contains(&self.dtype);
-        self.candidates.iter().find(runs)
+        self.candidates.iter().find(runs).ok_or_else(|| {
+            Fault::Unsupported(format!("the probe `{}` has no kernel for {}", self.operator.name(), device.kind()))
+        })
     }
 
     /// Its kernels as a suite: they are compiled ahead like any other.
@@ -67,21 +87,15 @@ impl Probe {
     /// measures nothing.
     pub fn measure(&self, device: &dyn Device, settings: &SessionSettings) -> Result<Summary, Fault> {
         self.verify(device)?;
-        let mut problem = self.prepare(device, &self.point, &self.inputs(&self.point))?;
-        problem.run(Poison::Nan)?;
-        let plan = TimingPlan {
-            heat: self.heat,
-            batch_us: BATCH_US,
-            instances: INSTANCES,
-            planted_us: 0.0,
-            session: settings.stopping.longest(),
-        };
-        let mut contestants = [Contestant::arm(problem, &plan)?];
-        let measurement = measure(&mut contestants, settings, DEFAULT_SEED)?;
-        if !contestants[0].problem().timed_outputs_agree()? {
-            return Err(Fault::Launch(format!("the probe {} gave other outputs when timed", self.describe())));
-        }
-        Ok(measurement.summary(0))
+        let candidate = self.kernel(device)?;
+        let (operator, inputs) = (self.operator.as_ref(), self.inputs(&self.point));
+        let (point, dtype) = (&self.point[..], self.dtype);
+        time_case(
+            device,
+            &Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 },
+            self.heat,
+            settings,
+        )
     }
 
     fn inputs(&self, point: &[usize]) -> Vec<Tensor> {
@@ -94,9 +108,7 @@ impl Probe {
         point: &[usize],
         inputs: &[Tensor],
     ) -> Result<Box<dyn Problem + 'd>, Fault> {
-        let candidate = self.candidate(device).ok_or_else(|| {
-            Fault::Unsupported(format!("the probe `{}` has no kernel for {}", self.operator.name(), device.kind()))
-        })?;
+        let candidate = self.kernel(device)?;
         let (operator, dtype) = (self.operator.as_ref(), self.dtype);
         device.prepare(&Job { operator, candidate, point, dtype, inputs, offset_bytes: 0 })
     }

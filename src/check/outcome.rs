@@ -327,6 +327,38 @@ pub struct Timing {
     /// What the predictor said, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_us: Option<f64>,
+    /// Nine of ten times lie between these, as the predictor says, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_interval_us: Option<[f64; 2]>,
+    /// What the time is bound by, where the device was calibrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// What a launch waits for most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The operations of its pipe.
+    Compute,
+    /// The bytes between memory and chip.
+    Memory,
+    /// Neither: dependent loads, synchronisation, too few blocks, or work beyond what is compulsory.
+    Latency,
+    /// The launch itself: it would hardly be shorter if there were nothing to do.
+    Launch,
+}
+
+impl Bound {
+    /// Its name in tables and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bound::Compute => "compute",
+            Bound::Memory => "memory",
+            Bound::Latency => "latency",
+            Bound::Launch => "launch",
+        }
+    }
 }
 
 /// An exact count of the simulator.

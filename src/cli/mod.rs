@@ -21,6 +21,7 @@ mod merge;
 mod noise;
 mod noise_stored;
 mod plot;
+mod predict;
 mod report;
 mod schema;
 mod selection;
@@ -71,6 +72,8 @@ enum Sub {
     Chain(chain::ChainCommand),
     /// Measure what this device can really do: peaks, bandwidths, latencies, launches
     Calibrate(calibrate::Calibrate),
+    /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
+    Predict(Box<predict::Predict>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Sub::Cnn(cnn) => cnn.run(),
         Sub::Chain(chain) => chain.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
+        Sub::Predict(predict) => predict.run(),
         Sub::Tune(tune) => tune.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
@@ -145,5 +149,15 @@ fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Input(format!("stdout: {e}"))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_of_every_subcommand_have_names_of_their_own() {
+        super::Command::command().debug_assert();
     }
 }

@@ -82,7 +82,8 @@ impl Selection {
         if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }
     }
 
-    fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
+    /// The timed trials that were asked for, with the shapes that were; no device is needed to know them.
+    pub fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
         let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
         let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
         let mut all = trials(suites).map_err(Failure::Input)?;

@@ -29,7 +29,10 @@ pub const WORKER: &str = "KERNELGATE_WORKER";
 
 /// Every variable that a person may set, with its meaning, for help texts.
 pub const TABLE: &[(&str, &str)] = &[
-    (DEVICE, "where kernels run: cpu, sim, cuda or cuda:<n> (--device); default the GPU, else the simulator"),
+    (
+        DEVICE,
+        "where kernels run: cpu, sim, cuda, cuda:<n> or cuda:slot (--device); default the GPU, else the simulator",
+    ),
     (REQUIRE, "cuda,baseline: what must be there; its lack is then a failure, not a skip (--require)"),
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),

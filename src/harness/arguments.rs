@@ -202,15 +202,35 @@ impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        DeviceChoice::parse(text, std::env::var(NEXTEST_SLOT).ok().as_deref())
+    }
+}
+
+/// The place of a process among those of its test group, counted from 0; nextest sets it.
+const NEXTEST_SLOT: &str = "NEXTEST_TEST_GROUP_SLOT";
+
+impl DeviceChoice {
+    /// A choice; `slot` is the place in the test group, for `cuda:slot`.
+    fn parse(text: &str, slot: Option<&str>) -> Result<Self, String> {
         let choice = |kind| Ok(DeviceChoice { kind, ordinal: 0 });
         match text.trim() {
             "cpu" => choice(DeviceKind::Cpu),
             "sim" => choice(DeviceKind::Sim),
             "cuda" => choice(DeviceKind::Cuda),
+            "cuda:slot" => {
+                let ordinal = slot.and_then(|slot| slot.parse().ok()).ok_or_else(|| {
+                    format!(
+                        "`cuda:slot` takes the GPU of the nextest slot, but {NEXTEST_SLOT} is {}: put the trials into a \
+                         test group, or name a GPU as cuda:<n>",
+                        slot.map_or("not set".to_owned(), |slot| format!("`{slot}`"))
+                    )
+                })?;
+                Ok(DeviceChoice { kind: DeviceKind::Cuda, ordinal })
+            }
             other => {
                 let ordinal = other.strip_prefix("cuda:").and_then(|n| n.parse().ok());
-                let ordinal =
-                    ordinal.ok_or_else(|| format!("unknown device `{other}`; use cpu, sim, cuda or cuda:<n>"))?;
+                let ordinal = ordinal
+                    .ok_or_else(|| format!("unknown device `{other}`; use cpu, sim, cuda, cuda:<n> or cuda:slot"))?;
                 Ok(DeviceChoice { kind: DeviceKind::Cuda, ordinal })
             }
         }
@@ -355,7 +375,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&["--device", "gpu"], "use cpu, sim, cuda or cuda:<n>")]
+    #[case(&["--device", "gpu"], "use cpu, sim, cuda, cuda:<n> or cuda:slot")]
     #[case(&["--dtype", "f64"], "use f32, f16, bf16")]
     #[case(&["--dist", "tiny"], "--shape")]
     #[case(&["--seed", "x"], "use 42 or 0x2a")]
@@ -364,6 +384,16 @@ mod tests {
     fn wrong_arguments_say_what_is_right(#[case] arguments: &[&str], #[case] expected: &str) {
         let message = parse(arguments).unwrap_err();
         assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn a_slot_of_nextest_names_the_gpu() {
+        let third = DeviceChoice { kind: DeviceKind::Cuda, ordinal: 2 };
+        assert_eq!(DeviceChoice::parse("cuda:slot", Some("2")), Ok(third));
+        for (slot, said) in [(None, "is not set"), (Some("none"), "is `none`")] {
+            let why = DeviceChoice::parse("cuda:slot", slot).unwrap_err();
+            assert!(why.contains(said) && why.contains("test group"), "{why}");
+        }
     }
 
     #[test]

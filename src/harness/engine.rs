@@ -15,11 +15,12 @@ use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind};
+use crate::predict::Predictor;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a perf trial takes times where nothing else is said.
@@ -57,6 +58,8 @@ pub struct Engine {
     quota: Quota,
     /// The project's folder: kept cases and baselines live below it.
     folder: PathBuf,
+    /// What is predicted on the device that perf trials run on, once one has asked.
+    predictor: OnceLock<Option<Predictor>>,
 }
 
 impl Engine {
@@ -66,7 +69,7 @@ impl Engine {
         reference::keep_in(project.references_folder());
         let devices = Devices::new(options.device, options.requires(Requirement::Cuda)).of_project(&project.folder);
         let quota = Quota::of(&trials(&suites).unwrap_or_default());
-        Engine { suites, options, devices, quota, folder: project.folder.clone() }
+        Engine { suites, options, devices, quota, folder: project.folder.clone(), predictor: OnceLock::new() }
     }
 
     /// Runs a trial, which has `share` of the time of the run if there is a limit.
@@ -119,7 +122,22 @@ impl Engine {
                 Ok(settings) => property::run(&context, &subject, &settings),
                 Err(why) => Outcome::fail(why),
             },
-            (_, Check::Perf) => self.check_perf(trial, &context, &subject, share),
+            (_, Check::Perf) => {
+                let mut outcome = self.check_perf(trial, &context, &subject, share);
+                self.predict(device, &subject, &mut outcome);
+                outcome
+            }
+        }
+    }
+
+    /// Puts what was predicted beside what was measured, where the device was calibrated.
+    fn predict(&self, device: &dyn Device, subject: &Subject<'_>, outcome: &mut Outcome) {
+        if device.kind() != DeviceKind::Cuda || outcome.timings.is_empty() {
+            return;
+        }
+        let predictor = self.predictor.get_or_init(|| Predictor::stored(&self.folder, device.fingerprint()));
+        if let Some(predictor) = predictor {
+            predictor.annotate(subject, outcome);
         }
     }
 

@@ -162,6 +162,8 @@ pub(super) mod samples {
             peers: Vec::new(),
             code: None,
             predicted_us: None,
+            predicted_interval_us: None,
+            bound: None,
         };
         let slow = Timing {
             shape: "n=4096".into(),

@@ -301,6 +301,8 @@ fn timing(shape: &str, dtype: DType, heat: Heat, cost: Cost, measurement: &Measu
         peers: Vec::new(),
         code: None,
         predicted_us: None,
+        predicted_interval_us: None,
+        bound: None,
     }
 }
 

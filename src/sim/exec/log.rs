@@ -2,7 +2,7 @@
 
 use crate::sim::memory::repeat::Repeats;
 use crate::sim::memory::repeat_global;
-use crate::sim::memory::shared::WavefrontMemo;
+use crate::sim::memory::wavefronts::WavefrontMemo;
 use crate::sim::metrics::Counters;
 use crate::sim::program::Program;
 use crate::sim::report::{Check, Finding, Place};

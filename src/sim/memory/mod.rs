@@ -10,6 +10,7 @@ pub(crate) mod pattern;
 pub(crate) mod repeat;
 pub(crate) mod repeat_global;
 pub(crate) mod shared;
+pub(crate) mod wavefronts;
 
 use super::error::{Error, Result};
 use address::{FIRST_ALLOCATION, OFFSET_BITS, OFFSET_MASK};

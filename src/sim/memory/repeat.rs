@@ -3,7 +3,7 @@
 //! bundle finds holds for the others.
 
 use super::arrangement::{Arrangement, Load};
-use super::shared::wavefronts_of_load;
+use super::wavefronts::wavefronts_of_load;
 use crate::sim::exec::{Context, Outcome};
 use crate::sim::lanes::{Class, LANES, Registers, Slot};
 use crate::sim::metrics::Counters;

@@ -15,7 +15,7 @@ use crate::sim::memory::access::addresses;
 use crate::sim::memory::address::OFFSET_MASK;
 use crate::sim::memory::global::Kind;
 use crate::sim::memory::pattern::{Pattern, lanes};
-use crate::sim::memory::shared;
+use crate::sim::memory::wavefronts;
 use crate::sim::metrics::InstructionClass::Async;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
@@ -117,7 +117,7 @@ fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {
     // What the warp does from now on was not passed on.
     ctx.meet();
     let pattern = Pattern::new(targets.map(|address| address & OFFSET_MASK), mask, bytes);
-    shared::count(ctx, &pattern, true);
+    wavefronts::count(ctx, &pattern, true);
     Outcome::Next
 }
 

@@ -13,6 +13,7 @@ use crate::sim::memory::allocation::Allocation;
 use crate::sim::memory::global::{self, Kind};
 use crate::sim::memory::pattern::Pattern;
 use crate::sim::memory::shared;
+use crate::sim::memory::wavefronts;
 use crate::sim::metrics::InstructionClass;
 use crate::sim::program::{AddressOperand, Instr};
 use crate::sim::ptx::ast::{Instruction, Operand};
@@ -262,7 +263,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, instr: &Instr, mask: u32) ->
                     ctx.pass_on_shared(block, start, access.scope, done);
                 }
             });
-            shared::count(ctx, pattern, true);
+            wavefronts::count(ctx, pattern, true);
         }
         Space::Local | Space::Param => {
             for lane in pattern.lanes() {

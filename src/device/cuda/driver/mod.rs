@@ -1,13 +1,17 @@
 //! Owning types over the driver API: context, memory, modules, launches, events, graphs. Each frees what it owns.
 #![expect(unsafe_code, reason = "the C interface of the CUDA driver")]
 
+mod module;
+
 use crate::core::launch::Launch;
 use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+pub use module::{Function, Module};
 
 /// What a driver call answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,96 +357,6 @@ pub fn forget_persisting(context: &Context) -> Result<()> {
         let _ = sys::cuCtxResetPersistingL2Cache();
     }
     Ok(())
-}
-
-/// Loaded machine code.
-pub struct Module {
-    module: sys::CUmodule,
-    context: Context,
-}
-
-// SAFETY: module handles may be used from any thread that has the context current.
-unsafe impl Send for Module {}
-// SAFETY: as above; the driver locks internally.
-unsafe impl Sync for Module {}
-
-impl Module {
-    /// Looks up an entry.
-    pub fn function(&self, entry: &str) -> Result<Function> {
-        let name = CString::new(entry).map_err(|_| Error(CUresult::CUDA_ERROR_NOT_FOUND))?;
-        // SAFETY: the module is alive.
-        let function = unsafe { result::module::get_function(self.module, name) }?;
-        Ok(Function { function })
-    }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        if self.context.frees() {
-            // SAFETY: loaded once, unloaded once; its functions are used only while it is borrowed.
-            let _ = unsafe { result::module::unload(self.module) };
-        }
-    }
-}
-
-/// An entry of a module, valid while the module is.
-#[derive(Clone, Copy)]
-pub struct Function {
-    function: sys::CUfunction,
-}
-
-// SAFETY: function handles may be used from any thread that has the context current.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
-
-impl Function {
-    /// The size of each parameter in bytes, or `None` where the driver cannot tell (before 12.4).
-    pub fn parameter_sizes(&self) -> Option<Vec<usize>> {
-        if !has("cuFuncGetParamInfo") {
-            return None;
-        }
-        let mut sizes = Vec::new();
-        loop {
-            let (mut offset, mut size) = (0, 0);
-            // SAFETY: the function is alive; past the last parameter the call answers an error.
-            let result = unsafe { sys::cuFuncGetParamInfo(self.function, sizes.len(), &mut offset, &mut size) };
-            if result != CUresult::CUDA_SUCCESS {
-                return Some(sizes);
-            }
-            sizes.push(size);
-        }
-    }
-
-    /// The largest block that its registers allow.
-    pub fn max_threads(&self) -> Result<usize> {
-        self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-    }
-
-    /// Allows `bytes` of dynamic shared memory at least, and clusters of any size. What an earlier launch was allowed stays
-    /// allowed: it may come again.
-    pub fn allow(&self, bytes: usize, cluster: usize) -> Result<()> {
-        const BYTES: sys::CUfunction_attribute =
-            sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        if self.attribute(BYTES)? < bytes {
-            self.set_attribute(BYTES, bytes)?;
-        }
-        if cluster > 8 {
-            self.set_attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
-        }
-        Ok(())
-    }
-
-    fn attribute(&self, attribute: sys::CUfunction_attribute) -> Result<usize> {
-        // SAFETY: the function is alive.
-        Ok(unsafe { result::function::get_function_attribute(self.function, attribute) }? as usize)
-    }
-
-    fn set_attribute(&self, attribute: sys::CUfunction_attribute, value: usize) -> Result<()> {
-        // SAFETY: the function is alive.
-        unsafe { result::function::set_function_attribute(self.function, attribute, value as i32) }?;
-        Ok(())
-    }
 }
 
 /// A recorded batch of work.

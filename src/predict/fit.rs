@@ -1,0 +1,108 @@
+//! Parameters from a sweep: those that make the median relative error small, found one by one in shrinking steps.
+
+use super::features::Features;
+use super::limits::Limits;
+use super::model::Parameters;
+
+/// A sweep has noise of its own below this; misses above it count in proportion, not in square.
+const SMALL: f64 = 0.02;
+
+/// Rounds over all parameters.
+const ROUNDS: usize = 60;
+
+/// The parameters that fit best to measured cases.
+pub fn fit(cases: &[(Features, f64)], limits: &Limits) -> Parameters {
+    // From several beginnings: bound by memory, by the pipe, by launches.
+    let begins = [[1.0, 1.0, 1.0], [1.0, 1.1, 4.0], [4.0, 1.0, 0.2]];
+    let begins = begins.map(|[launch, memory, pipe]| Parameters { launch, memory, pipe, ..Parameters::IDEAL });
+    let fitted = begins.map(|begin| descend(begin.as_array(), |at| loss(&Parameters::from_array(at), cases, limits)));
+    let best = fitted.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    best.map_or(Parameters::IDEAL, |(at, _)| Parameters::from_array(at))
+}
+
+/// The mean of the misses, as logarithms of ratios, squares near zero (Huber).
+fn loss(parameters: &Parameters, cases: &[(Features, f64)], limits: &Limits) -> f64 {
+    let misses = cases.iter().map(|(features, us)| {
+        let miss = (parameters.time_us(features, limits) / us).ln().abs();
+        if miss < SMALL { miss * miss / (2.0 * SMALL) } else { miss - SMALL / 2.0 }
+    });
+    misses.sum::<f64>() / cases.len().max(1) as f64
+}
+
+/// Coordinate descent with a step for each parameter, which grows while it helps and shrinks when it does not.
+fn descend(
+    mut at: [f64; Parameters::COUNT],
+    loss: impl Fn([f64; Parameters::COUNT]) -> f64,
+) -> ([f64; Parameters::COUNT], f64) {
+    let mut steps = at.map(|value| 0.3 * value.max(0.1));
+    let mut best = loss(at);
+    for _ in 0..ROUNDS {
+        for (i, step) in steps.iter_mut().enumerate() {
+            let (low, high) = Parameters::BOUNDS[i];
+            let tried = [*step, -*step].map(|step| {
+                let mut there = at;
+                there[i] = (at[i] + step).clamp(low, high);
+                (there, loss(there))
+            });
+            let better = tried.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, found)| *found < best);
+            match better {
+                Some((there, found)) => (at, best, *step) = (there, found, 1.6 * *step),
+                None => *step *= 0.5,
+            }
+        }
+    }
+    (at, best)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::calibrate::Calibration;
+    use crate::core::dtype::DType;
+    use crate::core::seed::{rng, unit};
+
+    /// The limits of the shipped H200 calibration.
+    pub fn h200() -> Limits {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
+        Limits::of(&Calibration::read(std::path::Path::new(file)).unwrap()).unwrap()
+    }
+
+    /// Products of random shapes, as a model with these parameters would time them, each off by up to `noise`.
+    pub fn products(truth: &Parameters, count: usize, noise: f64, seed: u64) -> Vec<(Features, f64)> {
+        let mut rng = rng(seed);
+        let mut extent = || (2f64.powf(6.0 + 7.0 * unit(&mut rng))) as usize;
+        let shapes: Vec<[usize; 3]> = (0..count).map(|_| [extent(), extent(), extent()]).collect();
+        let cases = shapes.into_iter().map(|[m, n, k]| {
+            let features = Features {
+                read_bytes: 2.0 * (m * k + k * n) as f64,
+                written_bytes: 2.0 * (m * n) as f64,
+                flops: 2.0 * (m * n * k) as f64,
+                on_tensor_cores: true,
+                dtype: DType::BF16,
+                launches: 1.0,
+                blocks: (m.div_ceil(128) * n.div_ceil(256)) as f64,
+                extents: vec![m, n, k],
+                attributes: Vec::new(),
+            };
+            let us = truth.time_us(&features, &h200()) * (1.0 + noise * (2.0 * unit(&mut rng) - 1.0));
+            (features, us)
+        });
+        cases.collect()
+    }
+
+    pub const TRUTH: Parameters =
+        Parameters { launch: 3.0, memory: 1.08, pipe: 1.3, wave: 0.05, quantisation: 0.8, overlap: 4.0 };
+
+    #[test]
+    fn a_fit_predicts_what_it_has_not_seen() {
+        let limits = h200();
+        let found = fit(&products(&TRUTH, 120, 0.01, 1), &limits);
+        let unseen = products(&TRUTH, 200, 0.0, 2);
+        let miss = |p: &Parameters| {
+            let all = unseen.iter().map(|(features, us)| (p.time_us(features, &limits) / us - 1.0).abs());
+            all.sum::<f64>() / unseen.len() as f64
+        };
+        assert!(miss(&found) < 0.02, "{:.3} with {found:?}", miss(&found));
+        assert!(miss(&Parameters::IDEAL) > 0.15, "the truth is not what a fit begins with");
+    }
+}

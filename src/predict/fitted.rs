@@ -1,0 +1,173 @@
+//! The file of a device's families: what was swept, what was fitted.
+
+use super::family::{Family, Observation};
+use super::limits::Limits;
+use super::model::Parameters;
+use super::sweep::with_features;
+use crate::check::Subject;
+use crate::core::dtype::DType;
+use crate::device::fingerprint::Fingerprint;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The version of the format. It grows when a reader of the version before would misunderstand a file.
+pub const VERSION: u32 = 1;
+
+/// What was fitted on a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fitted {
+    /// The version of this format.
+    pub version: u32,
+    /// The device of the sweep.
+    pub device: Fingerprint,
+    /// When it was swept, RFC 3339 in UTC.
+    pub measured: String,
+    /// The commit of the code, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// When the calibration that it was fitted with was measured.
+    pub calibrated: String,
+    /// The families.
+    pub families: Vec<Swept>,
+}
+
+/// A family in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Swept {
+    /// The operator.
+    pub operator: String,
+    /// The candidate.
+    pub candidate: String,
+    /// The dtype.
+    pub dtype: DType,
+    /// What was fitted.
+    pub parameters: Parameters,
+    /// What was measured.
+    pub observations: Vec<Observation>,
+}
+
+/// Where the files of known devices are, below the root of a project.
+pub fn stored(root: &Path, kind: &str, fingerprint: &Fingerprint) -> PathBuf {
+    root.join("snapshots").join(kind).join(format!("{}.json", fingerprint.key()))
+}
+
+impl Fitted {
+    /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
+    pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
+        let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+        let is_it = |swept: &&Swept| (swept.operator.as_str(), swept.candidate.as_str(), swept.dtype) == name;
+        let swept = self.families.iter().find(is_it)?;
+        let measured = with_features(subject, &swept.observations);
+        Some(Family::with(name, swept.parameters, measured, limits))
+    }
+
+    /// Puts a family in the place of an older one.
+    pub fn keep(&mut self, swept: Swept) {
+        let name = |one: &Swept| (one.operator.clone(), one.candidate.clone(), one.dtype);
+        self.families.retain(|other| name(other) != name(&swept));
+        self.families.push(swept);
+        self.families.sort_by_key(name);
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// With the path, what went wrong.
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())? + "\n";
+        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        folder.and_then(|()| std::fs::write(path, text)).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that is not there, is of another version, or holds times that nothing takes.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        /// What is read first: a later version may hold anything else.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let broken = |error: serde_json::Error| format!("no fitted families: {error}");
+        let Versioned { version } = serde_json::from_str(text).map_err(broken)?;
+        if version != VERSION {
+            return Err(format!(
+                "it has version {version}, this program reads {VERSION}: run `kernelgate predict --sweep`"
+            ));
+        }
+        let fitted: Fitted = serde_json::from_str(text).map_err(broken)?;
+        for swept in &fitted.families {
+            let numbers = swept.parameters.as_array().into_iter().zip(Parameters::BOUNDS);
+            if let Some((number, _)) =
+                numbers.into_iter().find(|(number, (low, high))| !(*low..=*high).contains(number))
+            {
+                return Err(format!("{}: the parameter {number} is none that a fit gives", swept.operator));
+            }
+            let mut times = swept.observations.iter().map(|observation| observation.us);
+            if let Some(us) = times.find(|us| !(us.is_finite() && *us > 0.0 && *us < 1e9)) {
+                return Err(format!("{}: {us} µs is no time that a launch takes", swept.operator));
+            }
+        }
+        Ok(fitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceKind;
+    use rstest::rstest;
+
+    fn fitted() -> Fitted {
+        let device = Fingerprint {
+            kind: DeviceKind::Cuda,
+            name: "NVIDIA H200".into(),
+            arch: "sm_90".into(),
+            units: 132,
+            cache_bytes: 60 << 20,
+            memory_bytes: 140 << 30,
+            clock_mhz: 1980.0,
+            driver: "580".into(),
+            compiler: String::new(),
+        };
+        let swept = Swept {
+            operator: "gemm".into(),
+            candidate: "cuda".into(),
+            dtype: DType::BF16,
+            parameters: Parameters::IDEAL,
+            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5 }],
+        };
+        let (measured, calibrated) = ("2026-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into());
+        Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] }
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = stored(folder.path(), "prediction", &fitted().device);
+        fitted().write(&path).unwrap();
+        assert_eq!(Fitted::read(&path), Ok(fitted()));
+        assert!(path.ends_with("snapshots/prediction/nvidia-h200-132.json"));
+        let mut twice = fitted();
+        twice.keep(fitted().families.remove(0));
+        assert_eq!(twice, fitted(), "a family is there once");
+    }
+
+    #[rstest]
+    #[case::version("\"version\":1", "\"version\":2", "run `kernelgate predict --sweep`")]
+    #[case::time("4.5", "-4.5", "-4.5 µs is no time")]
+    #[case::parameter("\"memory\":1.0", "\"memory\":0.0", "the parameter 0 is none")]
+    #[case::torn("\"families\"", "\"fam", "no fitted families")]
+    fn a_damaged_file_is_refused(#[case] from: &str, #[case] to: &str, #[case] why: &str) {
+        let text = serde_json::to_string(&fitted()).unwrap();
+        assert!(text.contains(from), "{text}");
+        let said = Fitted::parse(&text.replace(from, to)).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Time on the memory and on a pipe, from a calibration.
+
+use crate::calibrate::{Calibration, Pipe};
+use crate::core::dtype::DType;
+use crate::device::Heat;
+
+/// What a device does at best.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// A launch in a graph, µs.
+    pub launch_us: f64,
+    /// Multiprocessors, or threads of a host.
+    pub units: f64,
+    /// Reading alone: bytes and µs of a cold launch, launch included, by bytes.
+    read: Vec<(f64, f64)>,
+    /// Reading and writing as much.
+    copy: Vec<(f64, f64)>,
+    /// By the share that is written: µs over what `read` and `copy` say between them, at the size where mixes were measured.
+    mix: Vec<(f64, f64)>,
+    peaks: Vec<(Pipe, DType, f64)>,
+}
+
+impl Limits {
+    /// Those of a calibrated device.
+    ///
+    /// # Errors
+    /// If it holds no cold reads and copies.
+    pub fn of(calibration: &Calibration) -> Result<Self, String> {
+        let cold = || calibration.bandwidths.iter().filter(|bandwidth| bandwidth.heat == Heat::Cold);
+        let curve = |reads, writes| {
+            let of_mix = cold().filter(|b| (b.reads, b.writes) == (reads, writes));
+            let mut points: Vec<(f64, f64)> = of_mix.map(|b| (b.footprint_bytes as f64, b.launch_us)).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points.dedup_by(|a, b| a.0 == b.0);
+            points
+        };
+        let (read, copy) = (curve(1, 0), curve(1, 1));
+        if read.is_empty() || copy.is_empty() {
+            return Err(format!(
+                "the calibration of {} has no cold reads and copies: run `kernelgate calibrate`",
+                calibration.device.name
+            ));
+        }
+        let launch_us = calibration.launches.iter().map(|launch| launch.node_us).fold(f64::INFINITY, f64::min);
+        let mut limits = Limits {
+            launch_us: if launch_us.is_finite() { launch_us } else { 0.0 },
+            units: calibration.device.units.max(1) as f64,
+            read,
+            copy,
+            mix: Vec::new(),
+            peaks: calibration.peaks.iter().map(|peak| (peak.pipe, peak.dtype, peak.sustained_tflops)).collect(),
+        };
+        let largest = cold().filter(|b| b.writes > 0 && b.reads != b.writes).map(|b| b.footprint_bytes).max();
+        let mixes = cold().filter(|b| Some(b.footprint_bytes) == largest);
+        let mut mix: Vec<(f64, f64)> = mixes
+            .map(|b| {
+                let share = b.writes as f64 / (b.reads + b.writes) as f64;
+                (share, b.launch_us / limits.between(b.footprint_bytes as f64, share))
+            })
+            .collect();
+        mix.sort_by(|a, b| a.0.total_cmp(&b.0));
+        mix.dedup_by(|a, b| a.0 == b.0);
+        limits.mix = mix;
+        Ok(limits)
+    }
+
+    /// Between reading and copying, by the share that is written.
+    fn between(&self, bytes: f64, written: f64) -> f64 {
+        let (read, copy) = (line(&self.read, bytes), line(&self.copy, bytes));
+        read + (copy - read) * (2.0 * written).min(1.0)
+    }
+
+    /// The memory's part of a launch with cold caches, the launch itself left out, µs.
+    pub fn memory_us(&self, read: f64, written: f64) -> f64 {
+        let bytes = read + written;
+        if bytes <= 0.0 {
+            return 0.0;
+        }
+        let share = written / bytes;
+        let factor = if self.mix.is_empty() { 1.0 } else { level(&self.mix, share) };
+        (self.between(bytes, share) - self.launch_us).max(0.0) * factor
+    }
+
+    /// The same as one number: bytes over the best bandwidth of a large copy, as a plain roofline has it.
+    pub fn roofline_memory_us(&self, bytes: f64) -> f64 {
+        self.copy.last().map_or(0.0, |(most, us)| bytes * us / most)
+    }
+
+    /// The time of operations at the sustained peak of a pipe, µs; `None` where that was not measured.
+    pub fn pipe_us(&self, flops: f64, on_tensor_cores: bool, dtype: DType) -> Option<f64> {
+        let wanted = if on_tensor_cores { (Pipe::Tensor, dtype) } else { (Pipe::Fma, DType::F32) };
+        let peak = self.peaks.iter().find(|(pipe, dtype, _)| (*pipe, *dtype) == wanted)?;
+        Some(flops / (peak.2 * 1e6))
+    }
+}
+
+/// On the line through the points, and through the last two of them beyond their ends; never below zero.
+fn line(points: &[(f64, f64)], x: f64) -> f64 {
+    let at = points.partition_point(|point| point.0 < x).clamp(1, points.len().max(2) - 1);
+    match points {
+        [] => 0.0,
+        [only] => only.1 * x / only.0,
+        _ => {
+            let ((x0, y0), (x1, y1)) = (points[at - 1], points[at]);
+            (y0 + (y1 - y0) * (x - x0) / (x1 - x0)).max(0.0)
+        }
+    }
+}
+
+/// The same, level beyond the ends.
+fn level(points: &[(f64, f64)], x: f64) -> f64 {
+    match (points.first(), points.last()) {
+        (Some(first), Some(last)) => line(points, x.clamp(first.0, last.0)),
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINTS: [(f64, f64); 3] = [(1.0, 2.0), (2.0, 3.0), (4.0, 7.0)];
+
+    #[test]
+    fn lines_go_through_their_points_and_on() {
+        for (x, y) in [(1.0, 2.0), (1.5, 2.5), (2.0, 3.0), (3.0, 5.0), (4.0, 7.0), (5.0, 9.0), (0.0, 1.0)] {
+            approx::assert_relative_eq!(line(&POINTS, x), y);
+        }
+        approx::assert_relative_eq!(level(&POINTS, 9.0), 7.0);
+        approx::assert_relative_eq!(line(&[(2.0, 4.0)], 4.0), 8.0);
+    }
+
+    #[test]
+    fn the_mix_decides_between_reading_and_copying() {
+        let limits = Limits {
+            launch_us: 1.0,
+            units: 132.0,
+            read: vec![(1e6, 2.0), (1e8, 26.0)],
+            copy: vec![(1e6, 2.0), (1e8, 31.0)],
+            mix: vec![(0.0, 1.0), (0.5, 1.0), (1.0, 1.1)],
+            peaks: vec![(Pipe::Fma, DType::F32, 60.0), (Pipe::Tensor, DType::BF16, 800.0)],
+        };
+        approx::assert_relative_eq!(limits.memory_us(1e8, 0.0), 25.0);
+        approx::assert_relative_eq!(limits.memory_us(5e7, 5e7), 30.0);
+        approx::assert_relative_eq!(limits.memory_us(0.0, 1e8), 33.0);
+        approx::assert_relative_eq!(limits.memory_us(0.0, 0.0), 0.0);
+        approx::assert_relative_eq!(limits.pipe_us(8e8, true, DType::BF16).unwrap(), 1.0);
+        assert_eq!(limits.pipe_us(1.0, true, DType::F16), None, "not measured");
+        // The shipped calibrations have what is needed.
+        for file in ["nvidia-h200-132", "nvidia-h100-80gb-hbm3-132"] {
+            let path =
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("snapshots/calibration/{file}.json"));
+            let limits = Limits::of(&Calibration::read(&path).unwrap()).unwrap();
+            let copied = limits.memory_us(128e6, 128e6);
+            assert!((55.0..90.0).contains(&copied), "{file}: {copied} µs for 256 MB");
+            assert!(limits.memory_us(256e6, 0.0) < copied);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! How long a launch will take, before it is run.
+//!
+//! The time of a case is made of what the device was measured to do ([`crate::calibrate`]) and of a few parameters that a
+//! family (one candidate of an operator in one dtype) has of its own: how well it uses the memory and its pipe, what a launch
+//! and a wave of blocks cost beside that. They are fitted to a sweep over random shapes; what the model leaves over is
+//! corrected by the nearest shapes of the sweep, and its spread is the interval of a prediction.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `features` | what the model knows of a case |
+//! | `limits` | time on the memory and on a pipe, from a calibration |
+//! | `model` | parameters, and the time that they give |
+//! | `fit` | parameters from a sweep |
+//! | `family` | a fitted family: prediction, interval, domain |
+//! | `fitted` | the file of a device's families |
+//! | `sweep` | shapes that are drawn, and measured |
+//! | `validation` | how far predictions were off, beside a roofline and a regression |
+//! | `class` | what binds a measured time |
+//! | `annotate` | what the records of the gate say of it |
+
+mod annotate;
+mod class;
+mod family;
+mod features;
+mod fit;
+mod fitted;
+mod limits;
+mod model;
+mod sweep;
+mod validation;
+
+pub use annotate::Predictor;
+pub use class::classify;
+pub use family::{Family, Observation, Prediction};
+pub use features::Features;
+pub use fitted::{Fitted, Swept, VERSION, stored};
+pub use limits::Limits;
+pub use model::Parameters;
+pub use sweep::{Sweep, sweep, with_features};
+pub use validation::{Errors, Validation};
