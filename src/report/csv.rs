@@ -166,6 +166,7 @@ fn beside<'a>(row: Row<'a>, timing: &'a Timing, peer: &'a PeerTiming) -> Row<'a>
         heat: Some(timing.heat),
         peer: &peer.name,
         median_us: Some(peer.median_us),
+        p95_us: peer.p95_us,
         low_us: peer.interval_us.map(|[low, _]| low),
         high_us: peer.interval_us.map(|[_, high]| high),
         samples: Some(peer.samples),

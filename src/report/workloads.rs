@@ -99,7 +99,7 @@ pub fn merge(runs: &mut Vec<WorkloadRun>, newer: Vec<WorkloadRun>) {
 }
 
 #[cfg(test)]
-pub mod samples {
+pub(super) mod samples {
     use super::*;
 
     /// A chain whose softmax was exchanged.

@@ -314,10 +314,10 @@ fn operator<S: Rows>(name: &str, signature: &Arc<Signature<S>>, operators: &Oper
         .cost(move |s, dtype| {
             let (model, e) = (of_cost.at(s), Extents::rows(s.rows()));
             let costs = model.steps.iter().map(|step| steps[step.usual.operator].cost(&(step.usual.point)(&e), dtype));
-            costs.fold(Cost::default(), |sum, cost| Cost {
-                bytes: sum.bytes + cost.bytes,
-                flops: sum.flops + cost.flops,
-            })
+            // What goes from step to step need not go through memory.
+            let kept = model.buffers.iter().filter(|buffer| !matches!(buffer.kind, Kind::Activation));
+            let elements: usize = kept.map(|buffer| buffer.rows(s.rows(), 1, s.rows(), s.rows()) * buffer.width).sum();
+            Cost { bytes: elements * dtype.size(), flops: costs.map(|cost| cost.flops).sum() }
         })
         .distributions(DRAWN)
         .separable(S::axes()[0].name))

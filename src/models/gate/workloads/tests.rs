@@ -86,3 +86,13 @@ fn an_activation_that_is_another_is_seen() {
     let rejected = rejection(&CpuDevice::new(), &op, &wrong.named("wrong"), &DIGITS.to_point());
     assert!(matches!(&rejected, Some(Rejection::Failed(failure)) if failure.check == "values"), "{rejected:?}");
 }
+
+#[test]
+fn what_must_be_moved_is_what_goes_in_and_what_comes_out() {
+    let bytes = |suite: Suite, point: Point| suite.operator.cost(&point, DType::F32).bytes;
+    let Chain { rows, inner, cols } = CHAIN;
+    let of_chain = rows * inner + inner * cols + 2 * cols + rows * cols;
+    assert_eq!(bytes(chain_suite(&Operators::new()).unwrap(), CHAIN.to_point()), 4 * of_chain);
+    let of_weights = 32 * 9 + 64 * 9 * 32 + 10 * 4 * 64 + 10;
+    assert_eq!(bytes(cnn_suite(&Operators::new()).unwrap(), DIGITS.to_point()), 4 * (3 * 64 + of_weights + 3 * 10));
+}
