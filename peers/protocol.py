@@ -17,6 +17,9 @@ import sys
 
 VERSION = 1
 
+# Bytes of an element by the name of its dtype.
+SIZES = {"f32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "bool": 1}
+
 
 class Unsupported(Exception):
     """The peer does not compute such a case."""
@@ -33,7 +36,7 @@ class Tensor:
 
     @property
     def size_bytes(self):
-        return math.prod(self.dims) * {"f32": 4, "i32": 4, "f16": 2, "bf16": 2}[self.dtype]
+        return math.prod(self.dims) * SIZES[self.dtype]
 
     def read(self):
         """The elements as bytes."""

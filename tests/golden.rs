@@ -55,7 +55,7 @@ fn evaluate(operator: &dyn Operator, case: &Case) -> Result<Vec<Vec<f64>>, Strin
     let inputs: Vec<&[f64]> = case.inputs.iter().map(Vec::as_slice).collect();
     let lengths = sizes(operator.outputs().len(), &|i| operator.output_dims(i, &point));
     let mut outputs: Vec<Vec<f64>> = lengths.into_iter().map(|n| vec![0.0; n]).collect();
-    operator.reference(&point, &inputs, &mut outputs);
+    operator.reference(&point, kernelgate::core::dtype::DType::F32, &inputs, &mut outputs);
     Ok(outputs)
 }
 

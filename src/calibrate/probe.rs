@@ -125,7 +125,7 @@ impl Probe {
         let exact: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
         let exact: Vec<&[f64]> = exact.iter().map(Vec::as_slice).collect();
         let mut expected: Vec<Vec<f64>> = outputs.iter().map(|output| vec![0.0; output.len()]).collect();
-        self.operator.reference(&self.small, &exact, &mut expected);
+        self.operator.reference(&self.small, DType::F32, &exact, &mut expected);
         for (output, expected) in outputs.iter().zip(&expected) {
             let scale = expected.iter().fold(0.0f64, |most, value| most.max(value.abs())).max(1.0);
             let found = output.to_f64();

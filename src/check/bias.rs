@@ -31,14 +31,18 @@ pub struct Lean {
 pub fn lean(got: &Tensor, expected: &Expected, judge: &Judge) -> Option<Lean> {
     let mut alike: HashMap<i64, f64> = HashMap::new();
     let (mut sum_ulp, mut elements) = (0.0, 0);
-    if judge.dtype.size() != 2 {
+    if judge.dtype.is_integer() || judge.dtype.size() > 2 {
         return None;
     }
     for (i, (&value, &magnitude)) in expected.values.iter().zip(&expected.magnitudes).enumerate() {
         let ulp = judge.dtype.ulp(value);
         let error = (got.get(i).abs() - value.abs()) / ulp;
         let is_rounding = judge.allowed(value, magnitude) <= 2.0 * judge.tolerance.ulps * ulp;
-        if error.is_finite() && value.abs() >= judge.dtype.min_normal() && is_rounding {
+        if error.is_finite()
+            && value.abs() <= judge.dtype.max_finite()
+            && value.abs() >= judge.dtype.min_normal()
+            && is_rounding
+        {
             sum_ulp += error;
             elements += 1;
             *alike.entry((value / ulp / SAME_ULP).round() as i64).or_default() += 1.0;

@@ -1,6 +1,7 @@
 //! Boundary shapes: where kernels go wrong. Made from the axes and from the tile extents that a candidate declares.
 
 use crate::core::candidate::Traits;
+use crate::core::constraint::{Limit, nearest};
 use crate::core::operator::Operator;
 use crate::core::seed::{Rng, below};
 use crate::core::shape::{Axis, Point};
@@ -32,9 +33,10 @@ pub fn extents(axis: &Axis, traits: &Traits) -> Vec<usize> {
     extents
 }
 
-/// The point from which one axis at a time is varied: the operator's own, or boundary extents.
-pub fn base(operator: &dyn Operator) -> Point {
-    operator.base().cloned().unwrap_or_else(|| filled(operator.axes(), &BASE))
+/// The point from which one axis at a time is varied: the operator's own, or boundary extents, or what is legal near them.
+pub fn base(operator: &dyn Operator, limits: &[Limit]) -> Point {
+    let base = operator.base().cloned().unwrap_or_else(|| filled(operator.axes(), &BASE));
+    nearest(operator.axes(), operator.constraints(), limits, &base).unwrap_or(base)
 }
 
 /// Extents in the order of the axes, attributes at their default.
@@ -70,7 +72,7 @@ fn past_16_bits(axes: &[Axis], base: &[usize]) -> impl Iterator<Item = Point> {
 pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng: &mut Rng) -> Vec<Point> {
     let axes = operator.axes();
     let choices: Vec<Vec<usize>> = axes.iter().map(|axis| extents(axis, traits)).collect();
-    let base = base(operator);
+    let base = base(operator, &traits.limits);
     let mut points = vec![base.clone()];
     for (i, extents) in choices.iter().enumerate() {
         for &extent in extents {
@@ -83,6 +85,8 @@ pub fn points(operator: &dyn Operator, traits: &Traits, combinations: usize, rng
         points.push(choices.iter().map(|extents| extents[below(rng, extents.len())]).collect());
     }
     points.extend(past_16_bits(axes, &base));
+    let legal = |point: &Point| nearest(axes, operator.constraints(), &traits.limits, point);
+    let mut points: Vec<Point> = points.iter().filter_map(legal).collect();
     points.sort_by_key(|point| (elements(operator, point), point.clone()));
     points.dedup();
     points

@@ -12,8 +12,19 @@ use std::ops::Range;
 pub struct Expected {
     /// The values, in f64.
     pub values: Vec<f64>,
-    /// The size of what was added or cancelled to make them.
+    /// The size of what was added or cancelled to make them; [`UNSPECIFIED`] where an output may hold anything.
     pub magnitudes: Vec<f64>,
+}
+
+/// In the place of a magnitude, which is never negative: nothing is said of this element.
+pub const UNSPECIFIED: f64 = f64::NEG_INFINITY;
+
+impl Expected {
+    /// The output with the reference in the places of which nothing is said.
+    pub fn settle(&self, output: &mut Tensor) {
+        let free = self.magnitudes.iter().enumerate().filter(|(_, magnitude)| **magnitude == UNSPECIFIED);
+        free.for_each(|(at, _)| output.set(at, self.values[at]));
+    }
 }
 
 /// How the values of one output are judged.
@@ -41,12 +52,24 @@ impl Judge {
         }
     }
 
+    /// Whether the largest value stands for `value`, which is beyond it.
+    pub(super) fn is_saturated(&self, value: f64) -> bool {
+        self.dtype.saturates() && value.abs() > self.dtype.max_finite()
+    }
+
     /// Whether `got` is acceptable where the reference is `value`, and the error between finite values.
     pub(super) fn accepts(&self, got: f64, value: f64, magnitude: f64) -> (bool, f64) {
         if value.is_nan() || got.is_nan() {
             return (value.is_nan() && got.is_nan(), f64::INFINITY);
         }
         let allowed = self.allowed(value, magnitude);
+        let most = self.dtype.max_finite();
+        if self.dtype.saturates() && (self.is_saturated(value) || value.abs() + allowed > most) {
+            // Right is the largest value, an infinity where the type has one, and what is close enough.
+            let is_past = got.abs() >= most && got.signum() == value.signum();
+            let error = if got.is_infinite() { f64::INFINITY } else { (got - value.clamp(-most, most)).abs() };
+            return (is_past || error <= allowed, if is_past { 0.0 } else { error });
+        }
         if got.is_infinite() {
             // An infinity is right where the reference rounds to it, or comes so close that an allowed error does.
             let farthest = if got > 0.0 { value + allowed } else { value - allowed };
@@ -176,6 +199,18 @@ mod tests {
     #[case::max_near_the_edge(DType::F16, 65504.0, 65525.0, true)]
     #[case::inf_for_small(DType::F16, INF, 60000.0, false)]
     #[case::zero_for_denormal(DType::F16, 0.0, 3e-7, false)]
+    #[case::saturated(DType::E4M3, 448.0, 1e6, true)]
+    #[case::saturated_near_the_edge(DType::E4M3, 448.0, 470.0, true)]
+    #[case::below_the_edge(DType::E4M3, 384.0, 1e6, false)]
+    #[case::saturated_to_the_other_side(DType::E4M3, -448.0, 1e6, false)]
+    #[case::nan_for_saturated(DType::E4M3, NAN, 1e6, false)]
+    #[case::saturated_for_small(DType::E4M3, 448.0, 240.0, false)]
+    #[case::infinite_for_saturated(DType::E5M2, INF, INF, true)]
+    #[case::saturated_for_infinite(DType::E5M2, 57344.0, INF, true)]
+    #[case::fp8_ulp(DType::E5M2, 1.25, 1.1, true)]
+    #[case::fp8_far_off(DType::E5M2, 1.5, 1.1, false)]
+    #[case::no_truth_value(DType::Bool, 0.0, 1.0, false)]
+    #[case::next_long(DType::I64, 1e12 + 1.0, 1e12, false)]
     #[case::integer(DType::I32, 1000.0, 1000.0, true)]
     #[case::next_integer(DType::I32, 1001.0, 1000.0, false)]
     #[case::integer_far_off(DType::I32, 1e9 + 1.0, 1e9, false)]

@@ -13,6 +13,7 @@ use crate::core::tensor::Tensor;
 use crate::core::tolerance::{Override, Tolerance};
 use crate::device::fault::Fault;
 use crate::device::{Job, Poison, Problem};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Why a case was not accepted.
@@ -47,8 +48,11 @@ pub(crate) fn judge_drawn(
         let outputs = run_all(context, subject, case, inputs);
         (reference.join(), outputs)
     });
-    let Runs { first, second, varied } = outputs?;
+    let Runs { mut first, mut second, varied } = outputs?;
     let expected = expected.map_err(|_| failed("reference", subject, case, "the reference itself panicked"))?;
+    if subject.operator.has_unspecified() {
+        [&mut first, &mut second].into_iter().for_each(|outputs| settle(outputs, &expected));
+    }
     unwritten(subject, case, &first, &second)?;
     let mut errors = values(subject, case, &first, &expected)?;
     if subject.candidate.traits.deterministic {
@@ -148,6 +152,11 @@ pub(super) fn failed(check: &str, subject: &Subject<'_>, case: &Case, text: impl
     Rejection::Failed(Box::new(failure(check, subject, case, text)))
 }
 
+/// Puts the reference where nothing is said of the outputs.
+pub(super) fn settle(outputs: &mut [Tensor], expected: &[Expected]) {
+    outputs.iter_mut().zip(expected).for_each(|(output, expected)| expected.settle(output));
+}
+
 /// Elements that hold the poison after both runs were never written.
 fn unwritten(subject: &Subject<'_>, case: &Case, first: &[Tensor], second: &[Tensor]) -> Result<(), Rejection> {
     for ((port, a), b) in subject.operator.outputs().iter().zip(first).zip(second) {
@@ -190,7 +199,11 @@ fn values_within(
     widened: f64,
 ) -> Result<Errors, Rejection> {
     let mut errors = Errors::default();
-    for (i, (got, expected)) in got.iter().zip(expected.iter()).enumerate() {
+    let mut settled = Cow::Borrowed(got);
+    if subject.operator.has_unspecified() {
+        settle(settled.to_mut(), expected);
+    }
+    for (i, (got, expected)) in settled.iter().zip(expected.iter()).enumerate() {
         let mut judge = judge_in(subject, case, i);
         judge.tolerance.factor *= widened;
         let comparison = compare(got, expected, &judge);

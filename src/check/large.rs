@@ -52,7 +52,7 @@ fn point(subject: &Subject<'_>) -> Result<Point, String> {
     let axes = operator.axes();
     let extents = || (0..axes.len()).filter(|&axis| axes[axis].is_extent());
     let stretched = |axis: usize| -> Option<Point> {
-        let mut point = boundary::base(operator);
+        let mut point = boundary::base(operator, &subject.candidate.traits.limits);
         for other in extents().filter(|&other| other != axis) {
             let (min, max) = axes[other].bounds();
             point[other] = WIDTH.clamp(min, max);
@@ -68,7 +68,8 @@ fn point(subject: &Subject<'_>) -> Result<Point, String> {
             if is_large(&point) { high = point[axis] } else { low = point[axis] + 1 }
         }
         point[axis] = low;
-        Some(point)
+        // What a constraint makes of it may be another shape, and too small.
+        subject.nearest(&point).filter(is_large)
     };
     let by_rows = operator.separable().and_then(stretched);
     let fewest = || extents().filter_map(stretched).min_by_key(|point| boundary::elements(operator, point));

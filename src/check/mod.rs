@@ -27,9 +27,12 @@ pub mod verify;
 mod way;
 
 use crate::core::candidate::Candidate;
+use crate::core::constraint;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
+use crate::core::port::Role;
+use crate::core::shape::Point;
 use crate::device::Device;
 use std::time::{Duration, Instant};
 
@@ -48,7 +51,11 @@ impl Subject<'_> {
     /// The inputs that it is tried on.
     pub fn distributions(&self) -> Vec<Distribution> {
         let spared = &self.candidate.traits.exclude_distributions;
-        let is_tried = |one: &Distribution| spared.iter().all(|(other, _)| other != one);
+        let of_data = self.operator.inputs().iter().filter(|port| port.role != Role::Index);
+        // Integers have neither NaN nor infinities, nor signs of zeros.
+        let is_float = of_data.clone().count() == 0 || of_data.clone().any(|port| !port.dtype(self.dtype).is_integer());
+        let has = |one: &Distribution| is_float || !one.is_of_floats();
+        let is_tried = |one: &Distribution| has(one) && spared.iter().all(|(other, _)| other != one);
         self.operator.distributions().iter().copied().filter(is_tried).collect()
     }
 
@@ -56,13 +63,32 @@ impl Subject<'_> {
     pub fn offset_step(&self) -> usize {
         let ports = self.operator.inputs().iter().chain(self.operator.outputs());
         let element_bytes = ports.map(|port| port.dtype(self.dtype).size()).max().unwrap_or(1);
-        self.candidate.traits.alignment.max(1).next_multiple_of(element_bytes)
+        self.candidate.traits.alignment_in(self.dtype).max(1).next_multiple_of(element_bytes)
+    }
+
+    /// Whether two runs give the same bits wherever something is said of them.
+    pub fn has_fixed_bits(&self) -> bool {
+        self.candidate.traits.deterministic && !self.operator.has_unspecified()
+    }
+
+    /// The shape near `point` that the operator has and the candidate takes, if there is one.
+    pub fn nearest(&self, point: &[usize]) -> Option<Point> {
+        let (operator, limits) = (self.operator, &self.candidate.traits.limits);
+        constraint::nearest(operator.axes(), operator.constraints(), limits, point)
+    }
+
+    /// Why the operator does not have a shape, or the candidate does not take it.
+    pub fn objection(&self, point: &[usize]) -> Option<String> {
+        let (operator, limits) = (self.operator, &self.candidate.traits.limits);
+        constraint::objection(operator.axes(), operator.constraints(), limits, point)
     }
 
     /// The inputs that it is spared, and why.
     pub fn spared(&self) -> impl Iterator<Item = String> {
         let spared = self.candidate.traits.exclude_distributions.iter();
-        spared.map(|(distribution, reason)| format!("not tried on {distribution} inputs: {reason}"))
+        let spared = spared.map(|(distribution, reason)| format!("not tried on {distribution} inputs: {reason}"));
+        let limits = self.candidate.traits.limits.iter().map(|limit| format!("tried on fewer shapes: {limit}"));
+        spared.chain(limits)
     }
 }
 
@@ -103,3 +129,6 @@ impl<'a> Context<'a> {
         Instant::now() >= self.deadline
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,9 @@ const FEWEST: usize = 8;
 pub fn accepted_null(expected: &Expected, inputs: &[Tensor], judge: &Judge) -> Option<&'static str> {
     let n = expected.values.len();
     // Past the range of the dtype every null rounds to the same infinity as the answer.
-    if n < FEWEST || expected.values.iter().any(|&v| !judge.dtype.round(v).is_finite()) {
+    if n < FEWEST
+        || expected.values.iter().any(|&v| !judge.dtype.round(v).is_finite() || v.abs() > judge.dtype.max_finite())
+    {
         return None;
     }
     let mean = expected.values.iter().sum::<f64>() / n as f64;

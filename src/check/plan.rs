@@ -73,7 +73,7 @@ impl Plan {
         let (shapes, mut notes) = shapes(seed, capacity, subject);
         notes.extend(subject.spared());
         let representative = representative(capacity, subject, &shapes);
-        let base = base(operator);
+        let base = base(operator, &subject.candidate.traits.limits);
 
         let distributions = subject.distributions();
         let first = distributions.first().copied().unwrap_or(Distribution::Normal);
@@ -197,7 +197,7 @@ fn beyond(capacity: Capacity, subject: &Subject<'_>, base: &Point) -> Option<Poi
                 if elements(operator, &point) > BEYOND { high = point[axis] } else { low = point[axis] + 1 }
             }
             point[axis] = low;
-            return Some(point);
+            return subject.nearest(&point).filter(|point| elements(operator, point) > BEYOND);
         }
         None
     };
@@ -211,7 +211,7 @@ fn shapes(seed: u64, capacity: Capacity, subject: &Subject<'_>) -> (Vec<Point>, 
     let operator = subject.operator;
     let seed = derive(seed, &[operator.name(), &subject.candidate.name]);
     let mut shapes = points(operator, &subject.candidate.traits, COMBINATIONS, &mut rng(seed));
-    shapes.extend(operator.shapes().iter().cloned());
+    shapes.extend(operator.shapes().iter().filter(|point| subject.objection(point).is_none()).cloned());
     let asked = shapes.len();
     shapes.retain(|point| fits(capacity, subject, point));
     shapes.sort_by_key(|point| elements(operator, point));
@@ -237,7 +237,10 @@ fn representative(capacity: Capacity, subject: &Subject<'_>, shapes: &[Point]) -
     // By work, not by elements: a kernel may start a block an element.
     candidates.sort_by(|a, b| work(subject, a).total_cmp(&work(subject, b)));
     let found = candidates.get(candidates.len() / 4).copied().or_else(|| shapes.last());
-    found.cloned().filter(|point| fits(capacity, subject, point)).unwrap_or_else(|| base(subject.operator))
+    found
+        .cloned()
+        .filter(|point| fits(capacity, subject, point))
+        .unwrap_or_else(|| base(subject.operator, &subject.candidate.traits.limits))
 }
 
 #[cfg(test)]

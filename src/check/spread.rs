@@ -57,7 +57,9 @@ pub fn spread(got: &Tensor, expected: &Expected, judge: &Judge, inputs: DType, r
     if judge.dtype.is_integer() {
         return None;
     }
-    let is_counted = |value: f64, magnitude: f64| judge.dtype.round(value).is_finite() && magnitude.is_finite();
+    let is_counted = |value: f64, magnitude: f64| {
+        judge.dtype.round(value).is_finite() && magnitude.is_finite() && !judge.is_saturated(value)
+    };
     let pairs = || expected.values.iter().copied().zip(expected.magnitudes.iter().copied());
     let (mut shares, mut n) = (0.0, 0usize);
     for (value, magnitude) in pairs().filter(|&(value, magnitude)| is_counted(value, magnitude)) {
@@ -89,7 +91,7 @@ impl Judge {
         let (factor, depth) = (self.tolerance.factor, self.depth.max(1.0));
         let chance = chi_square_mean_limit(rows.max(1), FALSE_ALARM);
         let summed = factor / 4.0 * RANDOM_WALK * (chance * depth).sqrt();
-        let cut_off = if inputs.size() == 2 { CUT_OFF * depth } else { 0.0 };
+        let cut_off = if !inputs.is_integer() && inputs.size() <= 2 { CUT_OFF * depth } else { 0.0 };
         let between = self.tolerance.intermediate * self.dtype.ulp(1.0) / 2.0;
         ACCUMULATOR_EPSILON * (factor + (summed + cut_off) * sum_of_magnitude) + between
     }

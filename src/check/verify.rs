@@ -67,7 +67,7 @@ pub fn verified<'d>(
     let mut problem = prepare(context, subject, case, inputs)?;
     let outputs = problem.run(Poison::Nan).map_err(fault)?;
     let errors = verify_before_timing(subject, case, inputs, &outputs)?;
-    if subject.candidate.traits.deterministic && !problem.agrees_under(Poison::Huge).map_err(fault)? {
+    if subject.has_fixed_bits() && !problem.agrees_under(Poison::Huge).map_err(fault)? {
         return Err(differs(subject, case));
     }
     Ok((problem, errors))

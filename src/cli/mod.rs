@@ -8,30 +8,28 @@
 //! | 3 | something required is missing |
 
 mod ab;
-mod bench;
+mod bench_cpu;
 mod calibrate;
 mod chain;
 mod check;
 mod cnn;
 mod dashboard;
 mod doctor;
-mod list;
 mod llm;
 mod merge;
-mod noise;
-mod noise_stored;
+mod of_gate;
 mod plot;
 mod predict;
 mod report;
 mod schema;
-mod selection;
 mod sim;
 mod tune;
 
 use crate::core::environment;
-use crate::harness::terminal::note;
+use crate::harness::command::{Bench, Choose, Command, Failure, List, Noise, print};
 use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
+use of_gate::OfGate;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -45,7 +43,7 @@ use std::process::ExitCode;
         environment::describe()
     ),
 )]
-struct Command {
+struct Line {
     #[command(subcommand)]
     subcommand: Sub,
 }
@@ -54,16 +52,18 @@ struct Command {
 enum Sub {
     /// Diagnose the CUDA setup: what this machine has, what is missing and how to get it
     Doctor(doctor::Doctor),
-    /// List the operators and candidates of the catalogue
-    List(list::List),
+    /// List the operators and candidates of the catalogue, or of a gate
+    List(OfGate<List>),
     /// Run the gate over the catalogue: the same trials and summary as `cargo test --test gate`
     Check(Box<check::Check>),
-    /// Time candidates of the catalogue, without judging them against a baseline
-    Bench(bench::Bench),
+    /// Time candidates of the catalogue, or of a gate, without judging them against a baseline
+    Bench(Box<OfGate<Bench>>),
+    /// Time gemm, softmax, layernorm and the chain of them on the CPU, tier beside tier, beside NumPy and Numba
+    BenchCpu(bench_cpu::BenchCpu),
     /// Compare two builds of a gate on one device: one verdict a case, exit code 1 if something is slower
     Ab(Box<ab::Ab>),
     /// A/A test: noise and smallest detectable slowdown of kernels on this device
-    Noise(noise::Noise),
+    Noise(OfGate<Noise>),
     /// Run a language model on the catalogue: chat with it, measure it, judge it on a text
     Llm(Box<llm::Llm>),
     /// Classify digits with a small network: how many each variant gets right, and how fast it is
@@ -74,6 +74,8 @@ enum Sub {
     Calibrate(calibrate::Calibrate),
     /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
     Predict(Box<predict::Predict>),
+    /// Time all candidates of an operator shape by shape, and write down which one is the fastest
+    Choose(OfGate<Choose>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
     Tune(tune::Tune),
     /// Join summaries of several runs or machines into one
@@ -88,25 +90,17 @@ enum Sub {
     Sim(Box<sim::Sim>),
 }
 
-/// How a subcommand ends when it does not end well.
-enum Failure {
-    /// A verdict failed; it has been said already.
-    Verdict,
-    /// Wrong input, with what is wrong.
-    Input(String),
-    /// Something required is not there.
-    Missing(String),
-}
-
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
-    let ended = match Command::parse().subcommand {
+    let ended = match Line::parse().subcommand {
         Sub::Check(check) => return check.run(),
         Sub::Doctor(doctor) => doctor.run(),
-        Sub::List(list) => list.run(),
-        Sub::Bench(bench) => bench.run(),
+        Sub::List(list) => list.run(Command::List),
+        Sub::Bench(bench) => bench.run(Command::Bench),
+        Sub::BenchCpu(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
-        Sub::Noise(noise) => noise.run(),
+        Sub::Noise(noise) => noise.run(Command::Noise),
+        Sub::Choose(choose) => choose.run(Command::Choose),
         Sub::Llm(llm) => llm.run(),
         Sub::Cnn(cnn) => cnn.run(),
         Sub::Chain(chain) => chain.run(),
@@ -119,18 +113,7 @@ pub fn main() -> ExitCode {
         Sub::Schema => schema::run(),
         Sub::Sim(sim) => sim.run(),
     };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Verdict) => ExitCode::from(1),
-        Err(Failure::Input(why)) => {
-            note(format_args!("error: {why}"));
-            ExitCode::from(2)
-        }
-        Err(Failure::Missing(why)) => {
-            note(format_args!("missing: {why}"));
-            ExitCode::from(3)
-        }
-    }
+    ended.map_or_else(Failure::exit_code, |()| ExitCode::SUCCESS)
 }
 
 /// The project that the catalogue belongs to.
@@ -143,21 +126,12 @@ fn gate() -> Gate {
     Gate::new(project()).suites(crate::ops::catalogue())
 }
 
-/// Prints a line to stdout; a reader that has gone away is no reason to panic.
-fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write as _;
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Input(format!("stdout: {e}"))),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     #[test]
     fn the_arguments_of_every_subcommand_have_names_of_their_own() {
-        super::Command::command().debug_assert();
+        super::Line::command().debug_assert();
     }
 }

@@ -1,6 +1,5 @@
 //! `kernelgate predict`: how long cases take before they are run; the sweep that this is fitted to, and how well it does.
 
-use super::selection::{Selected, Selection};
 use super::{Failure, print, project};
 use crate::calibrate::Calibration;
 use crate::check::Subject;
@@ -10,6 +9,7 @@ use crate::core::shape::{Point, describe};
 use crate::core::suite::Suite;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind};
+use crate::harness::command::{Selected, Selection, Workplace};
 use crate::harness::devices::{Devices, KernelDevice};
 use crate::harness::terminal::note;
 use crate::predict::{
@@ -136,33 +136,36 @@ impl Predict {
 
     fn run_sweep(&self) -> Result<(), Failure> {
         let mut file: Option<(PathBuf, Fitted)> = None;
-        self.selection.each(|&Selected { trial, ref subject, device, .. }| {
-            let fingerprint = device.fingerprint();
-            let calibration = self.calibration(Some(fingerprint))?;
-            let limits = Limits::of(&calibration).map_err(Failure::Input)?;
-            let (out, fitted) = file.get_or_insert_with(|| {
-                let out = self.out.clone().unwrap_or_else(|| made("prediction", fingerprint));
-                let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == fingerprint.key());
-                (out, kept.unwrap_or_else(|| empty(fingerprint, &calibration)))
-            });
-            let observations = self.measure(device, subject, derive(self.selection.seed, &["fit"]))?;
-            let (operator, candidate, dtype) =
-                (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
-            match Family::fitted((operator, candidate, dtype), with_features(subject, &observations), &limits) {
-                Ok(family) => {
-                    let name = trial.name.trim_end_matches("::perf");
-                    note(format_args!("{name}: {} shapes, ± {:.1} %", observations.len(), 100.0 * family.spread));
-                    let (operator, candidate, parameters) = (operator.into(), candidate.into(), family.parameters);
-                    fitted.keep(Swept { operator, candidate, dtype, parameters, observations });
-                    // After each family: what was measured outlives whatever ends this process.
-                    fitted.write(out).map_err(Failure::Input)
+        self.selection.each(
+            &Workplace { project: &project(), suites: &crate::ops::catalogue() },
+            |&Selected { trial, ref subject, device, .. }| {
+                let fingerprint = device.fingerprint();
+                let calibration = self.calibration(Some(fingerprint))?;
+                let limits = Limits::of(&calibration).map_err(Failure::Input)?;
+                let (out, fitted) = file.get_or_insert_with(|| {
+                    let out = self.out.clone().unwrap_or_else(|| made("prediction", fingerprint));
+                    let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == fingerprint.key());
+                    (out, kept.unwrap_or_else(|| empty(fingerprint, &calibration)))
+                });
+                let observations = self.measure(device, subject, derive(self.selection.seed, &["fit"]))?;
+                let (operator, candidate, dtype) =
+                    (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+                match Family::fitted((operator, candidate, dtype), with_features(subject, &observations), &limits) {
+                    Ok(family) => {
+                        let name = trial.name.trim_end_matches("::perf");
+                        note(format_args!("{name}: {} shapes, ± {:.1} %", observations.len(), 100.0 * family.spread));
+                        let (operator, candidate, parameters) = (operator.into(), candidate.into(), family.parameters);
+                        fitted.keep(Swept { operator, candidate, dtype, parameters, observations });
+                        // After each family: what was measured outlives whatever ends this process.
+                        fitted.write(out).map_err(Failure::Input)
+                    }
+                    Err(why) => {
+                        note(format_args!("{why}; give it more --seconds"));
+                        Ok(())
+                    }
                 }
-                Err(why) => {
-                    note(format_args!("{why}; give it more --seconds"));
-                    Ok(())
-                }
-            }
-        })?;
+            },
+        )?;
         match file {
             Some((out, fitted)) if !fitted.families.is_empty() => print(&format!("{}\n", out.display())),
             _ => Err(Failure::Missing("no family was fitted".into())),
@@ -193,24 +196,28 @@ impl Predict {
 
     fn run_validation(&self) -> Result<(), Failure> {
         let mut all: Vec<Validation> = Vec::new();
-        self.selection.each(|&Selected { ref subject, device, .. }| {
-            let (calibration, fitted) = self.files(Some(device.fingerprint()))?;
-            let limits = Limits::of(&calibration).map_err(Failure::Input)?;
-            let Some(family) = fitted.family(subject, &limits) else { return Ok(()) };
-            let swept =
-                fitted.swept(subject).map(|swept| with_features(subject, &swept.observations)).unwrap_or_default();
-            let unseen = self.measure(device, subject, derive(self.selection.seed, &["validation"]))?;
-            match Validation::of(&family, &swept, &with_features(subject, &unseen), &limits) {
-                Ok(validation) => {
-                    note(format_args!("{}", row(&validation)));
-                    all.push(validation);
+        self.selection.each(
+            &Workplace { project: &project(), suites: &crate::ops::catalogue() },
+            |&Selected { ref subject, device, .. }| {
+                let (calibration, fitted) = self.files(Some(device.fingerprint()))?;
+                let limits = Limits::of(&calibration).map_err(Failure::Input)?;
+                let Some(family) = fitted.family(subject, &limits) else { return Ok(()) };
+                let swept =
+                    fitted.swept(subject).map(|swept| with_features(subject, &swept.observations)).unwrap_or_default();
+                let unseen = self.measure(device, subject, derive(self.selection.seed, &["validation"]))?;
+                match Validation::of(&family, &swept, &with_features(subject, &unseen), &limits) {
+                    Ok(validation) => {
+                        note(format_args!("{}", row(&validation)));
+                        all.push(validation);
+                    }
+                    Err(why) => note(format_args!("{why}")),
                 }
-                Err(why) => note(format_args!("{why}")),
-            }
-            self.out.as_ref().map_or(Ok(()), |out| {
-                std::fs::write(out, json(&all)? + "\n").map_err(|e| Failure::Input(format!("{}: {e}", out.display())))
-            })
-        })?;
+                self.out.as_ref().map_or(Ok(()), |out| {
+                    std::fs::write(out, json(&all)? + "\n")
+                        .map_err(|e| Failure::Input(format!("{}: {e}", out.display())))
+                })
+            },
+        )?;
         if all.is_empty() {
             return Err(Failure::Missing(
                 "no selected family was fitted: run `kernelgate predict --sweep` first".into(),

@@ -8,6 +8,7 @@ pub use cpu::{Cpu, CpuBody};
 pub use cuda::{Cuda, Kernel, Language, Program};
 pub use library::{CudaHost, Enqueue, EnqueueBody};
 
+use super::constraint::Limit;
 use super::distribution::Distribution;
 use super::dtype::DType;
 use super::launch::Launch;
@@ -24,6 +25,10 @@ pub struct Traits {
     pub tiles: Vec<(&'static str, usize)>,
     /// Base pointers are multiples of this many bytes, and the gate tries every such offset.
     pub alignment: usize,
+    /// The same in single dtypes, where it is another.
+    pub alignments: Vec<(DType, usize)>,
+    /// Shapes that it takes, where they are fewer than the operator has.
+    pub limits: Vec<Limit>,
     /// Two runs give the same bits.
     pub deterministic: bool,
     /// The dtypes it supports.
@@ -43,6 +48,11 @@ impl Traits {
     pub fn computes(&self, dtype: DType) -> bool {
         self.dtypes.contains(&dtype)
     }
+
+    /// Base pointers are multiples of this many bytes in a case of `dtype`.
+    pub fn alignment_in(&self, dtype: DType) -> usize {
+        self.alignments.iter().rev().find(|(own, _)| *own == dtype).map_or(self.alignment, |&(_, bytes)| bytes)
+    }
 }
 
 impl Default for Traits {
@@ -50,6 +60,8 @@ impl Default for Traits {
         Traits {
             tiles: Vec::new(),
             alignment: 16,
+            alignments: Vec::new(),
+            limits: Vec::new(),
             deterministic: true,
             dtypes: DType::FLOATS.to_vec(),
             tolerance: None,
@@ -79,6 +91,25 @@ pub trait Declare: Sized {
     /// Base pointers that are multiples of `bytes` suffice (default 16).
     fn alignment(mut self, bytes: usize) -> Self {
         self.traits_mut().alignment = bytes;
+        self
+    }
+
+    /// The same in cases of one dtype: a kernel that reads pairs needs 8 bytes of f32 and 4 of f16.
+    fn alignment_in(mut self, dtype: DType, bytes: usize) -> Self {
+        self.traits_mut().alignments.push((dtype, bytes));
+        self
+    }
+
+    /// Takes fewer extents along `axis` than the operator has: `.extents("cols", 1..=1024)`. Its other shapes are not tried;
+    /// reports say what it takes.
+    fn extents(mut self, axis: &'static str, extents: std::ops::RangeInclusive<usize>) -> Self {
+        self.traits_mut().limits.push(Limit { axis, extents, multiple: 1 });
+        self
+    }
+
+    /// Takes multiples of `step` alone along `axis`.
+    fn multiples(mut self, axis: &'static str, step: usize) -> Self {
+        self.traits_mut().limits.push(Limit { axis, extents: 0..=usize::MAX, multiple: step });
         self
     }
 

@@ -28,6 +28,10 @@ pub enum Distribution {
     SignedZeros,
     /// Normal with a few NaN, infinities and zeros.
     NonFinite,
+    /// Normal with a few infinities of either sign and zeros, for operators that define them and not NaN.
+    Infinite,
+    /// Normal with a few NaN, for operators that define them and not infinities.
+    WithNan,
     /// Normal, the last element of each row large: what a sum leaves out at its end outweighs all that it adds up.
     HeavyEnd,
     /// Multiples of 1/8 in [-4, 4]: sums and shifts of them are exact.
@@ -35,7 +39,8 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// All that a gate draws from by default.
+    /// All that a gate draws from by default. [`Distribution::Infinite`] and [`Distribution::WithNan`] are the halves of
+    /// [`Distribution::NonFinite`].
     pub const ALL: [Distribution; 10] = [
         Distribution::Normal,
         Distribution::Uniform,
@@ -49,6 +54,14 @@ impl Distribution {
         Distribution::HeavyEnd,
     ];
 
+    /// Whether only floating-point inputs can be drawn so.
+    pub const fn is_of_floats(self) -> bool {
+        matches!(
+            self,
+            Distribution::NonFinite | Distribution::Infinite | Distribution::WithNan | Distribution::SignedZeros
+        )
+    }
+
     /// The name in cases and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,6 +74,8 @@ impl Distribution {
             Distribution::Outlier => "outlier",
             Distribution::SignedZeros => "signed_zeros",
             Distribution::NonFinite => "non_finite",
+            Distribution::Infinite => "infinite",
+            Distribution::WithNan => "with_nan",
             Distribution::HeavyEnd => "heavy_end",
             Distribution::Grid => "grid",
         }
@@ -68,7 +83,10 @@ impl Distribution {
 
     /// Draws `rows` × `width` values of `dtype`, none larger in magnitude than `range` (but for the infinities).
     pub fn draw(self, rng: &mut Rng, rows: usize, width: usize, dtype: DType, range: f64) -> Vec<f64> {
-        let limit = range.min(dtype.max_finite());
+        if dtype.is_integer() {
+            return self.draw_integers(rng, rows, width, dtype, range);
+        }
+        let limit = largest_up_to(dtype, range.min(dtype.max_finite()));
         let mut normal = Normal::default();
         let mut values = Vec::with_capacity(rows * width);
         for row in 0..rows {
@@ -101,11 +119,49 @@ impl Distribution {
                         3..=8 => 0.0 * sign(rng),
                         _ => normal.draw(rng),
                     },
+                    Distribution::Infinite => match below(rng, 97) {
+                        0 => f64::INFINITY,
+                        1 => f64::NEG_INFINITY,
+                        2..=7 => 0.0 * sign(rng),
+                        _ => normal.draw(rng),
+                    },
+                    Distribution::WithNan if below(rng, 97) == 0 => f64::NAN,
+                    Distribution::WithNan => normal.draw(rng),
                     Distribution::HeavyEnd if col + 1 == width => (1.0 + unit(rng)) * HEAVY * sign(rng),
                     Distribution::HeavyEnd => normal.draw(rng),
                     Distribution::Grid => (below(rng, 65) as f64 - 32.0) / 8.0,
                 };
                 values.push(clamp(dtype.round(value), limit));
+            }
+        }
+        values
+    }
+
+    /// The same of an integer type: both ends of its range, values near 0, and what lies between.
+    fn draw_integers(self, rng: &mut Rng, rows: usize, width: usize, dtype: DType, range: f64) -> Vec<f64> {
+        let (low, high) = (dtype.min_finite().max(-range), dtype.max_finite().min(range));
+        let (centre, spread) = integer_scale(dtype);
+        let mut normal = Normal::default();
+        let mut values = Vec::with_capacity(rows * width);
+        for _ in 0..rows {
+            let level = centre + spread * normal.draw(rng);
+            let special = below(rng, width.max(1));
+            let end = if below(rng, 2) == 0 { low } else { high };
+            for col in 0..width {
+                let usual = centre + spread * normal.draw(rng);
+                let value = match self {
+                    Distribution::Uniform => centre + spread * (4.0 * unit(rng) - 2.0),
+                    Distribution::LargeMean => high / 2.0 + usual / 2.0,
+                    Distribution::Tiny | Distribution::Grid => below(rng, 3) as f64 - 1.0,
+                    Distribution::NearOverflow => end - end / 4.0 * unit(rng),
+                    Distribution::ConstantRows => level,
+                    Distribution::Outlier if col == special => end,
+                    Distribution::SignedZeros if below(rng, 3) == 0 => 0.0,
+                    Distribution::HeavyEnd if col + 1 == width => end,
+                    _ => usual,
+                };
+                // Rounded first: -0 is no integer.
+                values.push(dtype.round(value).clamp(low.ceil(), high.floor()) + 0.0);
             }
         }
         values
@@ -131,6 +187,12 @@ impl Distribution {
 /// Large against the sum of a row, and a product of two such values is far inside the range of f16.
 const HEAVY: f64 = 64.0;
 
+/// The largest value of `dtype` that is no larger than `limit`.
+fn largest_up_to(dtype: DType, limit: f64) -> f64 {
+    let nearest = dtype.round(limit);
+    if nearest > limit { dtype.round(nearest - dtype.ulp(limit)) } else { nearest }
+}
+
 fn clamp(value: f64, limit: f64) -> f64 {
     if value.is_finite() { value.clamp(-limit, limit) } else { value }
 }
@@ -138,9 +200,21 @@ fn clamp(value: f64, limit: f64) -> f64 {
 /// Large against deviation 1, yet the values keep a few bits below 1.
 const fn large_mean(dtype: DType) -> f64 {
     match dtype {
-        DType::F32 | DType::I32 => 4096.0,
         DType::F16 => 64.0,
         DType::BF16 => 16.0,
+        DType::E4M3 => 4.0,
+        DType::E5M2 => 2.0,
+        _ => 4096.0,
+    }
+}
+
+/// Centre and deviation of the values of an integer type that are neither small nor large. A truth value is either.
+const fn integer_scale(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::U8 => (96.0, 40.0),
+        DType::I8 => (0.0, 40.0),
+        DType::Bool => (0.5, 1.0),
+        _ => (0.0, 1000.0),
     }
 }
 
@@ -182,7 +256,8 @@ impl FromStr for Distribution {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = Distribution::ALL.into_iter().chain([Distribution::Grid]);
+        let apart = [Distribution::Infinite, Distribution::WithNan, Distribution::Grid];
+        let all = Distribution::ALL.into_iter().chain(apart);
         all.clone().find(|d| d.name() == text).ok_or_else(|| {
             let names: Vec<_> = all.map(Distribution::name).collect();
             format!("unknown distribution `{text}`; use one of {}", names.join(", "))
@@ -198,7 +273,7 @@ mod tests {
 
     #[rstest]
     fn values_are_representable_and_in_range(
-        #[values(DType::F32, DType::F16, DType::BF16)] dtype: DType,
+        #[values(DType::F32, DType::F16, DType::BF16, DType::E4M3, DType::E5M2)] dtype: DType,
         #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] at: usize,
     ) {
         let distribution = Distribution::ALL[at];
@@ -208,6 +283,28 @@ mod tests {
             assert!(dtype.round(value) == value || value.is_nan(), "{distribution} {dtype} {value:e}");
             assert!(!value.is_finite() || value.abs() <= 1e4, "{distribution} {dtype} {value:e}");
         }
+    }
+
+    #[rstest]
+    fn integers_reach_both_ends_and_stay_inside(
+        #[values(DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool)] dtype: DType,
+    ) {
+        let all = Distribution::ALL.into_iter().flat_map(|one| one.draw(&mut rng(5), 32, 33, dtype, f64::MAX));
+        let all: Vec<f64> = all.collect();
+        assert!(all.iter().all(|&value| dtype.round(value).to_bits() == value.to_bits()), "{dtype}");
+        let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
+        assert_eq!((least, most), (dtype.min_finite(), dtype.max_finite()));
+        let narrow = Distribution::NearOverflow.draw(&mut rng(5), 8, 9, dtype, 1.0);
+        assert!(narrow.iter().all(|value| value.abs() <= 1.0));
+    }
+
+    #[test]
+    fn infinities_and_nan_come_apart() {
+        let of = |distribution: Distribution| distribution.draw(&mut rng(6), 32, 97, DType::F16, f64::MAX);
+        let (infinite, nan) = (of(Distribution::Infinite), of(Distribution::WithNan));
+        assert!(infinite.contains(&f64::INFINITY) && infinite.contains(&f64::NEG_INFINITY));
+        assert!(!infinite.iter().any(|v| v.is_nan()));
+        assert!(nan.iter().any(|v| v.is_nan()) && !nan.iter().any(|v| v.is_infinite()));
     }
 
     #[test]

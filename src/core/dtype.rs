@@ -1,5 +1,6 @@
 //! Run-time element types: sizes, rounding, spacing of values.
 
+use super::narrow::{b8, e4m3, e5m2};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,6 +9,7 @@ use std::str::FromStr;
 /// The element type of a tensor, chosen at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum DType {
     /// IEEE binary32.
     F32,
@@ -17,17 +19,48 @@ pub enum DType {
     BF16,
     /// Signed 32-bit integers: indices.
     I32,
+    /// 8-bit floats with 4 exponent and 3 mantissa bits, without infinities; what is too large becomes the largest value.
+    E4M3,
+    /// 8-bit floats with 5 exponent and 2 mantissa bits; what is too large becomes the largest finite value.
+    E5M2,
+    /// Unsigned bytes.
+    U8,
+    /// Signed bytes.
+    I8,
+    /// Signed 64-bit integers. References and comparisons are in f64: values are exact up to 2⁵³.
+    I64,
+    /// Truth values, a byte each: 0 or 1.
+    Bool,
 }
+
+/// The largest magnitude up to which every whole number is an f64.
+const EXACT_IN_F64: f64 = (1u64 << 53) as f64;
 
 impl DType {
     /// The floating-point types a gate runs by default.
     pub const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
+    /// All types.
+    pub const ALL: [DType; 10] = [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::E4M3,
+        DType::E5M2,
+        DType::I64,
+        DType::I32,
+        DType::I8,
+        DType::U8,
+        DType::Bool,
+    ];
+
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
+            DType::I64 => 8,
             DType::F32 | DType::I32 => 4,
             DType::F16 | DType::BF16 => 2,
+            DType::E4M3 | DType::E5M2 | DType::U8 | DType::I8 | DType::Bool => 1,
         }
     }
 
@@ -38,6 +71,12 @@ impl DType {
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::I32 => "i32",
+            DType::E4M3 => "e4m3",
+            DType::E5M2 => "e5m2",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::I64 => "i64",
+            DType::Bool => "bool",
         }
     }
 
@@ -47,13 +86,21 @@ impl DType {
             DType::F32 => (23, -126),
             DType::F16 => (10, -14),
             DType::BF16 => (7, -126),
-            DType::I32 => (0, 0),
+            DType::E4M3 => (3, -6),
+            DType::E5M2 => (2, -14),
+            DType::I32 | DType::U8 | DType::I8 | DType::I64 | DType::Bool => (0, 0),
         }
     }
 
     /// Whether its values are whole numbers, which a kernel gets exactly or wrong.
     pub const fn is_integer(self) -> bool {
-        matches!(self, DType::I32)
+        matches!(self, DType::I32 | DType::U8 | DType::I8 | DType::I64 | DType::Bool)
+    }
+
+    /// Whether what is too large is stored as the largest finite value, as the conversions to 8-bit floats do (PTX knows
+    /// them with `.satfinite` alone).
+    pub const fn saturates(self) -> bool {
+        matches!(self, DType::E4M3 | DType::E5M2)
     }
 
     /// The largest finite value.
@@ -62,7 +109,23 @@ impl DType {
             DType::F32 => f32::MAX as f64,
             DType::F16 => 65504.0,
             DType::BF16 => 3.3895313892515355e38,
+            DType::E4M3 => 448.0,
+            DType::E5M2 => 57344.0,
             DType::I32 => i32::MAX as f64,
+            DType::U8 => u8::MAX as f64,
+            DType::I8 => i8::MAX as f64,
+            DType::I64 => EXACT_IN_F64,
+            DType::Bool => 1.0,
+        }
+    }
+
+    /// The smallest value of an integer type; that of a floating-point type is the largest with the other sign.
+    pub const fn min_finite(self) -> f64 {
+        match self {
+            DType::I32 => i32::MIN as f64,
+            DType::I8 => i8::MIN as f64,
+            DType::U8 | DType::Bool => 0.0,
+            _ => -self.max_finite(),
         }
     }
 
@@ -71,19 +134,26 @@ impl DType {
         2f64.powi(self.format().1)
     }
 
-    /// `value` rounded to the nearest representable one (ties to even; past the range: ±inf).
+    /// `value` rounded to the nearest representable one (ties to even; past the range: ±inf, or the largest value of a type
+    /// that [saturates](DType::saturates)).
     pub fn round(self, value: f64) -> f64 {
         match self {
             DType::F32 => value as f32 as f64,
-            DType::F16 | DType::BF16 => self.round_narrow(value),
-            DType::I32 => value.round().clamp(i32::MIN as f64, i32::MAX as f64),
+            DType::F16 | DType::BF16 | DType::E4M3 | DType::E5M2 => self.round_narrow(value),
+            DType::Bool => f64::from(u8::from(value != 0.0)),
+            DType::I32 | DType::U8 | DType::I8 | DType::I64 => {
+                value.round().clamp(self.min_finite(), self.max_finite())
+            }
         }
     }
 
     /// One rounding straight from f64: by way of f32 a tie could round twice.
     fn round_narrow(self, value: f64) -> f64 {
-        if !value.is_finite() || value == 0.0 {
+        if value.is_nan() || value == 0.0 || (value.is_infinite() && !self.saturates()) {
             return value;
+        }
+        if self.saturates() && value.abs() >= self.max_finite() {
+            return self.max_finite().copysign(value);
         }
         let spacing = self.ulp(value);
         let rounded = (value / spacing).round_ties_even() * spacing;
@@ -133,10 +203,10 @@ impl FromStr for DType {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [DType::F32, DType::F16, DType::BF16, DType::I32]
-            .into_iter()
-            .find(|d| d.name() == text)
-            .ok_or_else(|| format!("unknown dtype `{text}`; use f32, f16, bf16 or i32"))
+        DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
+            let [others @ .., last] = DType::ALL.map(DType::name);
+            format!("unknown dtype `{text}`; use {} or {last}", others.join(", "))
+        })
     }
 }
 
@@ -148,7 +218,7 @@ mod sealed {
 pub trait Element: bytemuck::Pod + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// The run-time name of this type.
     const DTYPE: DType;
-    /// Exact.
+    /// Exact; of an `i64` up to 2⁵³.
     fn to_f64(self) -> f64;
     /// To nearest, ties to even.
     fn from_f64(value: f64) -> Self;
@@ -173,6 +243,12 @@ element!(f32, F32, f64::from, |v| v as f32);
 element!(f16, F16, f16::to_f64, |v| f16::from_f64(DType::F16.round(v)));
 element!(bf16, BF16, bf16::to_f64, |v| bf16::from_f64(DType::BF16.round(v)));
 element!(i32, I32, f64::from, |v: f64| v.round() as i32);
+element!(e4m3, E4M3, e4m3::to_f64, |v| e4m3::from_f64(DType::E4M3.round(v)));
+element!(e5m2, E5M2, e5m2::to_f64, |v| e5m2::from_f64(DType::E5M2.round(v)));
+element!(u8, U8, f64::from, |v: f64| v.round() as u8);
+element!(i8, I8, f64::from, |v: f64| v.round() as i8);
+element!(i64, I64, |v: i64| v as f64, |v: f64| v.round() as i64);
+element!(b8, Bool, b8::to_f64, |v: f64| b8::from(v != 0.0));
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +265,11 @@ mod tests {
     #[case(DType::BF16, 1.0 + 2f64.powi(-8), 1.0)]
     #[case(DType::BF16, 3.4e38, f64::INFINITY)]
     #[case(DType::F32, 1e39, f64::INFINITY)]
+    #[case(DType::E4M3, 1e3, 448.0)] // no infinity
+    #[case(DType::E4M3, 1.0625, 1.0)] // a tie goes to even
+    #[case(DType::E5M2, f64::INFINITY, 57344.0)]
+    #[case(DType::I8, 3.5, 4.0)]
+    #[case(DType::I64, 1e17, 9007199254740992.0)]
     fn rounds_once(#[case] dtype: DType, #[case] value: f64, #[case] expected: f64) {
         assert_eq!(dtype.round(value), expected);
         assert_eq!(dtype.round(-value), -expected);
@@ -212,13 +293,17 @@ mod tests {
     #[case(DType::F16, 1e9, 32.0)]
     #[case(DType::F16, f64::INFINITY, 32.0)]
     #[case(DType::I32, 1e9, 1.0)]
+    #[case(DType::E4M3, 448.0, 32.0)]
+    #[case(DType::E4M3, 0.001, 2f64.powi(-9))]
+    #[case(DType::E5M2, 1.0, 0.25)]
+    #[case(DType::Bool, 1.0, 1.0)]
     fn spacing(#[case] dtype: DType, #[case] value: f64, #[case] expected: f64) {
         assert_eq!(dtype.ulp(value), expected);
     }
 
     #[test]
     fn names_round_trip() {
-        for dtype in DType::FLOATS {
+        for dtype in DType::ALL {
             assert_eq!(dtype.name().parse::<DType>(), Ok(dtype));
         }
         assert!("half".parse::<DType>().unwrap_err().contains("f16"));

@@ -72,15 +72,18 @@ pub struct Library {
     /// The shape it is called with.
     pub point: Point,
     /// Its inputs: a buffer each, and how far behind its beginning.
-    pub inputs: Vec<(String, usize)>,
+    pub inputs: Vec<Place>,
     /// Its outputs.
-    pub outputs: Vec<(String, usize)>,
+    pub outputs: Vec<Place>,
     /// Its scratch space, where it asks for any.
-    pub workspace: Option<(String, usize)>,
+    pub workspace: Option<Place>,
 }
 
+/// A buffer, and how many bytes behind its beginning.
+pub type Place = (String, usize);
+
 impl Library {
-    fn places(&self) -> (&Point, &[(String, usize)], &[(String, usize)], &Option<(String, usize)>) {
+    fn places(&self) -> (&Point, &[Place], &[Place], &Option<Place>) {
         (&self.point, &self.inputs, &self.outputs, &self.workspace)
     }
 }

@@ -1,11 +1,13 @@
 //! The words of the gate: dtypes, shapes, tensors, operators, candidates. No device, no I/O.
 
 pub mod candidate;
+pub mod constraint;
 pub mod cost;
 pub mod distribution;
 pub mod dtype;
 pub mod environment;
 pub mod launch;
+pub mod narrow;
 pub mod operator;
 pub mod port;
 pub mod relation;

@@ -27,13 +27,15 @@ pub struct Port {
     pub role: Role,
     /// The dtype, when it is not that of the case.
     pub dtype: Option<DType>,
+    /// Whether it is an input and an output at once: what is there before a run is replaced by the result.
+    pub in_place: bool,
 }
 
 impl Port {
     /// The dtype in a case of `case` dtype.
     pub fn dtype(&self, case: DType) -> DType {
         match self.role {
-            Role::Index => DType::I32,
+            Role::Index => self.dtype.unwrap_or(DType::I32),
             _ => self.dtype.unwrap_or(case),
         }
     }

@@ -1,28 +1,54 @@
 //! Host tensors and the typed views that CPU candidates see.
 
 use super::dtype::{DType, Element};
+use super::narrow::{b8, e4m3, e5m2};
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// Elements of one of the run-time types.
-#[derive(Clone, Debug, PartialEq)]
-enum Data {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    BF16(Vec<bf16>),
-    I32(Vec<i32>),
-}
+/// The elements by run-time type, and the code that asks which one it is.
+macro_rules! element_types {
+    ($($variant:ident: $element:ty),* $(,)?) => {
+        /// Elements of one of the run-time types.
+        #[derive(Clone, Debug, PartialEq)]
+        enum Data {
+            $($variant(Vec<$element>)),*
+        }
 
-/// Runs one expression for whichever vector is inside.
-macro_rules! each {
-    ($data:expr, $v:ident => $body:expr) => {
-        match $data {
-            Data::F32($v) => $body,
-            Data::F16($v) => $body,
-            Data::BF16($v) => $body,
-            Data::I32($v) => $body,
+        impl Data {
+            fn zeros(dtype: DType, n: usize) -> Data {
+                match dtype {
+                    $(DType::$variant => Data::$variant(vec![<$element as bytemuck::Zeroable>::zeroed(); n])),*
+                }
+            }
+
+            fn rounded(dtype: DType, values: &[f64]) -> Data {
+                match dtype {
+                    $(DType::$variant => {
+                        Data::$variant(values.iter().map(|&value| <$element as Element>::from_f64(value)).collect())
+                    })*
+                }
+            }
+
+            fn dtype(&self) -> DType {
+                match self {
+                    $(Data::$variant(_) => DType::$variant),*
+                }
+            }
+        }
+
+        /// Runs one expression for whichever vector is inside.
+        macro_rules! each {
+            ($data:expr, $v:ident => $body:expr) => {
+                match $data {
+                    $(Data::$variant($v) => $body),*
+                }
+            };
         }
     };
+}
+
+element_types! {
+    F32: f32, F16: f16, BF16: bf16, I32: i32, E4M3: e4m3, E5M2: e5m2, U8: u8, I8: i8, I64: i64, Bool: b8,
 }
 
 /// A dense row-major tensor on the host. Clones share their elements until one of them is written.
@@ -35,14 +61,7 @@ pub struct Tensor {
 impl Tensor {
     /// A tensor of zeros.
     pub fn zeros(dtype: DType, dims: &[usize]) -> Self {
-        let n = dims.iter().product();
-        let data = match dtype {
-            DType::F32 => Data::F32(vec![0.0; n]),
-            DType::F16 => Data::F16(vec![f16::ZERO; n]),
-            DType::BF16 => Data::BF16(vec![bf16::ZERO; n]),
-            DType::I32 => Data::I32(vec![0; n]),
-        };
-        Tensor { dims: dims.to_vec(), data: Arc::new(data) }
+        Tensor { dims: dims.to_vec(), data: Arc::new(Data::zeros(dtype, dims.iter().product())) }
     }
 
     /// `values`, each rounded to `dtype`.
@@ -51,13 +70,7 @@ impl Tensor {
     /// If the number of values is not the product of `dims`.
     pub fn from_f64(dtype: DType, dims: &[usize], values: &[f64]) -> Self {
         assert_eq!(values.len(), dims.iter().product::<usize>(), "values against dims {dims:?}");
-        let data = match dtype {
-            DType::F32 => Data::F32(values.iter().map(|&v| Element::from_f64(v)).collect()),
-            DType::F16 => Data::F16(values.iter().map(|&v| Element::from_f64(v)).collect()),
-            DType::BF16 => Data::BF16(values.iter().map(|&v| Element::from_f64(v)).collect()),
-            DType::I32 => Data::I32(values.iter().map(|&v| Element::from_f64(v)).collect()),
-        };
-        Tensor { dims: dims.to_vec(), data: Arc::new(data) }
+        Tensor { dims: dims.to_vec(), data: Arc::new(Data::rounded(dtype, values)) }
     }
 
     /// The tensor whose bytes are `bytes` (little-endian, as every device here has them).
@@ -72,12 +85,7 @@ impl Tensor {
 
     /// The element type.
     pub fn dtype(&self) -> DType {
-        match *self.data {
-            Data::F32(_) => DType::F32,
-            Data::F16(_) => DType::F16,
-            Data::BF16(_) => DType::BF16,
-            Data::I32(_) => DType::I32,
-        }
+        self.data.dtype()
     }
 
     /// The extents, outermost first.
@@ -113,6 +121,11 @@ impl Tensor {
     /// Element `i`, exactly.
     pub fn get(&self, i: usize) -> f64 {
         each!(&*self.data, v => v[i].to_f64())
+    }
+
+    /// Makes element `i` the nearest value to `value`.
+    pub fn set(&mut self, i: usize, value: f64) {
+        each!(Arc::make_mut(&mut self.data), v => v[i] = Element::from_f64(value));
     }
 
     /// All elements, exactly.

@@ -2,7 +2,7 @@
 //! in it differ in nothing that the device could be slower for. It needs no compiler and no GPU, so that any machine can
 //! tell whether an accepted time is one of today's kernels.
 
-use super::recipe::{HEADER, hash, options};
+use super::recipe::{hash, headers, options};
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
@@ -31,7 +31,11 @@ pub fn code_of(kernel: &Kernel, point: &[usize], dtype: DType) -> String {
 fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
     // The architecture is that of the device, which a time is kept by.
     let options = options(program, dtype, &Target::Ptx(program.needs.clone().unwrap_or_default()));
-    parts.extend([without_comments(&program.text), without_comments(HEADER.1), options.join("\n")]);
+    let headers = headers(program, dtype);
+    parts.extend([without_comments(&program.text), without_comments(headers[0].1), options.join("\n")]);
+    for (name, text) in &headers[1..] {
+        parts.extend([(*name).to_owned(), without_comments(text)]);
+    }
     for (name, text) in &program.headers {
         parts.extend([name.clone(), without_comments(text)]);
     }

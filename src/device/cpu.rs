@@ -199,7 +199,12 @@ impl CpuProblem {
 
     /// Runs the launches of the last timed batch once more.
     fn launch_again(&mut self) -> Result<(), Fault> {
-        (0..self.previous.len()).try_for_each(|i| self.launch(self.previous[i].0))
+        (0..self.previous.len()).try_for_each(|i| {
+            let set = self.previous[i].0;
+            let shift = self.sets[set].shift;
+            self.image.restore(self.sets[set].block.memory(), shift);
+            self.launch(set)
+        })
     }
 
     /// Outside the clock: holds the last but one batch against its repetition (`is_repeated`), gives its sets other
@@ -267,6 +272,7 @@ impl Problem for CpuProblem {
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
         let mut different = 0;
         for _ in 0..times {
+            self.image.restore(self.sets[0].block.memory(), 0);
             self.launch(0)?;
             different += usize::from(!self.image.holds(self.sets[0].block.memory(), &self.last));
         }
@@ -298,6 +304,11 @@ impl Problem for CpuProblem {
             // One half for a batch, the other for the repetition of the one before it.
             self.launches = self.launches.min(MOST_SETS / 2);
             self.make_sets(self.sets.len().max(2 * self.launches));
+        }
+        if self.image.changes_inputs() {
+            // Each launch of a batch needs a set whose inputs are as they should be.
+            self.launches = self.launches.min((self.sets.len() / 2).max(1));
+            self.make_sets(self.sets.len());
         }
         self.time_first(self.launches)?;
         self.look_back(0, false);

@@ -108,9 +108,15 @@ impl fmt::Display for Fault {
                 "`{output}` still changed when the stream had come to what reads it: work was put on another stream, \
                  where it is neither waited for nor timed"
             ),
-            Fault::Crash(message) => write!(f, "the device crashed: {message}"),
+            Fault::Crash(message) => {
+                write!(f, "the device crashed: {message}. The simulator names the line: repeat it with `--device sim`")
+            }
             Fault::Timeout { seconds } => {
-                write!(f, "still running after {seconds} s; an endless loop or a deadlock")
+                write!(
+                    f,
+                    "still running after {seconds} s; an endless loop or a deadlock. The simulator names the line: repeat it \
+                     with `--device sim`"
+                )
             }
             Fault::Peer(what) => write!(f, "the peer {what}"),
             Fault::Findings(findings) => {

@@ -17,6 +17,8 @@ pub const BASE_ALIGNMENT: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 enum Use {
     Input(Tensor),
+    /// Holds this before a run, and the result afterwards.
+    InPlace(Tensor),
     Output,
     Workspace,
 }
@@ -28,6 +30,20 @@ struct Slot {
     range: Range<usize>,
     purpose: Use,
     zero: Tensor,
+}
+
+impl Slot {
+    /// What it holds before a run, if that is not poison.
+    fn content(&self) -> Option<&Tensor> {
+        match &self.purpose {
+            Use::Input(tensor) | Use::InPlace(tensor) => Some(tensor),
+            Use::Output | Use::Workspace => None,
+        }
+    }
+
+    fn is_output(&self) -> bool {
+        matches!(self.purpose, Use::Output | Use::InPlace(_))
+    }
 }
 
 /// The layout of a case in memory.
@@ -43,9 +59,11 @@ impl Image {
         let mut image = Image { slots: Vec::new(), bytes: 0 };
         let operator = job.operator;
         for (port, tensor) in operator.inputs().iter().zip(job.inputs) {
-            image.push(port.name, Use::Input(tensor.clone()), tensor, tensor.bytes().len(), job.offset_bytes);
+            let purpose = if port.in_place { Use::InPlace(tensor.clone()) } else { Use::Input(tensor.clone()) };
+            image.push(port.name, purpose, tensor, tensor.bytes().len(), job.offset_bytes);
         }
-        for (i, port) in operator.outputs().iter().enumerate() {
+        // What is changed in place lies among the inputs already, before all other outputs.
+        for (i, port) in operator.outputs().iter().enumerate().filter(|(_, port)| !port.in_place) {
             let zero = Tensor::zeros(port.dtype(job.dtype), &operator.output_dims(i, job.point));
             image.push(port.name, Use::Output, &zero, zero.bytes().len(), job.offset_bytes);
         }
@@ -61,7 +79,11 @@ impl Image {
     fn push(&mut self, name: &str, purpose: Use, zero: &Tensor, bytes: usize, offset: usize) {
         let start = (self.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT) + offset;
         // Only the dtype and the extents of an output are needed later, not a copy of an input's data.
-        let zero = if purpose == Use::Output { zero.clone() } else { Tensor::zeros(zero.dtype(), &[0]) };
+        let zero = match &purpose {
+            Use::Output => zero.clone(),
+            Use::InPlace(tensor) => Tensor::zeros(tensor.dtype(), tensor.dims()),
+            Use::Input(_) | Use::Workspace => Tensor::zeros(zero.dtype(), &[0]),
+        };
         self.slots.push(Slot { name: name.into(), range: start..start + bytes, purpose, zero });
         self.bytes = start + bytes;
     }
@@ -96,6 +118,11 @@ impl Image {
         self.slots.iter().map(|slot| slot.zero.dtype())
     }
 
+    /// Which buffers must be the same after a run, in argument order.
+    pub fn are_read_only(&self) -> impl Iterator<Item = bool> + '_ {
+        self.slots.iter().map(|slot| matches!(slot.purpose, Use::Input(_)))
+    }
+
     /// Where the workspace lies, if there is one.
     pub fn workspace_range(&self) -> Option<Range<usize>> {
         self.slots.iter().find(|slot| slot.purpose == Use::Workspace).map(|slot| slot.range.clone())
@@ -103,12 +130,30 @@ impl Image {
 
     /// Where each output lies.
     pub fn output_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.slots.iter().filter(|slot| slot.is_output()).map(|slot| slot.range.clone())
+    }
+
+    /// Where each output lies that holds poison before a run.
+    pub fn poisoned_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.slots.iter().filter(|slot| slot.purpose == Use::Output).map(|slot| slot.range.clone())
+    }
+
+    /// What is changed in place: where it lies, and what it holds before a run.
+    pub fn changed_in_place(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
+        self.slots.iter().filter_map(|slot| match &slot.purpose {
+            Use::InPlace(tensor) => Some((slot.range.clone(), tensor.bytes())),
+            _ => None,
+        })
+    }
+
+    /// Whether a launch leaves other inputs behind than it found.
+    pub fn changes_inputs(&self) -> bool {
+        self.changed_in_place().next().is_some()
     }
 
     /// The name of output `i`.
     pub fn output_name(&self, i: usize) -> String {
-        let mut outputs = self.slots.iter().filter(|slot| slot.purpose == Use::Output);
+        let mut outputs = self.slots.iter().filter(|slot| slot.is_output());
         outputs.nth(i).map(|slot| slot.name.clone()).unwrap_or_default()
     }
 
@@ -125,10 +170,11 @@ impl Image {
 
     /// Takes other inputs of the same extents for those of the case, from the next fill on.
     pub fn replace_inputs(&mut self, inputs: &[Tensor]) {
-        let slots = self.slots.iter_mut().filter(|slot| matches!(slot.purpose, Use::Input(_)));
+        let slots = self.slots.iter_mut().filter(|slot| slot.content().is_some());
         for (slot, tensor) in slots.zip(inputs) {
             assert_eq!(slot.range.len(), tensor.bytes().len(), "`{}` has other extents", slot.name);
-            slot.purpose = Use::Input(tensor.clone());
+            let is_in_place = matches!(slot.purpose, Use::InPlace(_));
+            slot.purpose = if is_in_place { Use::InPlace(tensor.clone()) } else { Use::Input(tensor.clone()) };
         }
     }
 
@@ -137,32 +183,34 @@ impl Image {
     pub fn refresh(&self, memory: &mut [u8], shift: usize, poison: Poison) {
         for slot in &self.slots {
             let into = &mut memory[slot.range.clone()];
-            match &slot.purpose {
-                Use::Input(tensor) => {
-                    let (bytes, elements) = (tensor.bytes(), tensor.len().max(1));
-                    let (tail, head) = bytes.split_at(shift % elements * tensor.dtype().size());
-                    into[..head.len()].copy_from_slice(head);
-                    into[head.len()..].copy_from_slice(tail);
-                }
-                Use::Output | Use::Workspace => into.fill(poison.byte()),
+            match slot.content() {
+                Some(tensor) => put_rotated(tensor, shift, into),
+                None => into.fill(poison.byte()),
+            }
+        }
+    }
+
+    /// Puts what is changed in place back as [`Image::refresh`] with this `shift` has left it.
+    pub fn restore(&self, memory: &mut [u8], shift: usize) {
+        for slot in &self.slots {
+            if let Use::InPlace(tensor) = &slot.purpose {
+                put_rotated(tensor, shift, &mut memory[slot.range.clone()]);
             }
         }
     }
 
     /// Poisons the outputs alone.
     pub fn poison_outputs(&self, memory: &mut [u8], poison: Poison) {
-        self.output_ranges().for_each(|range| memory[range].fill(poison.byte()));
+        self.poisoned_ranges().for_each(|range| memory[range].fill(poison.byte()));
     }
 
-    /// Where each input lies, and its bytes.
+    /// Where each input lies, and its bytes before a run.
     pub fn inputs(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
-        self.slots.iter().filter_map(|slot| match &slot.purpose {
-            Use::Input(tensor) => Some((slot.range.clone(), tensor.bytes())),
-            _ => None,
-        })
+        self.slots.iter().filter_map(|slot| Some((slot.range.clone(), slot.content()?.bytes())))
     }
 
-    /// Splits `memory` into the inputs (shared) and the outputs (exclusive), in argument order.
+    /// Splits `memory` into the inputs (shared) and the outputs (exclusive), in argument order. What is changed in place is
+    /// among the outputs, and empty among the inputs.
     pub fn split<'m>(&self, memory: &'m mut [u8]) -> (Vec<&'m [u8]>, Vec<&'m mut [u8]>) {
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         let (mut rest, mut at) = (memory, 0);
@@ -171,6 +219,10 @@ impl Image {
             let (buffer, tail) = tail.split_at_mut(slot.range.len());
             match slot.purpose {
                 Use::Input(_) => inputs.push(&*buffer),
+                Use::InPlace(_) => {
+                    inputs.push(&[]);
+                    outputs.push(buffer);
+                }
                 Use::Output => outputs.push(buffer),
                 Use::Workspace => {}
             }
@@ -207,7 +259,7 @@ impl Image {
 
     /// The outputs alone.
     pub fn outputs(&self, memory: &[u8]) -> Vec<Tensor> {
-        let outputs = self.slots.iter().filter(|slot| slot.purpose == Use::Output);
+        let outputs = self.slots.iter().filter(|slot| slot.is_output());
         outputs
             .map(|slot| Tensor::from_bytes(slot.zero.dtype(), slot.zero.dims(), &memory[slot.range.clone()]))
             .collect()
@@ -230,6 +282,14 @@ impl Image {
             _ => Fault::Guard { buffer: "the case".into(), offset: at as i64 },
         }
     }
+}
+
+/// The elements of a tensor, rotated by `shift` of them.
+fn put_rotated(tensor: &Tensor, shift: usize, into: &mut [u8]) {
+    let (bytes, elements) = (tensor.bytes(), tensor.len().max(1));
+    let (tail, head) = bytes.split_at(shift % elements * tensor.dtype().size());
+    into[..head.len()].copy_from_slice(head);
+    into[head.len()..].copy_from_slice(tail);
 }
 
 /// The first byte that is not `byte`; compares words, since guards are checked on every run.
@@ -315,6 +375,29 @@ mod tests {
         assert!(memory[y].iter().all(|&byte| byte == Poison::Huge.byte()));
         image.refresh(&mut memory, 0, Poison::Nan);
         assert!(image.collect(&memory, Poison::Nan).is_ok(), "inputs and guards are as they were");
+    }
+
+    #[test]
+    fn what_is_changed_in_place_is_there_before_and_is_an_output_afterwards() {
+        let op = Op::<Vector>::new("add").input("x", |s| [s.n]).in_place("sum", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let tensor = |first: f64| Tensor::from_f64(DType::F32, &[3], &[first, 2.0, 3.0]);
+        let inputs = [tensor(0.0), tensor(7.0)];
+        let (operator, point, dtype) = (&op, &[3][..], DType::F32);
+        let image = Image::of(&Job { operator, candidate: &candidate, point, dtype, inputs: &inputs, offset_bytes: 0 });
+        let mut memory = vec![0; image.len()];
+        image.fill(&mut memory, Poison::Nan);
+        assert_eq!(image.names().collect::<Vec<_>>(), ["x", "sum", "y"]);
+        assert_eq!(image.are_read_only().collect::<Vec<_>>(), [true, false, false]);
+        let (shared, mut outputs) = image.split(&mut memory);
+        assert_eq!((shared.len(), shared[1].len(), outputs.len()), (2, 0, 2));
+        outputs[0][..4].copy_from_slice(&9f32.to_le_bytes());
+        let left = image.collect(&memory, Poison::Nan).unwrap();
+        assert_eq!(left[0].to_f64(), [9.0, 2.0, 3.0]);
+        image.restore(&mut memory, 1);
+        assert_eq!(image.outputs(&memory)[0].to_f64(), [2.0, 3.0, 7.0]);
+        image.poison_outputs(&mut memory, Poison::Huge);
+        assert_eq!(image.outputs(&memory)[0].to_f64(), [2.0, 3.0, 7.0], "no poison in what is restored");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod recipe;
 pub mod resources;
 mod signature;
 pub mod sim;
+mod standard;
 
 use crate::core::candidate::{Body, Candidate};
 use crate::core::dtype::DType;

@@ -1,5 +1,6 @@
 //! What goes into the compiler for a program and a dtype, and the hash of it all.
 
+use super::standard;
 use crate::core::candidate::Program;
 use crate::core::dtype::DType;
 use sha2::{Digest, Sha256};
@@ -22,8 +23,18 @@ impl fmt::Display for Target {
     }
 }
 
-/// The header that every program can include: the element type and its conversions.
-pub const HEADER: (&str, &str) = ("kernelgate.cuh", include_str!("../../kernels/kernelgate.cuh"));
+/// The name of the header that every program can include: the element type and its conversions.
+const HEADER: &str = "kernelgate.cuh";
+
+/// The headers of the crate that a program in a dtype can include, with their text.
+pub fn headers(program: &Program, dtype: DType) -> Vec<(&'static str, &'static str)> {
+    let text = if DType::FLOATS.contains(&dtype) {
+        include_str!("../../kernels/kernelgate.cuh")
+    } else {
+        include_str!("../../kernels/kernelgate_narrow.cuh")
+    };
+    std::iter::once((HEADER, text)).chain(standard::headers(program)).collect()
+}
 
 /// Options every program gets; the dtype and the architecture come on top.
 const OPTIONS: [&str; 2] = ["--std=c++17", "-lineinfo"];
@@ -33,6 +44,7 @@ pub fn options(program: &Program, dtype: DType, target: &Target) -> Vec<String> 
     let mut options: Vec<String> = OPTIONS.map(String::from).to_vec();
     options.push(format!("--gpu-architecture={target}"));
     options.push(format!("-DKERNELGATE_{}", dtype.name().to_ascii_uppercase()));
+    options.extend(standard::options(program));
     options.extend(program.options.iter().cloned());
     options
 }
@@ -41,7 +53,12 @@ pub fn options(program: &Program, dtype: DType, target: &Target) -> Vec<String> 
 /// compiled.
 pub fn key(program: &Program, dtype: DType, target: &Target) -> String {
     let options = options(program, dtype, target).join("\n");
-    let mut parts: Vec<&[u8]> = vec![program.text.as_bytes(), HEADER.1.as_bytes(), options.as_bytes()];
+    let headers = headers(program, dtype);
+    let mut parts: Vec<&[u8]> = vec![program.text.as_bytes(), headers[0].1.as_bytes(), options.as_bytes()];
+    // The names too: each stands for one text.
+    for (name, text) in &headers[1..] {
+        parts.extend([name.as_bytes(), text.as_bytes()]);
+    }
     for (name, text) in &program.headers {
         parts.extend([name.as_bytes(), text.as_bytes()]);
     }

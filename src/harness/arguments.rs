@@ -20,7 +20,8 @@ use std::time::Duration;
     after_help = format!(
         "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments or declarations or a filter without a hit, 3 \
           --unsupervised and nothing failed, 4 nothing failed but cases were cut by a time that was asked \
-          for.\n\nEnvironment:\n{}",
+          for.\n\n`--command list|bench|noise|choose …` as the first argument asks for something else than trials; \
+          `--command bench --help` says what.\n\nEnvironment:\n{}",
         environment::describe()
     ),
 )]

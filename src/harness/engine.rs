@@ -190,7 +190,8 @@ impl Engine {
 
     /// The one case that the arguments describe.
     fn check_case(&self, context: &Context<'_>, subject: &Subject<'_>, shape: &str) -> Outcome {
-        match parse(subject.operator.axes(), shape) {
+        let parsed = parse(subject.operator.axes(), shape);
+        match parsed.and_then(|point| subject.objection(&point).map_or(Ok(point), Err)) {
             Ok(point) => {
                 let case = Case {
                     point,

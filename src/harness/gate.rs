@@ -1,10 +1,12 @@
 //! The gate as a project writes it down: operators, their candidates, and `run`.
 
 use super::arguments::{GateArguments, Options};
+use super::command::{self, Command, Failure, Workplace};
 use super::conclusion::Conclusion;
 use super::project::Project;
 use super::run;
 use super::terminal::note;
+use crate::check::declaration::mistakes;
 use crate::core::candidate::IntoCandidate;
 use crate::core::dtype::DType;
 use crate::core::operator::Op;
@@ -68,6 +70,9 @@ impl Gate {
 
     /// Does what the command line says and returns the exit code.
     pub fn run(self) -> ExitCode {
+        if let Some(command) = command::asked(std::env::args_os()) {
+            return self.command(command);
+        }
         let options = GateArguments::parse().options.with_environment(|name| std::env::var(name).ok());
         let conclusion = options.map_or_else(Conclusion::Usage, |options| self.execute(options));
         if let Conclusion::Usage(why) | Conclusion::Broken(why) = &conclusion {
@@ -79,6 +84,16 @@ impl Gate {
             ));
         }
         conclusion.of_gate()
+    }
+
+    /// Does what a command asks of the suites.
+    pub fn command(&self, command: Command) -> ExitCode {
+        let mistakes = mistakes(&self.suites);
+        if !mistakes.is_empty() {
+            return Failure::Input(format!("mistakes in the declarations:\n  {}", mistakes.join("\n  "))).exit_code();
+        }
+        let done = command.run(&Workplace { project: &self.project, suites: &self.suites });
+        done.map_or_else(Failure::exit_code, |()| ExitCode::SUCCESS)
     }
 
     /// The same for options that are already there.

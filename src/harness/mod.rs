@@ -12,11 +12,13 @@
 pub mod arguments;
 mod broken;
 mod budget;
+pub mod command;
 pub mod conclusion;
 pub mod devices;
 pub mod engine;
 pub mod executor;
 pub mod gate;
+mod interrupt;
 pub mod lane;
 mod ledger;
 pub mod plant;

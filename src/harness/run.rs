@@ -7,10 +7,11 @@ use super::conclusion::Conclusion;
 use super::devices::KernelDevice;
 use super::engine::{self, Engine, Reply};
 use super::executor::{Executor, Pool};
+use super::interrupt::keep_results;
 use super::lane::Lanes;
 use super::project::{Project, shared_run_id};
 use super::serve;
-use super::terminal::{Outlet, say};
+use super::terminal::{Outlet, note, say};
 use super::trial::{Trial, has_hits, trials};
 use super::worker::{self, Role, Streams};
 use crate::check::declaration::mistakes;
@@ -89,6 +90,13 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     }
     let _outlet = Outlet::open();
     let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
+    if !session.options.list {
+        let (session, selected) = (Arc::clone(&session), selected.clone());
+        keep_results(move |signal| {
+            note(format_args!("ended by {signal}: what was found until now is kept"));
+            session.conclude(&selected, Ok(true));
+        });
+    }
     let conducted = session.conduct(selected.clone(), rest.len());
     if session.options.list {
         return conducted.map_or_else(Conclusion::Broken, |_| Conclusion::Good);

@@ -96,7 +96,7 @@ pub(super) fn widened(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     match dtype {
         DType::F16 => all::<half::f16>(bytes),
         DType::BF16 => all::<half::bf16>(bytes),
-        DType::F32 | DType::I32 => all::<f32>(bytes),
+        _ => all::<f32>(bytes),
     }
 }
 

@@ -80,6 +80,11 @@ impl LabelledDigits {
         self.labels.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
     /// Whether each is one of those that are kept out of training.
     pub fn kept_out(&self) -> Vec<bool> {
         let mut left = [KEPT_OUT; CLASSES];

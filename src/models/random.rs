@@ -28,7 +28,7 @@ impl Weights for RandomWeights {
         match dtype {
             DType::F16 => fill(&mut made, |i| f16::from_f32(value(i))),
             DType::BF16 => fill(&mut made, |i| bf16::from_f32(value(i))),
-            DType::F32 | DType::I32 => fill(&mut made, value),
+            _ => fill(&mut made, value),
         }
         Ok(made)
     }

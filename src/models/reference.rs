@@ -88,7 +88,7 @@ impl ReferenceExecutor {
             let buffer = &self.model.buffers[step.output.buffer];
             let (first, rows) = step.output.rows(buffer, e);
             let mut outputs = [vec![0.0; rows * buffer.width]];
-            operator.reference(&(call.point)(e), &inputs, &mut outputs);
+            operator.reference(&(call.point)(e), DType::F32, &inputs, &mut outputs);
             self.values[step.output.buffer][first * buffer.width..][..outputs[0].len()].copy_from_slice(&outputs[0]);
         }
         Ok(&self.values[self.model.logits])

@@ -104,7 +104,7 @@ fn convert<const N: usize>(from: &[u8], dtype: DType, read: impl Fn([u8; N]) -> 
     match dtype {
         DType::F16 => converted::<f16, N>(from, read),
         DType::BF16 => converted::<bf16, N>(from, read),
-        DType::F32 | DType::I32 => converted::<f32, N>(from, read),
+        _ => converted::<f32, N>(from, read),
     }
 }
 

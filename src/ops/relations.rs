@@ -86,7 +86,7 @@ fn each(check: impl Fn(&Subject<'_>, &Relation)) {
 
 fn held(device: &dyn Device, subject: &Subject<'_>, relation: &Relation) -> Result<(), Rejection> {
     let context = Context::new(device, DEFAULT_SEED, Duration::from_secs(60));
-    hold(&context, subject, relation, &base(subject.operator))
+    hold(&context, subject, relation, &base(subject.operator, &[]))
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn every_relation_can_fail() {
 #[test]
 fn every_relation_changes_its_inputs() {
     each(|subject, relation| {
-        let point = base(subject.operator);
+        let point = base(subject.operator, &[]);
         let case = Case::new(point.clone(), Distribution::Grid, DEFAULT_SEED);
         let before: Vec<Vec<f64>> = case.inputs(subject).iter().map(Tensor::to_f64).collect();
         let mut changed = before.clone();

@@ -71,7 +71,8 @@ impl<'p> RemoteCase<'p> {
         let file = |(i, port): (usize, &crate::core::port::Port)| TensorFile {
             dtype: port.dtype(job.dtype),
             dims: job.operator.output_dims(i, job.point),
-            ..folder.file(port.name, &Tensor::zeros(DType::F32, &[0]))
+            name: port.name.into(),
+            ..folder.file(&format!("{}.out", port.name), &Tensor::zeros(DType::F32, &[0]))
         };
         let outputs: Vec<TensorFile> = ports.map(file).collect();
         let request = CaseRequest {

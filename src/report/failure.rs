@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::text::plain;
-use crate::check::outcome::{Failure, Verdict, Worst};
+use crate::check::outcome::{Failure, Timing, Verdict, Worst};
 use std::fmt::Write as _;
 
 /// Several lines, without the trial's name, which the harness prints above them.
@@ -31,8 +31,9 @@ pub fn describe(record: &Record) -> String {
         }
         None => line(outcome.verdict.name(), &outcome.reason),
     }
-    for timing in outcome.timings.iter().filter(|timing| timing.verdict.is_failure()) {
-        line(timing.verdict.name(), &describe_timing(timing));
+    let failing: Vec<&Timing> = outcome.timings.iter().filter(|timing| timing.verdict.is_failure()).collect();
+    if !failing.is_empty() {
+        line("times", &table(&failing));
     }
     for note in &outcome.notes {
         line("note", note);
@@ -62,18 +63,37 @@ fn describe_worst(worst: &Worst, line: &mut impl FnMut(&str, &str)) {
     line("allowed", &format!("an error of {}", worst.allowed));
 }
 
-fn describe_timing(timing: &crate::check::outcome::Timing) -> String {
-    let mut text = format!("{}: {:.3} µs", timing.shape, timing.median_us);
-    if let (Some(baseline_us), Some(ratio)) = (timing.baseline_us, timing.ratio) {
-        let _ = write!(text, " against {baseline_us:.3} µs accepted: {:+.1} %", (ratio - 1.0) * 100.0);
-    }
-    if let (Some(floor_us), Verdict::Invalid) = (timing.floor_us, timing.verdict) {
-        let _ = write!(text, ", faster than the floor of {floor_us:.3} µs");
-    }
-    if let Some(threshold) = timing.threshold {
-        let _ = write!(text, " (counts from {:.1} %)", threshold * 100.0);
-    }
-    text
+/// The failing shapes, a line each.
+fn table(timings: &[&Timing]) -> String {
+    let head = ["verdict", "shape", "median µs", "accepted µs", "change", "counts from", "floor µs"].map(str::to_owned);
+    let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
+    let percent = |value: Option<f64>, signed: bool| match value {
+        Some(share) if signed => format!("{:+.1} %", share * 100.0),
+        Some(share) => format!("{:.1} %", share * 100.0),
+        None => "-".into(),
+    };
+    let row = |timing: &&Timing| {
+        [
+            timing.verdict.name().into(),
+            timing.shape.clone(),
+            us(Some(timing.median_us)),
+            us(timing.baseline_us),
+            percent(timing.ratio.map(|ratio| ratio - 1.0), true),
+            percent(timing.threshold, false),
+            us(timing.floor_us.filter(|_| timing.verdict == Verdict::Invalid)),
+        ]
+    };
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(timings.iter().map(row)).collect();
+    // A column in which nothing stands is left out.
+    let shown = |column: &usize| rows[1..].iter().any(|row| row[*column] != "-");
+    let columns: Vec<usize> = (0..7).filter(shown).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let cell = |row: &[String; 7], column: usize| {
+        let width = width(column);
+        if column < 2 { format!("{:<width$}", row[column]) } else { format!("{:>width$}", row[column]) }
+    };
+    let text = |row: &[String; 7]| columns.iter().map(|&column| cell(row, column)).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|row| text(row).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -105,7 +125,8 @@ mod tests {
         assert_eq!(
             describe(&slower()),
             "  slower    1 of 2 shapes
-  slower    n=4096: 10.500 µs against 10.000 µs accepted: +5.0 % (counts from 2.0 %)
+  times     verdict  shape   median µs  accepted µs  change  counts from
+            slower   n=4096     10.500       10.000  +5.0 %        2.0 %
   device    nvidia-h200-132
   repeat    cargo test --test gate -- --exact gelu::fast::f32::perf"
         );

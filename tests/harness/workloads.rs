@@ -1,4 +1,4 @@
-//! `kernelgate cnn`, `kernelgate chain` and `kernelgate bench --suite cpu`: what they measure, what the summary keeps, and
+//! `kernelgate cnn`, `kernelgate chain` and `kernelgate bench-cpu`: what they measure, what the summary keeps, and
 //! what they say of a wrong request.
 
 use crate::schema::problems;
@@ -104,7 +104,7 @@ fn the_cpu_suite_times_every_tier_and_writes_its_table() {
     let folder = tempfile::tempdir().unwrap();
     let [out, csv] = ["summary.json", "cpu.csv"].map(|name| folder.path().join(name));
     let places = ["--out", out.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
-    let ran = run("bench", &[&["--suite", "cpu", "--sizes", "16,32"][..], &places].concat());
+    let ran = run("bench-cpu", &[&["--sizes", "16,32"][..], &places].concat());
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stderr.contains("8 of 8: chain, about "), "{}", ran.stderr);
     let summary = read(&out);

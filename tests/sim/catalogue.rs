@@ -374,7 +374,7 @@ fn case(
     let then = then.iter().map(|plan| Some((launch(plan), buffers.arguments(plan)?))).collect::<Option<Vec<_>>>()?;
     let wide: Vec<&[f64]> = wide.iter().map(Vec::as_slice).collect();
     let mut values: Vec<Vec<f64>> = lengths.iter().map(|length| vec![0.0; *length]).collect();
-    operator.reference(point, &wide, &mut values);
+    operator.reference(point, dtype, &wide, &mut values);
     let mut magnitudes = values.clone();
     operator.magnitude(point, &wide, &mut magnitudes);
     let depth = operator.depth(point);

@@ -3,6 +3,7 @@
 use super::boundary::{base, points};
 use super::slice::following;
 use crate::core::candidate::{Body, Candidate, Traits};
+use crate::core::constraint;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -77,7 +78,9 @@ fn of_operator(operator: &dyn Operator) -> Vec<String> {
     if ports().any(|port| port.name.is_empty()) {
         found.push("a tensor has an empty name: reports could not tell which one is meant".into());
     }
-    if let Some(twice) = repeated(ports().map(|port| port.name)) {
+    // A tensor that is changed in place is an output under the name that it has as an input.
+    let named = operator.inputs().iter().chain(operator.outputs().iter().filter(|port| !port.in_place));
+    if let Some(twice) = repeated(named.map(|port| port.name)) {
         found.push(format!("two tensors are called `{twice}`: give each its own name"));
     }
     if !operator.has_reference() {
@@ -126,6 +129,12 @@ fn of_extents(operator: &dyn Operator) -> Vec<String> {
             found.push(mistake);
         }
     };
+    let listed = operator.shapes().iter().chain(operator.perf_shapes()).chain(operator.base());
+    for point in listed {
+        if let Some(why) = constraint::objection(operator.axes(), operator.constraints(), &[], point) {
+            say(format!("the shape {} is listed, but {why}", describe(operator.axes(), point)));
+        }
+    }
     for point in &shapes {
         let at = describe(operator.axes(), point);
         // One mistake a closure is enough: it would be made at every shape.
@@ -191,7 +200,7 @@ fn of_separable(operator: &dyn Operator, axis: usize) -> Option<String> {
     if !operator.axes()[axis].is_extent() {
         return Some(format!("`.separable(\"{name}\")` names an attribute; it takes the axis of independent rows"));
     }
-    let mut point = base(operator);
+    let mut point = base(operator, &[]);
     let (min, max) = operator.axes()[axis].bounds();
     if min == max {
         return None;
@@ -212,16 +221,19 @@ fn of_separable(operator: &dyn Operator, axis: usize) -> Option<String> {
     })
 }
 
+/// The smallest shape with something in it.
+fn smallest(operator: &dyn Operator) -> Point {
+    let extents = operator.axes().iter().map(|axis| {
+        let (min, max) = axis.bounds();
+        if axis.is_extent() { min.max(1).min(max) } else { min }
+    });
+    let point: Point = extents.collect();
+    constraint::nearest(operator.axes(), operator.constraints(), &[], &point).unwrap_or(point)
+}
+
 /// The reference at the smallest shape: it must leave every output its length.
 fn of_reference(operator: &dyn Operator) -> Option<String> {
-    let smallest: Point = operator
-        .axes()
-        .iter()
-        .map(|axis| {
-            let (min, max) = axis.bounds();
-            if axis.is_extent() { min.max(1).min(max) } else { min }
-        })
-        .collect();
+    let smallest = smallest(operator);
     let at = describe(operator.axes(), &smallest);
     let distribution = *operator.distributions().first().unwrap_or(&Distribution::Normal);
     let lengths = |outputs: &[Vec<f64>]| outputs.iter().map(Vec::len).collect::<Vec<_>>();
@@ -232,7 +244,7 @@ fn of_reference(operator: &dyn Operator) -> Option<String> {
         let dims = (0..operator.outputs().len()).map(|i| operator.output_dims(i, &smallest));
         let mut outputs: Vec<Vec<f64>> = dims.map(|dims| vec![0.0; dims.iter().product()]).collect();
         let wanted = lengths(&outputs);
-        operator.reference(&smallest, &inputs, &mut outputs);
+        operator.reference(&smallest, DType::F32, &inputs, &mut outputs);
         let of_reference = lengths(&outputs);
         operator.magnitude(&smallest, &inputs, &mut outputs);
         (wanted, of_reference, lengths(&outputs))
@@ -288,6 +300,23 @@ fn of_candidate(suite: &Suite, candidate: &Candidate) -> Vec<String> {
     }
     if !traits.alignment.is_power_of_two() {
         found.push(format!("`.alignment({})`: a power of two is expected, in bytes", traits.alignment));
+    }
+    for (dtype, bytes) in traits.alignments.iter().filter(|(_, bytes)| !bytes.is_power_of_two()) {
+        found.push(format!("`.alignment_in({dtype}, {bytes})`: a power of two is expected, in bytes"));
+    }
+    for limit in &traits.limits {
+        match operator.axes().iter().find(|axis| axis.name == limit.axis) {
+            Some(axis) if axis.is_extent() => {}
+            Some(_) => found.push(format!("it takes {limit}, which is an attribute and no extent")),
+            None => {
+                let axes: Vec<_> = operator.axes().iter().map(|axis| axis.name).collect();
+                found.push(format!("it takes {limit}: no such axis; the axes are {}", axes.join(", ")));
+            }
+        }
+    }
+    let (axes, smallest) = (operator.axes(), smallest(operator));
+    if found.is_empty() && constraint::nearest(axes, operator.constraints(), &traits.limits, &smallest).is_none() {
+        found.push("no shape is legal for it: its `.extents` and `.multiples` leave none of the operator's".into());
     }
     let tried = |one: &Distribution| traits.exclude_distributions.iter().all(|(other, _)| other != one);
     if !operator.distributions().is_empty() && !operator.distributions().iter().any(tried) {

@@ -102,6 +102,7 @@ fn an_axis_with_a_value_twice_is_named() {
     assert!(found[0].contains("axis `order` lists the value 1 twice"), "{found:#?}");
 }
 
+#[cfg(feature = "catalogue")]
 #[test]
 fn the_shipped_catalogue_has_none() {
     assert_eq!(mistakes(&crate::ops::catalogue()), Vec::<String>::new());

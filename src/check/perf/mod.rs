@@ -46,6 +46,17 @@ pub fn run_beside(
     settings: &PerfSettings,
     competition: Competition<'_>,
 ) -> Outcome {
+    run_watched(context, subject, settings, competition, &mut |_| {})
+}
+
+/// The same, for somebody who wants to see the outcome so far after each shape.
+pub fn run_watched(
+    context: &Context<'_>,
+    subject: &Subject<'_>,
+    settings: &PerfSettings,
+    competition: Competition<'_>,
+    seen: &mut dyn FnMut(&Outcome),
+) -> Outcome {
     let capacity = context.device.capacity();
     if !capacity.timed {
         return Outcome::skip(format!("times on the {} device mean nothing", context.device.kind()));
@@ -81,6 +92,8 @@ pub fn run_beside(
                 if let Some(doubt) = doubt {
                     outcome.reason = doubt;
                 }
+                outcome.verdict = worst(&outcome.timings);
+                seen(&outcome);
             }
             Err(Rejection::Unsupported(why)) => outcome.notes.push(why),
             Err(Rejection::Failed(failure) | Rejection::Lost(failure)) => {
@@ -134,7 +147,7 @@ fn limits(capacity: Capacity, settings: &PerfSettings) -> (usize, usize) {
     }
 }
 
-/// Why a shape is not timed on a device that is given so much.
+/// Why a shape is not timed on a device that is given so much, or by a candidate that does not take it.
 pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
     let bytes = footprint_bytes(subject.operator, point, subject.dtype);
     let flops = subject.operator.cost(point, subject.dtype).flops;
@@ -143,7 +156,7 @@ pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most
     } else if flops > most_flops {
         Some(format!("{:.1} Gflop, and this device is given {:.1}", flops as f64 * 1e-9, most_flops as f64 * 1e-9))
     } else {
-        None
+        subject.objection(point)
     }
 }
 
@@ -196,7 +209,7 @@ fn time_shape(
     let (problem, compared) = verified(context, subject, &case, &inputs)?;
     notes.extend(subject.candidate.body.describe(point, subject.dtype).map(|what| format!("{shape}: {what}")));
     let mut competitors = Competitors::admit(competition, context, subject, &case, &inputs);
-    if competitors.is_empty() && subject.candidate.traits.deterministic {
+    if competitors.is_empty() && subject.has_fixed_bits() {
         inputs.clear();
     }
 
@@ -249,7 +262,7 @@ fn wrong_while_timed(
     inputs: &[Tensor],
 ) -> Result<Option<String>, Fault> {
     let agree = problem.timed_outputs_agree()?;
-    if subject.candidate.traits.deterministic {
+    if subject.has_fixed_bits() {
         let what = "the outputs changed while being timed, so that not the verified work was timed";
         return Ok((!agree).then(|| what.to_owned()));
     }

@@ -64,7 +64,11 @@ fn parse_cases(text: &str) -> Result<u32, String> {
 
 /// Searches for a shape at which a candidate is wrong.
 pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings) -> Outcome {
-    search(context, subject, settings, &mut |case| judge_case(context, subject, case))
+    search(context, subject, settings, &mut |case| match subject.objection(&case.point) {
+        // Where shrinking goes beyond what the candidate takes.
+        Some(why) => Err(Rejection::Unsupported(why)),
+        None => judge_case(context, subject, case),
+    })
 }
 
 fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, judge: &mut Judgement<'_>) -> Outcome {

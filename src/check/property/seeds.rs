@@ -85,6 +85,9 @@ fn read_line(line: &str, subject: &Subject<'_>, space: &Space<'_>) -> Result<Opt
         return Ok(None);
     }
     let case = id.case(subject)?;
+    if let Some(why) = subject.objection(&case.point) {
+        return Err(format!("`{}` is no shape any more: {why}", id.shape));
+    }
     if !space.fits(&case.point) {
         return Err(format!("`{}` is too large for this device", id.shape));
     }

@@ -7,6 +7,7 @@ use super::Judgement;
 use crate::check::case::Case;
 use crate::check::judge::Rejection;
 use crate::check::outcome::Failure;
+use crate::core::constraint::nearest;
 use crate::core::distribution::Distribution;
 use crate::core::operator::Operator;
 use crate::core::shape::Point;
@@ -173,7 +174,13 @@ impl Search<'_, '_> {
     fn fails_at(&mut self, group: &[usize], coordinate: usize) -> bool {
         let mut case = self.best.case.clone();
         group.iter().for_each(|&i| case.point[i] = coordinate);
-        self.fails(case)
+        // What a constraint makes of it must be smaller all the same, or shrinking would go around in circles.
+        let Some(legal) = nearest(self.operator.axes(), self.operator.constraints(), &[], &case.point) else {
+            return false;
+        };
+        let is_larger = legal.iter().zip(&self.best.case.point).any(|(new, best)| new > best);
+        case.point = legal;
+        !is_larger && case.point != self.best.case.point && self.fails(case)
     }
 
     /// Judges a case and takes it over if it fails. Once a limit is reached nothing fails any more.

@@ -47,6 +47,9 @@ impl<'a> Space<'a> {
     pub fn new(subject: &'a Subject<'a>, capacity: Capacity) -> Result<Self, String> {
         let axes = subject.operator.axes();
         let smallest: Point = axes.iter().map(smallest_nonempty).collect();
+        if subject.nearest(&smallest).is_none() {
+            return Err(format!("no legal shape near {}", describe(axes, &smallest)));
+        }
         let mut space = Space { subject, capacity, most: smallest.clone(), strategy: Just(Draw::none()).boxed() };
         if !space.fits(&smallest) {
             let shape = describe(axes, &smallest);
@@ -69,17 +72,26 @@ impl<'a> Space<'a> {
         // None of the strategies below filters, so none can give up.
         let draw = self.strategy.new_tree(runner).expect("a strategy without filters").current();
         Case {
-            point: self.cut(&draw),
+            point: self.legal(self.cut(&draw)),
             distribution: draw.distribution,
             seed: u64::from(draw.seed),
             offset_bytes: draw.offset_bytes,
         }
     }
 
-    /// Whether a point is within the capacity.
+    /// Whether the legal point near a point is within the capacity.
     pub fn fits(&self, point: &[usize]) -> bool {
-        self.capacity.takes(elements(self.subject.operator, point), self.flops(point))
-            && self.subject.candidate.body.threads(point) <= self.capacity.threads
+        self.subject.nearest(point).is_some_and(|point| {
+            self.capacity.takes(elements(self.subject.operator, &point), self.flops(&point))
+                && self.subject.candidate.body.threads(&point) <= self.capacity.threads
+        })
+    }
+
+    /// The legal point near a drawn one, or near the smallest: an empty extent may be none that fits.
+    fn legal(&self, point: Point) -> Point {
+        let smallest = || self.subject.operator.axes().iter().map(smallest_nonempty).collect::<Point>();
+        let near = if self.fits(&point) { point } else { smallest() };
+        self.subject.nearest(&near).unwrap_or(near)
     }
 
     /// Whether buffers may start `offset_bytes` behind a boundary.
@@ -119,7 +131,7 @@ impl<'a> Space<'a> {
             return (min..=most).boxed();
         }
         let traits = &self.subject.candidate.traits;
-        let vector = traits.alignment / self.subject.dtype.size();
+        let vector = traits.alignment_in(self.subject.dtype) / self.subject.dtype.size();
         let tiles = traits.tiles.iter().filter(|(name, _)| *name == axis.name).map(|&(_, extent)| extent);
         let arms = [
             (4, tiles.flat_map(|tile| (1..=4).map(move |n| n * tile)).flat_map(around).collect()),

@@ -3,7 +3,7 @@
 
 mod store;
 
-use super::compare::Expected;
+use super::compare::{Expected, UNSPECIFIED};
 use super::slice::{rows_of_output, slice};
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
@@ -51,7 +51,7 @@ pub fn expected(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: 
     if let Some(found) = with_cache(|cache| cache.entries.get(&key).cloned()) {
         return found;
     }
-    let computed = Arc::new(stored(operator, point, inputs, &key, STORE.get()));
+    let computed = Arc::new(stored(operator, point, dtype, inputs, &key, STORE.get()));
     with_cache(|cache| {
         let values = computed.iter().map(|e| e.values.len() * 2).sum::<usize>();
         if cache.values + values > MOST_VALUES {
@@ -68,19 +68,20 @@ pub fn expected(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: 
 fn stored(
     operator: &dyn Operator,
     point: &[usize],
+    dtype: DType,
     inputs: &[Tensor],
     key: &Key,
     store: Option<&Store>,
 ) -> Vec<Expected> {
     let Some((store, executable)) = store.and_then(|store| Some((store, store::executable()?))) else {
-        return compute(operator, point, inputs);
+        return compute(operator, point, dtype, inputs);
     };
     let key = Sha256::new().chain_update(executable).chain_update(key).chain_update(operator.name()).finalize().into();
     if let Some(found) = store.read(&key).filter(|found| has_the_extents(found, operator, point)) {
         return found;
     }
     let begun = Instant::now();
-    let computed = compute(operator, point, inputs);
+    let computed = compute(operator, point, dtype, inputs);
     let bytes = computed.iter().map(|e| 16 * e.values.len()).sum::<usize>();
     if begun.elapsed() > WORTH_KEEPING + Duration::from_secs_f64(bytes as f64 / READ_BYTES_PER_S) {
         store.write(&key, &computed);
@@ -112,7 +113,7 @@ fn key(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]
 }
 
 /// Computes without the cache: whole, or slice by slice where the operator allows it and it pays.
-pub fn compute(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> Vec<Expected> {
+pub fn compute(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]) -> Vec<Expected> {
     let threads = rayon::current_num_threads();
     match operator.separable() {
         Some(axis) if threads > 1 && point[axis] >= 2 && operator.cost(point, DType::F32).flops >= SPLIT_FLOPS => {
@@ -121,23 +122,29 @@ pub fn compute(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> V
                 .par_chunks(rows.len().div_ceil(4 * threads))
                 .map(|rows| {
                     let cut = slice(operator, axis, point, inputs, rows);
-                    whole(operator, &cut.point, &cut.inputs)
+                    whole(operator, &cut.point, dtype, &cut.inputs)
                 })
                 .collect();
             concatenate(operator, point, axis, &parts)
         }
-        _ => whole(operator, point, inputs),
+        _ => whole(operator, point, dtype, inputs),
     }
 }
 
-fn whole(operator: &dyn Operator, point: &[usize], inputs: &[Tensor]) -> Vec<Expected> {
+fn whole(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tensor]) -> Vec<Expected> {
     let inputs: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
     let inputs: Vec<&[f64]> = inputs.iter().map(Vec::as_slice).collect();
     let mut values: Vec<Vec<f64>> =
         (0..operator.outputs().len()).map(|i| vec![0.0; operator.output_dims(i, point).iter().product()]).collect();
-    operator.reference(point, &inputs, &mut values);
+    operator.reference(point, dtype, &inputs, &mut values);
     let mut magnitudes = values.clone();
     operator.magnitude(point, &inputs, &mut magnitudes);
+    if operator.has_unspecified() {
+        let mut free: Vec<Vec<bool>> = values.iter().map(|values| vec![false; values.len()]).collect();
+        operator.unspecified(point, &inputs, &mut free);
+        let marked = magnitudes.iter_mut().flatten().zip(free.iter().flatten());
+        marked.filter(|(_, free)| **free).for_each(|(magnitude, _)| *magnitude = UNSPECIFIED);
+    }
     values.into_iter().zip(magnitudes).map(|(values, magnitudes)| Expected { values, magnitudes }).collect()
 }
 
@@ -185,8 +192,8 @@ mod tests {
         let point = [1001, 3];
         let values: Vec<f64> = (0..3003).map(f64::from).collect();
         let inputs = [Tensor::from_f64(DType::F32, &point, &values)];
-        let split = compute(&row_sums(SPLIT_FLOPS), &point, &inputs);
-        assert_eq!(split, compute(&row_sums(0), &point, &inputs));
+        let split = compute(&row_sums(SPLIT_FLOPS), &point, DType::F32, &inputs);
+        assert_eq!(split, compute(&row_sums(0), &point, DType::F32, &inputs));
         assert_eq!(split[0].values[1000], 3000.0 + 3001.0 + 3002.0);
     }
 
@@ -202,7 +209,8 @@ mod tests {
         };
         let values: Vec<f64> = (0..3003).map(f64::from).collect();
         let inputs = [Tensor::from_f64(DType::F32, &[3, 1001], &values)];
-        assert_eq!(compute(&op(SPLIT_FLOPS), &[1001, 3], &inputs), compute(&op(0), &[1001, 3], &inputs));
+        let of = |flops| compute(&op(flops), &[1001, 3], DType::F32, &inputs);
+        assert_eq!(of(SPLIT_FLOPS), of(0));
     }
 
     #[test]
@@ -219,7 +227,7 @@ mod tests {
         let inputs = [Tensor::from_f64(DType::F32, &[1, 1], &[2.0])];
         let in_a_new_process = || {
             let store = Store::new(folder.path().to_owned(), store::MOST_BYTES);
-            let found = stored(&slow, &[1, 1], &inputs, &[7; 32], Some(&store));
+            let found = stored(&slow, &[1, 1], DType::F32, &inputs, &[7; 32], Some(&store));
             (found[0].values[0], times.load(Ordering::Relaxed))
         };
         assert_eq!(in_a_new_process(), (2.0, 1));

@@ -145,7 +145,7 @@ fn apart(workload: &Workload, digit: usize, said: &[(Variant, Option<usize>)]) -
     let values: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
     let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
     let mut outputs = [vec![0.0; crate::models::CLASSES]];
-    operator.reference(&point, &values, &mut outputs);
+    operator.reference(&point, workload.dtype, &values, &mut outputs);
     let expected = outputs[0].clone();
     operator.magnitude(&point, &values, &mut outputs);
     let judge = judge_of(&Subject { operator, candidate, dtype: workload.dtype }, &point, 0);

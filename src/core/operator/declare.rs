@@ -1,10 +1,13 @@
 //! How an operator is declared: [`Op`], a builder over a typed shape.
 
+mod ports;
+
 use super::Operator;
+use crate::core::constraint::Constraint;
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::port::{Port, Role};
+use crate::core::port::Port;
 use crate::core::relation::Relation;
 use crate::core::seed::Rng;
 use crate::core::shape::{Axis, Point, Shape, outside};
@@ -15,7 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type DimsFn = Arc<dyn Fn(&[usize]) -> Vec<usize> + Send + Sync>;
 type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
+type ReferenceFn = Arc<dyn Fn(&[usize], DType, &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
+type UnspecifiedFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<bool>]) + Send + Sync>;
+type IndicesFn = Arc<dyn Fn(&[usize]) -> Vec<i64> + Send + Sync>;
 type ElementFn = Arc<dyn Fn(&[usize], &[Tensor], usize) -> [f64; 2] + Send + Sync>;
 type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
 type DepthFn = Arc<dyn Fn(&[usize]) -> f64 + Send + Sync>;
@@ -26,6 +32,8 @@ struct Tensors {
     dims: DimsFn,
     /// Rows that an index may name.
     index_bound: NumberFn,
+    /// What it may name beside those.
+    further_indices: IndicesFn,
     /// Products of the sums that a weight is for.
     fan_in: NumberFn,
 }
@@ -51,7 +59,9 @@ pub struct Op<S> {
     output_ports: Vec<Port>,
     inputs: Vec<Tensors>,
     outputs: Vec<Tensors>,
-    reference: Option<ComputeFn>,
+    constraints: Vec<Constraint>,
+    reference: Option<ReferenceFn>,
+    unspecified: Option<UnspecifiedFn>,
     magnitude: Option<ComputeFn>,
     element: Option<ElementFn>,
     depth: DepthFn,
@@ -81,7 +91,9 @@ impl<S: Shape> Op<S> {
             output_ports: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            constraints: Vec::new(),
             reference: None,
+            unspecified: None,
             magnitude: None,
             element: None,
             depth: Arc::new(|_| 1.0),
@@ -100,97 +112,56 @@ impl<S: Shape> Op<S> {
         }
     }
 
-    fn tensors<D: Into<Vec<usize>>>(port: Port, dims: impl Fn(&S) -> D + Send + Sync + 'static) -> Tensors {
-        Tensors {
-            port,
-            dims: Arc::new(move |point| dims(&S::from_point(point)).into()),
-            index_bound: Arc::new(|_| 0),
-            fan_in: Arc::new(|_| 0),
-        }
-    }
-
-    fn with_input(mut self, tensors: Tensors) -> Self {
-        self.input_ports.push(tensors.port.clone());
-        self.inputs.push(tensors);
-        self.last_is_output = false;
-        self
-    }
-
-    /// An input that follows the case's distribution and dtype.
-    pub fn input<D: Into<Vec<usize>>>(
-        self,
-        name: &'static str,
-        dims: impl Fn(&S) -> D + Send + Sync + 'static,
-    ) -> Self {
-        self.with_input(Self::tensors(Port { name, role: Role::Data, dtype: None }, dims))
-    }
-
-    /// A weight or bias: normal around `mean` in every distribution.
-    pub fn parameter<D: Into<Vec<usize>>>(
-        self,
-        name: &'static str,
-        mean: f64,
-        dims: impl Fn(&S) -> D + Send + Sync + 'static,
-    ) -> Self {
-        self.with_input(Self::tensors(Port { name, role: Role::Parameter { mean }, dtype: None }, dims))
-    }
-
-    /// Weights of a sum of `fan_in` products: normal around 0, scaled so that sums do not grow with their length.
-    pub fn weight<D: Into<Vec<usize>>>(
-        self,
-        name: &'static str,
-        fan_in: impl Fn(&S) -> usize + Send + Sync + 'static,
-        dims: impl Fn(&S) -> D + Send + Sync + 'static,
-    ) -> Self {
-        let mut tensors = Self::tensors(Port { name, role: Role::Weight, dtype: None }, dims);
-        tensors.fan_in = Arc::new(move |point| fan_in(&S::from_point(point)));
-        self.with_input(tensors)
-    }
-
-    /// An input of `i32` indices in `0..bound`.
-    pub fn index<D: Into<Vec<usize>>>(
-        self,
-        name: &'static str,
-        dims: impl Fn(&S) -> D + Send + Sync + 'static,
-        bound: impl Fn(&S) -> usize + Send + Sync + 'static,
-    ) -> Self {
-        let mut tensors = Self::tensors(Port { name, role: Role::Index, dtype: None }, dims);
-        tensors.index_bound = Arc::new(move |point| bound(&S::from_point(point)));
-        self.with_input(tensors)
-    }
-
-    /// An output in the case's dtype.
-    pub fn output<D: Into<Vec<usize>>>(
-        mut self,
-        name: &'static str,
-        dims: impl Fn(&S) -> D + Send + Sync + 'static,
-    ) -> Self {
-        let tensors = Self::tensors(Port { name, role: Role::Data, dtype: None }, dims);
-        self.output_ports.push(tensors.port.clone());
-        self.outputs.push(tensors);
-        self.last_is_output = true;
-        self
-    }
-
-    /// Fixes the dtype of the tensor declared last, whatever the case's: an f32 statistic beside bf16 data, say.
-    pub fn in_dtype(mut self, dtype: DType) -> Self {
-        let ports = if self.last_is_output { &mut self.output_ports } else { &mut self.input_ports };
-        match ports.last_mut() {
-            Some(port) if port.role == Role::Index && dtype != DType::I32 => {
-                self.mistakes.push(format!("`.in_dtype({dtype})` on index input `{}`: indices are i32", port.name));
-            }
-            Some(port) => port.dtype = Some(dtype),
-            None => {
-                self.mistakes.push(format!("`.in_dtype({dtype})` stands before any tensor: move it behind its own"))
-            }
-        }
-        self
-    }
-
     /// The definition, in f64: inputs are exact, outputs have their length.
     pub fn reference(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
         self.identity = fresh_identity();
-        self.reference = Some(Arc::new(move |point, x, y| f(&S::from_point(point), x, y)));
+        self.reference = Some(Arc::new(move |point, _, x, y| f(&S::from_point(point), x, y)));
+        self
+    }
+
+    /// The same where the definition depends on the dtype of the case: the largest value that a quantisation may give, say. It
+    /// is no way to compute in that dtype: a reference that rounds like a kernel agrees with what it should judge.
+    pub fn reference_in(mut self, f: impl Fn(&S, DType, &[&[f64]], &mut [Vec<f64>]) + Send + Sync + 'static) -> Self {
+        self.identity = fresh_identity();
+        self.reference = Some(Arc::new(move |point, dtype, x, y| f(&S::from_point(point), dtype, x, y)));
+        self
+    }
+
+    /// Places of the outputs that may hold anything, written or not: rows behind the length that an input says, padding. `f`
+    /// sets `true` there; what it sees are the inputs. Bands around the buffers are guarded as ever.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Batch { rows: 1..=64, cols: 1..=64 } }
+    /// let op = Op::<Batch>::new("ragged_double")
+    ///     .input("x", |s| [s.rows, s.cols])
+    ///     .index("lengths", |s| [s.rows], |s| s.cols + 1)
+    ///     .output("y", |s| [s.rows, s.cols])
+    ///     .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x))
+    ///     .unspecified(|s, x, free| for (row, &length) in free[0].chunks_mut(s.cols).zip(x[1]) {
+    ///         row[length as usize..].fill(true);
+    ///     });
+    /// ```
+    pub fn unspecified(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<bool>]) + Send + Sync + 'static) -> Self {
+        self.identity = fresh_identity();
+        self.unspecified = Some(Arc::new(move |point, x, free| f(&S::from_point(point), x, free)));
+        self
+    }
+
+    /// A demand on several axes at once: `nearest` turns any shape into a legal one near it, and leaves a legal one as it is.
+    /// Boundary shapes, random ones and their shrinking keep to it; a shape that is named and breaks it is an error.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Attention { heads: 1..=64, kv_heads: 1..=8, sq: 1..=4096, skv: 1..=4096 } }
+    /// let op = Op::<Attention>::new("attention")
+    ///     .constraint("skv >= sq", |s| Attention { skv: s.skv.max(s.sq), ..s })
+    ///     .constraint("heads % kv_heads == 0", |s| Attention { heads: s.heads.next_multiple_of(s.kv_heads), ..s });
+    /// assert_eq!(op.constraints().len(), 2);
+    /// ```
+    pub fn constraint(mut self, name: &'static str, nearest: impl Fn(S) -> S + Send + Sync + 'static) -> Self {
+        let nearest = Arc::new(move |point: &[usize]| nearest(S::from_point(point)).to_point());
+        self.constraints.push(Constraint { name, nearest });
         self
     }
 
@@ -293,6 +264,18 @@ impl<S: Shape> Op<S> {
         self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
     }
 
+    /// Is not defined for NaN, but for infinities: [`Distribution::NonFinite`] becomes [`Distribution::Infinite`].
+    pub fn without_nan(mut self) -> Self {
+        replace(&mut self.distributions, Distribution::NonFinite, Distribution::Infinite);
+        self
+    }
+
+    /// Is not defined for infinities, but for NaN: [`Distribution::NonFinite`] becomes [`Distribution::WithNan`].
+    pub fn without_infinities(mut self) -> Self {
+        replace(&mut self.distributions, Distribution::NonFinite, Distribution::WithNan);
+        self
+    }
+
     /// Declares that the outputs along `axis` depend only on their own slice of those inputs that have an extent which
     /// follows it, the leading one or another: large cases are then verified on some rows, and row order must not matter.
     pub fn separable(mut self, axis: &str) -> Self {
@@ -380,9 +363,23 @@ impl<S: Shape> Operator for Op<S> {
     fn fan_in(&self, i: usize, point: &[usize]) -> usize {
         (self.inputs[i].fan_in)(point)
     }
-    fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+    fn further_indices(&self, i: usize, point: &[usize]) -> Vec<i64> {
+        (self.inputs[i].further_indices)(point)
+    }
+    fn constraints(&self) -> &[Constraint] {
+        &self.constraints
+    }
+    fn reference(&self, point: &[usize], dtype: DType, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(reference) = &self.reference {
-            reference(point, inputs, outputs);
+            reference(point, dtype, inputs, outputs);
+        }
+    }
+    fn has_unspecified(&self) -> bool {
+        self.unspecified.is_some()
+    }
+    fn unspecified(&self, point: &[usize], inputs: &[&[f64]], free: &mut [Vec<bool>]) {
+        if let Some(unspecified) = &self.unspecified {
+            unspecified(point, inputs, free);
         }
     }
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -432,6 +429,10 @@ impl<S: Shape> Operator for Op<S> {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
     }
+}
+
+fn replace(distributions: &mut [Distribution], old: Distribution, new: Distribution) {
+    distributions.iter_mut().filter(|one| **one == old).for_each(|one| *one = new);
 }
 
 fn fresh_identity() -> u64 {

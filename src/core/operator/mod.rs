@@ -2,12 +2,13 @@
 
 mod declare;
 
+use super::constraint::Constraint;
 use super::cost::Cost;
 use super::distribution::{self, Distribution};
 use super::dtype::DType;
 use super::port::{Port, Role};
 use super::relation::Relation;
-use super::seed::{derive, rng};
+use super::seed::{Rng, below, derive, rng};
 use super::shape::{Axis, Point};
 use super::tensor::Tensor;
 use super::tolerance::Override;
@@ -34,8 +35,22 @@ pub trait Operator: Send + Sync {
     fn index_bound(&self, i: usize, point: &[usize]) -> usize;
     /// The number of products in the sums that weight `i` is for.
     fn fan_in(&self, i: usize, point: &[usize]) -> usize;
-    /// Computes the outputs in f64; each output has its full length and holds zeros.
-    fn reference(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// Indices outside `0..bound` that index input `i` may hold too.
+    fn further_indices(&self, _i: usize, _point: &[usize]) -> Vec<i64> {
+        Vec::new()
+    }
+    /// What is demanded of several axes at once.
+    fn constraints(&self) -> &[Constraint] {
+        &[]
+    }
+    /// Computes the outputs in f64 of a case of this dtype; each output has its full length and holds zeros.
+    fn reference(&self, point: &[usize], dtype: DType, inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
+    /// Whether outputs may hold anything in some places.
+    fn has_unspecified(&self) -> bool {
+        false
+    }
+    /// Marks the places of the outputs that may hold anything.
+    fn unspecified(&self, _point: &[usize], _inputs: &[&[f64]], _free: &mut [Vec<bool>]) {}
     /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
     /// Whether it says how to compute a single element.
@@ -94,11 +109,25 @@ pub fn draw_inputs(
                 }
                 Role::Parameter { mean } => distribution::normal(&mut rng, n, mean, PARAMETER_DEVIATION, dtype),
                 Role::Weight => distribution::normal(&mut rng, n, 0.0, weight_deviation(operator, i, point), dtype),
-                Role::Index => distribution.draw_indices(&mut rng, n, operator.index_bound(i, point)),
+                Role::Index => {
+                    let mut drawn = distribution.draw_indices(&mut rng, n, operator.index_bound(i, point));
+                    mix_in(&mut rng, &mut drawn, &operator.further_indices(i, point));
+                    drawn
+                }
             };
             Tensor::from_f64(dtype, &dims, &values)
         })
         .collect()
+}
+
+/// Puts each of the further indices in some places, so that about an eighth of all are such.
+fn mix_in(rng: &mut Rng, indices: &mut [f64], further: &[i64]) {
+    if further.is_empty() || indices.is_empty() {
+        return;
+    }
+    for i in 0..indices.len().div_ceil(8).max(further.len().min(indices.len())) {
+        indices[below(rng, indices.len())] = further[i % further.len()] as f64;
+    }
 }
 
 /// The deviation of weights and biases that are no factors of a sum.

@@ -4,7 +4,8 @@ use super::{cache, nvrtc, toolkit};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::device::fault::Fault;
-use crate::device::recipe::{HEADER, Target, key, options};
+use crate::device::recipe::{Target, headers, key, options};
+use crate::device::standard;
 
 /// What comes out of the compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,13 @@ pub fn compile_afresh(program: &Program, dtype: DType, target: &Target, further:
     options.extend(further.iter().map(|&option| option.to_owned()));
     let includes = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
     options.extend(includes.iter().map(|folder| format!("--include-path={}", folder.display())));
-    let mut headers: Vec<(&str, &str)> = vec![HEADER];
+    let mut headers = headers(program, dtype);
     headers.extend(program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-    nvrtc::compile(&program.text, &program.file, &headers, &options, target)
+    nvrtc::compile(&program.text, &program.file, &headers, &options, target).map_err(|fault| match fault {
+        Fault::Compile { mut log } => {
+            log.extend(standard::hint(&log).map(|hint| format!("\n{hint}")));
+            Fault::Compile { log }
+        }
+        other => other,
+    })
 }

@@ -201,7 +201,7 @@ impl Description {
             DType::F32 => Type::CUDA_R_32F,
             DType::F16 => Type::CUDA_R_16F,
             DType::BF16 => Type::CUDA_R_16BF,
-            DType::I32 => return Err("cuBLASLt has no product of int matrices here".into()),
+            other => return Err(format!("cuBLASLt computes no product of {other} matrices here")),
         };
         // Null until it is made: dropping then destroys what there is.
         let mut made = Description { operation: std::ptr::null_mut(), layouts: [std::ptr::null_mut(); 3] };

@@ -25,7 +25,7 @@ pub(super) fn element(dtype: DType) -> Result<Type, String> {
         DType::F32 => Ok(Type::CUDNN_DATA_FLOAT),
         DType::F16 => Ok(Type::CUDNN_DATA_HALF),
         DType::BF16 => Ok(Type::CUDNN_DATA_BFLOAT16),
-        DType::I32 => Err("cuDNN computes nothing in int here".into()),
+        other => Err(format!("cuDNN computes nothing in {other} here")),
     }
 }
 

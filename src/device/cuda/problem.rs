@@ -180,6 +180,9 @@ impl Problem for CudaProblem<'_> {
                 let load = Launch::blocks(busy.max(1), 32).shared(device.shared_bytes());
                 run_support_on(&beside, device, "kernelgate_gate", &load.scalar(LOAD_NS).scalar(0u64))?;
             }
+            let restored = self.image.changed_in_place();
+            let mut restored = restored.map(|(range, bytes)| self.memory.upload(range.start, bytes));
+            restored.try_for_each(|done| done).map_err(|e| fault(device, e))?;
             self.enqueue(self.memory.address())?;
             self.finish()?;
             different += usize::from(!self.images_agree([self.memory.address()])?);

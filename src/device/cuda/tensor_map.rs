@@ -29,6 +29,8 @@ pub fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES]> {
         DType::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         DType::BF16 => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         DType::I32 => Type::CU_TENSOR_MAP_DATA_TYPE_INT32,
+        DType::I64 => Type::CU_TENSOR_MAP_DATA_TYPE_INT64,
+        DType::E4M3 | DType::E5M2 | DType::U8 | DType::I8 | DType::Bool => Type::CU_TENSOR_MAP_DATA_TYPE_UINT8,
     };
     let swizzle = match map.swizzle {
         Swizzle::None => Mixed::CU_TENSOR_MAP_SWIZZLE_NONE,

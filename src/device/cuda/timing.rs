@@ -85,7 +85,9 @@ impl CudaProblem<'_> {
         drop(trial);
         timed.placements.clear();
         let (placements, sets) = self.room(plan.heat, wanted.min(instances), sets, needed);
-        (timed.placements, timed.sets, timed.launches) = (self.spread(placements, sets)?, sets, needed);
+        // A second launch on a set would find there what the first one made of its inputs.
+        let launches = if self.image.changes_inputs() { needed.min(sets) } else { needed };
+        (timed.placements, timed.sets, timed.launches) = (self.spread(placements, sets)?, sets, launches);
         let planted_us = plan.planted_us * timed.launches as f64;
         let record = |instance: usize| {
             let placement = &timed.placements[instance % timed.placements.len()];
@@ -250,7 +252,7 @@ impl CudaProblem<'_> {
     /// Whether the outputs of the images at these addresses hold nothing but poison.
     fn are_poisoned(&self, bases: impl IntoIterator<Item = u64>, poison: Poison) -> Result<bool, Fault> {
         let cuda = |e: Error| fault(self.device, e);
-        let ranges: Vec<Range<usize>> = self.image.output_ranges().collect();
+        let ranges: Vec<Range<usize>> = self.image.poisoned_ranges().collect();
         let largest = ranges.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         // As wide reads need it, wherever an output starts.
         let (clean, count) = (

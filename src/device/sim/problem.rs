@@ -15,6 +15,7 @@ use crate::device::fault::Fault;
 use crate::device::image::{BASE_ALIGNMENT, Image};
 use crate::device::{Job, Poison, Problem, Sample, TimingPlan};
 use crate::sim;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of each input that the seed of a case is made from.
@@ -77,8 +78,26 @@ impl SimProblem {
                 memory.alloc((lead + bytes) as u64, None).map_err(|error| fault(&self.program.file, error))?;
             self.buffers.push(Placed { name: name.into(), pointer, lead, bytes });
         }
-        for (buffer, _) in self.buffers.iter().zip(self.image.inputs()) {
+        let read_only = self.buffers.iter().zip(self.image.are_read_only()).filter(|(_, is_read_only)| *is_read_only);
+        for (buffer, _) in read_only {
             memory.protect(buffer.pointer).map_err(|error| fault(&self.program.file, error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes these contents to the buffers that lie at these places of the image.
+    fn put<'i>(
+        &self,
+        memory: &mut sim::Memory,
+        contents: impl Iterator<Item = (Range<usize>, &'i [u8])>,
+    ) -> Result<(), Fault> {
+        let places: Vec<Range<usize>> = self.image.ranges().collect();
+        for (range, bytes) in contents {
+            let found = places.iter().position(|place| *place == range).map(|at| &self.buffers[at]);
+            if let Some(buffer) = found {
+                let pointer = buffer.pointer.offset(buffer.lead as u64);
+                memory.write(pointer, bytes).map_err(|error| fault(&self.program.file, error))?;
+            }
         }
         Ok(())
     }
@@ -119,9 +138,7 @@ impl SimProblem {
         for buffer in &self.buffers {
             memory.poison(buffer.pointer, poison.byte()).map_err(refused)?;
         }
-        for (buffer, (_, bytes)) in self.buffers.iter().zip(self.image.inputs()) {
-            memory.write(buffer.pointer.offset(buffer.lead as u64), bytes).map_err(refused)?;
-        }
+        self.put(&mut memory, self.image.inputs())?;
         let metrics = self.launch(&mut memory, mode)?;
         self.read_back(&memory)?;
         Ok(metrics)
@@ -199,6 +216,8 @@ fn element(dtype: DType) -> sim::Element {
         DType::F16 => sim::Element::F16,
         DType::BF16 => sim::Element::Bf16,
         DType::I32 => sim::Element::S32,
+        DType::I64 => sim::Element::S64,
+        DType::E4M3 | DType::E5M2 | DType::U8 | DType::I8 | DType::Bool => sim::Element::U8,
     }
 }
 
@@ -238,6 +257,7 @@ impl Problem for SimProblem {
         let mut memory = program.memory();
         let mut different = 0;
         for n in 0..times {
+            self.put(&mut memory, self.image.changed_in_place())?;
             self.launch(&mut memory, Mode::Repeated(n))?;
             self.read_back(&memory)?;
             let outputs = self.image.outputs(&self.host);

@@ -1,33 +1,49 @@
-//! `kernelgate bench --suite cpu`: gemm, softmax, layernorm and the chain of them on the CPU over a list of sizes, tier beside
+//! `kernelgate bench-cpu`: gemm, softmax, layernorm and the chain of them on the CPU over a list of sizes, tier beside
 //! tier, and beside NumPy and Numba.
 
-use super::{Bench, header, peer_row, row};
+use super::chain::parse_size;
+use super::{Failure, print, project};
 use crate::check::beside::Competition;
 use crate::check::outcome::Check;
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
-use crate::cli::selection::describe_device;
-use crate::cli::{Failure, print, project};
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
+use crate::core::seed::DEFAULT_SEED;
 use crate::core::shape::{Point, Shape as _};
 use crate::core::suite::Suite;
 use crate::device::cpu::CpuDevice;
 use crate::device::{Device, DeviceKind};
+use crate::harness::arguments::parse_seconds;
+use crate::harness::command::{describe_device, header, peer_row, row};
 use crate::harness::terminal::note;
 use crate::models::{Chain, STAGES, chain_suite, stage_points};
 use crate::protocol::{Deadlines, Peer, process::CommandLine};
+use crate::report::place::Place;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
-use clap::ValueEnum;
-use std::path::Path;
+use clap::Args;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A suite of benchmarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuiteName {
-    /// gemm, softmax, layernorm and the chain on the CPU
-    Cpu,
+/// Arguments of `bench-cpu`.
+#[derive(Args)]
+pub struct BenchCpu {
+    /// The sizes: N for N by N all along, or ROWSxINNERxCOLS
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64,256,512")]
+    sizes: Vec<Chain>,
+    /// Write the summary's table here too, as CSV
+    #[arg(long, value_name = "PATH")]
+    csv: Option<PathBuf>,
+    /// Time that the sampling of a shape may take, beside each other contestant once more [default: as in the gate]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    sampling: Option<Duration>,
+    /// Print the summary as JSON; the table goes to stderr
+    #[arg(long)]
+    json: bool,
+    /// Where the summary goes [default: nowhere]
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
 }
 
 /// For starting a session; what was started is finished.
@@ -41,46 +57,58 @@ struct Timed {
     tiers: [&'static str; 3],
 }
 
-/// Times everything, printing a row as soon as it is known, with the time that is left on stderr.
-pub fn run(bench: &Bench) -> Result<(), Failure> {
-    let device = CpuDevice::new();
-    let say = |text: String| {
-        if !bench.json {
-            return print(&text);
+impl BenchCpu {
+    /// Times everything, printing a row as soon as it is known, with the time that is left on stderr.
+    pub fn run(self) -> Result<(), Failure> {
+        let bench = &self;
+        let device = CpuDevice::new();
+        let say = |text: String| {
+            if !bench.json {
+                return print(&text);
+            }
+            eprint!("{text}");
+            Ok(())
+        };
+        let peers: Vec<Peer> = python().into_iter().collect();
+        let mut summary = Summary::new(project().describe_run(DEFAULT_SEED));
+        summary.add_device(device.fingerprint());
+        say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
+        let timed = operators().map_err(Failure::Input)?;
+        let all = timed.len() * bench.sizes.len();
+        let begun = Instant::now();
+        for (at, (one, size)) in
+            timed.iter().flat_map(|one| bench.sizes.iter().map(move |size| (one, size))).enumerate()
+        {
+            note(format_args!("{} of {all}: {}{}", at + 1, one.suite.operator.name(), left(begun, at, all)));
+            let record = one.measure(&device, bench, &peers, size)?;
+            let name = record.trial.trim_end_matches("::perf");
+            for timing in &record.outcome.timings {
+                say(row(name, timing))?;
+                timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))?;
+            }
+            if record.outcome.timings.is_empty() || record.outcome.verdict.is_failure() {
+                say(format!("{name}: {}: {}\n", record.outcome.verdict.name(), record.outcome.reason))?;
+            }
+            keep(&mut summary, record);
+            // After each size: what was measured outlives whatever ends this process.
+            bench.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)?;
+            bench.write_table(&summary)?;
         }
-        eprint!("{text}");
-        Ok(())
-    };
-    let mut peers = bench.start_peers()?;
-    peers.extend(python());
-    let mut summary = Summary::new(project().describe_run(bench.selection.seed));
-    summary.add_device(device.fingerprint());
-    say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
-    let timed = operators().map_err(Failure::Input)?;
-    let all = timed.len() * bench.sizes.len();
-    let begun = Instant::now();
-    for (at, (one, size)) in timed.iter().flat_map(|one| bench.sizes.iter().map(move |size| (one, size))).enumerate() {
-        note(format_args!("{} of {all}: {}{}", at + 1, one.suite.operator.name(), left(begun, at, all)));
-        let record = one.measure(&device, bench, &peers, size)?;
-        let name = record.trial.trim_end_matches("::perf");
-        for timing in &record.outcome.timings {
-            say(row(name, timing))?;
-            timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))?;
+        peers.into_iter().for_each(Peer::close);
+        if bench.json {
+            print(&summary.to_json())?;
         }
-        if record.outcome.timings.is_empty() || record.outcome.verdict.is_failure() {
-            say(format!("{name}: {}: {}\n", record.outcome.verdict.name(), record.outcome.reason))?;
-        }
-        keep(&mut summary, record);
-        // After each size: what was measured outlives whatever ends this process.
-        bench.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)?;
-        bench.write_table(&summary)?;
+        let has_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
+        if has_failed { Err(Failure::Verdict) } else { Ok(()) }
     }
-    peers.into_iter().for_each(Peer::close);
-    if bench.json {
-        print(&summary.to_json())?;
+
+    /// The summary as a table, where one was asked for.
+    fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
+        let Some(path) = &self.csv else { return Ok(()) };
+        let table = crate::report::csv::table(summary).map_err(Failure::Input)?;
+        let mut place = Place::of(path).map_err(Failure::Input)?;
+        place.write(&table).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
     }
-    let has_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
-    if has_failed { Err(Failure::Verdict) } else { Ok(()) }
 }
 
 /// Sizes of one operator are one record.
@@ -140,7 +168,7 @@ impl Timed {
         stage.map_or_else(|| size.to_point(), |stage| stage_points(size)[stage].clone())
     }
 
-    fn measure(&self, device: &CpuDevice, bench: &Bench, peers: &[Peer], size: &Chain) -> Result<Record, Failure> {
+    fn measure(&self, device: &CpuDevice, bench: &BenchCpu, peers: &[Peer], size: &Chain) -> Result<Record, Failure> {
         let tier = |name: &&str| {
             let fits = |other: &&Candidate| other.name == **name && other.traits.computes(DType::F32);
             self.suite.candidates.iter().find(fits)
@@ -154,7 +182,7 @@ impl Timed {
         let mut settings = PerfSettings { only: vec![self.point(size)], ..PerfSettings::of(DeviceKind::Cpu) };
         settings.session.stopping.budget = bench.sampling.unwrap_or(settings.session.stopping.budget);
         let start = Instant::now();
-        let context = Context::new(device, bench.selection.seed, BUDGET);
+        let context = Context::new(device, DEFAULT_SEED, BUDGET);
         let outcome = perf::run_beside(&context, &subject, &settings, Competition { peers, candidates: beside });
         let trial = format!("{}::{}::f32::perf", operator.name(), candidate.name);
         Ok(Record {

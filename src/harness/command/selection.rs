@@ -1,6 +1,6 @@
-//! What `bench` and `noise` measure: candidates, dtypes and shapes of the catalogue, and the devices for them.
+//! What the commands measure: candidates, dtypes and shapes of a gate, and the devices for them.
 
-use super::{Failure, project};
+use super::{Failure, Workplace};
 use crate::check::Subject;
 use crate::check::outcome::Check;
 use crate::core::dtype::DType;
@@ -59,19 +59,23 @@ pub struct Selected<'a> {
 impl Selection {
     /// Calls `measure` for each selected subject whose device is there, one after the other and alone on the machine.
     /// Returns an empty summary of this run that knows the devices.
-    pub fn each(&self, mut measure: impl FnMut(&Selected<'_>) -> Result<(), Failure>) -> Result<Summary, Failure> {
-        let suites: Vec<Suite> = crate::ops::catalogue();
-        let selected = self.select(&suites)?;
+    pub fn each(
+        &self,
+        workplace: &Workplace<'_>,
+        mut measure: impl FnMut(&Selected<'_>) -> Result<(), Failure>,
+    ) -> Result<Summary, Failure> {
+        let suites = workplace.suites;
+        let selected = self.select(suites)?;
         // The simulator tells no time.
         let (devices, lanes) = (Devices::new(self.device, self.device.is_none()), Lanes::default());
-        let mut summary = Summary::new(project().describe_run(self.seed));
+        let mut summary = Summary::new(workplace.project.describe_run(self.seed));
         let (mut absent, mut used) = (BTreeSet::new(), false);
         for (trial, points) in &selected {
             match devices.for_kind(trial.kind) {
                 Ok(device) => {
                     let _turn = lanes.enter(Check::Perf, trial.kind).map_err(Failure::Input)?;
                     summary.add_device(device.fingerprint());
-                    let (suite, subject) = (&suites[trial.suite], trial.subject(&suites));
+                    let (suite, subject) = (&suites[trial.suite], trial.subject(suites));
                     measure(&Selected { trial, suite, subject, device, points })?;
                     used = true;
                 }

@@ -1,8 +1,8 @@
-//! `kernelgate noise --stored`: how a session of today stands against the accepted times: how often a kernel that has not
+//! `noise --stored`: how a session of today stands against the accepted times: how often a kernel that has not
 //! changed is called slower, and which planted slowdowns are found.
 
 use super::selection::{Selected, Selection};
-use super::{Failure, print, project};
+use super::{Failure, Workplace, print};
 use crate::baseline::{BaselineSettings, Row, Table, read, stand};
 use crate::check::outcome::{Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
@@ -39,10 +39,10 @@ struct Detection {
 }
 
 /// Compares `trials` sessions a case and slowdown with the accepted times; writes all of it to `out`.
-pub fn run(selection: &Selection, trials: usize, out: &Path) -> Result<(), Failure> {
-    let settings = BaselineSettings::new(&project().folder);
+pub fn run(workplace: &Workplace<'_>, selection: &Selection, trials: usize, out: &Path) -> Result<(), Failure> {
+    let settings = BaselineSettings::new(&workplace.project.folder);
     let mut found: Vec<Detection> = Vec::new();
-    selection.each(|&Selected { trial, ref subject, device, .. }| {
+    selection.each(workplace, |&Selected { trial, ref subject, device, .. }| {
         let fingerprint = device.fingerprint();
         let noise = NoiseTable::load(&settings.noise_folder(), &fingerprint.key(), fingerprint.kind);
         let noise = noise.map_err(Failure::Input)?;

@@ -1,11 +1,12 @@
-//! `kernelgate noise`: the A/A test of a kernel on this device: its noise, how often that would be called slower, and the
+//! `noise`: the A/A test of a kernel on this device: its noise, how often that would be called slower, and the
 //! smallest slowdown that is found. Thresholds come from this.
 
 use super::selection::{Selected, Selection};
-use super::{Failure, noise_stored, print, project};
+use super::{Failure, Workplace, noise_stored, print};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
 use crate::device::fingerprint::Fingerprint;
+use crate::harness::project::Project;
 use crate::harness::terminal::note;
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::noise::{NoiseCase, NoiseReport, NoiseSettings, analyse, describe_reports, table_of};
@@ -50,41 +51,43 @@ struct OfDevice {
 
 impl Noise {
     /// Measures and reports.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self, workplace: &Workplace<'_>) -> Result<(), Failure> {
+        let project = workplace.project;
         if self.stored {
-            let out = self.out.unwrap_or_else(|| project().summary_path().with_file_name("noise-stored.json"));
-            return noise_stored::run(&self.selection, self.trials, &out);
+            let out = self.out.unwrap_or_else(|| project.summary_path().with_file_name("noise-stored.json"));
+            return noise_stored::run(workplace, &self.selection, self.trials, &out);
         }
-        let folder = BaselineSettings::new(&project().folder).noise_folder();
+        let folder = BaselineSettings::new(&project.folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
-        let mut summary = self.selection.each(|&Selected { trial, ref subject, device, points, .. }| {
-            let fingerprint = device.fingerprint();
-            let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
-            let perf = PerfSettings::of(device.kind());
-            let settings = NoiseSettings {
-                plan: perf.plan(),
-                session: perf.session,
-                trials: self.trials,
-                planted_trials: self.planted,
-                search_trials: self.search,
-            };
-            let points = if points.is_empty() { subject.operator.perf_shapes() } else { points };
-            let fits = |point: &&Vec<usize>| {
-                // Both sides of a comparison are on the device at once.
-                2 * footprint_bytes(subject.operator, point, subject.dtype) <= device.capacity().timed_bytes
-                    && subject.operator.cost(point, subject.dtype).flops <= perf.most_flops
-            };
-            for point in points.iter().filter(fits) {
-                let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
-                let case = NoiseCase { operator, candidate, dtype, point };
-                note(format_args!("{}", trial.name));
-                match analyse(device, &case, &table, &settings, self.selection.seed) {
-                    Ok(report) => keep(&mut found, fingerprint, report),
-                    Err(fault) => note(format_args!("{}: {fault}", trial.name)),
+        let mut summary =
+            self.selection.each(workplace, |&Selected { trial, ref subject, device, points, .. }| {
+                let fingerprint = device.fingerprint();
+                let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
+                let perf = PerfSettings::of(device.kind());
+                let settings = NoiseSettings {
+                    plan: perf.plan(),
+                    session: perf.session,
+                    trials: self.trials,
+                    planted_trials: self.planted,
+                    search_trials: self.search,
+                };
+                let points = if points.is_empty() { subject.operator.perf_shapes() } else { points };
+                let fits = |point: &&Vec<usize>| {
+                    // Both sides of a comparison are on the device at once.
+                    2 * footprint_bytes(subject.operator, point, subject.dtype) <= device.capacity().timed_bytes
+                        && subject.operator.cost(point, subject.dtype).flops <= perf.most_flops
+                };
+                for point in points.iter().filter(fits) {
+                    let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
+                    let case = NoiseCase { operator, candidate, dtype, point };
+                    note(format_args!("{}", trial.name));
+                    match analyse(device, &case, &table, &settings, self.selection.seed) {
+                        Ok(report) => keep(&mut found, fingerprint, report),
+                        Err(fault) => note(format_args!("{}: {fault}", trial.name)),
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            })?;
         for device in &found {
             let text = format!("{}\n{}", device.fingerprint.key(), describe_reports(&device.reports));
             if self.json {
@@ -98,11 +101,11 @@ impl Noise {
             let entry = |report: &NoiseReport| NoiseEntry { device: device.fingerprint.key(), report: report.clone() };
             summary.noise.extend(device.reports.iter().map(entry));
         }
-        self.write(&summary)
+        self.write(&summary, project)
     }
 
-    fn write(&self, summary: &Summary) -> Result<(), Failure> {
-        let out = self.out.clone().unwrap_or_else(|| project().summary_path().with_file_name("noise.json"));
+    fn write(&self, summary: &Summary, project: &Project) -> Result<(), Failure> {
+        let out = self.out.clone().unwrap_or_else(|| project.summary_path().with_file_name("noise.json"));
         summary.write(&out).map_err(Failure::Input)?;
         note(format_args!("summary: {}", out.display()));
         if self.json { print(&summary.to_json()) } else { Ok(()) }

@@ -1,30 +1,26 @@
-//! `kernelgate bench`: times candidates of the catalogue, with no baseline in sight, beside other candidates and peers
-//! where some are named.
+//! `bench`: times candidates, with no baseline in sight, beside other candidates and peers where some are named. What is
+//! measured is shown and kept shape by shape.
 
-mod cpu_suite;
-
-use super::chain::parse_size;
 use super::selection::{Selected, Selection, describe_device};
-use super::{Failure, print, project};
+use super::{Failure, Workplace, print};
 use crate::check::beside::Competition;
-use crate::check::outcome::{Check, PeerTiming, Timing, Verdict};
+use crate::check::outcome::{Check, Outcome, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
 use crate::core::candidate::Candidate;
 use crate::core::suite::Suite;
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
+use crate::harness::interrupt::keep_results;
 use crate::harness::terminal::note;
-use crate::models::Chain;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
-use crate::report::place::Place;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use clap::Args;
-use cpu_suite::SuiteName;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Arguments of `bench`.
@@ -32,16 +28,6 @@ use std::time::{Duration, Instant};
 pub struct Bench {
     #[command(flatten)]
     selection: Selection,
-    /// Time a whole suite in place of a selection: cpu, which is gemm, softmax, layernorm and the chain of them on the CPU, tier
-    /// beside tier, and beside NumPy and Numba where they are installed
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["filters", "beside", "shapes"])]
-    suite: Option<SuiteName>,
-    /// The sizes of a suite: N for N by N all along, or ROWSxINNERxCOLS
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = "64,256,512")]
-    sizes: Vec<Chain>,
-    /// Write the summary's table here too, as CSV
-    #[arg(long, value_name = "PATH")]
-    csv: Option<PathBuf>,
     /// Time the same beside these candidates of the operator, in the same session: cublaslt, cuda_v1
     #[arg(long, value_name = "CANDIDATE", value_delimiter = ',')]
     beside: Vec<String>,
@@ -71,22 +57,34 @@ pub struct Bench {
 
 impl Bench {
     /// Measures, printing a row as soon as it is known.
-    pub fn run(self) -> Result<(), Failure> {
-        if self.suite == Some(SuiteName::Cpu) {
-            return cpu_suite::run(&self);
-        }
-        let say = |line: String| {
-            if !self.json {
+    pub fn run(self, workplace: &Workplace<'_>) -> Result<(), Failure> {
+        let is_json = self.json;
+        let say = move |line: String| {
+            if !is_json {
                 return print(&line);
             }
             eprint!("{line}");
             Ok(())
         };
+        let project = workplace.project;
         let peers = self.start_peers()?;
-        let mut summary = Summary::new(project().describe_run(self.selection.seed));
+        let kept = Arc::new(Mutex::new(Summary::new(project.describe_run(self.selection.seed))));
+        let keep = {
+            let out = self.out.clone();
+            move |summary: &Summary| out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)
+        };
+        let (at_end, keep_at_end) = (Arc::clone(&kept), keep.clone());
+        keep_results(move |signal| {
+            let summary = at_end.lock().unwrap_or_else(PoisonError::into_inner);
+            note(format_args!("ended by {signal}: what was measured is kept"));
+            let _ = keep_at_end(&summary);
+            if is_json {
+                let _ = print(&summary.to_json());
+            }
+        });
         let mut device_said = None;
         let mut found = BTreeSet::new();
-        self.selection.each(|&Selected { trial, suite, ref subject, device, points }| {
+        self.selection.each(workplace, |&Selected { trial, suite, ref subject, device, points }| {
             let candidates = self.competitors(suite, subject);
             found.extend(candidates.iter().map(|other| other.name.clone()));
             if device_said.replace(device.kind()) != Some(device.kind()) {
@@ -98,16 +96,8 @@ impl Bench {
             let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
             let start = Instant::now();
             let competition = Competition { peers: &peers, candidates: &candidates };
-            let outcome = perf::run_beside(&context, subject, &settings, competition);
             let name = trial.name.trim_end_matches("::perf");
-            for timing in &outcome.timings {
-                say(row(name, timing))?;
-                timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))?;
-            }
-            if outcome.timings.is_empty() || outcome.verdict.is_failure() {
-                say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
-            }
-            let record = Record {
+            let record = |outcome: &Outcome| Record {
                 trial: trial.name.clone(),
                 operator: subject.operator.name().into(),
                 candidate: subject.candidate.name.clone(),
@@ -117,13 +107,34 @@ impl Bench {
                 fingerprint: Some(device.fingerprint().key()),
                 source: trial.source.clone(),
                 duration_s: start.elapsed().as_secs_f64(),
-                repeat: project().repeat_command(&trial.name, ""),
-                outcome,
+                repeat: project.repeat_command(&trial.name, ""),
+                outcome: outcome.clone(),
             };
-            summary.add_device(device.fingerprint());
-            summary.add(vec![record]);
-            // After each candidate: what was measured outlives whatever ends this process.
-            self.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)
+            let add = |outcome: &Outcome| {
+                let mut summary = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                summary.add_device(device.fingerprint());
+                summary.add(vec![record(outcome)]);
+                keep(&summary)
+            };
+            // After each shape: what was measured outlives whatever ends this process.
+            let mut first = None;
+            let outcome = perf::run_watched(&context, subject, &settings, competition, &mut |outcome| {
+                let said = outcome.timings.last().map_or(Ok(()), |timing| {
+                    say(row(name, timing))?;
+                    timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))
+                });
+                first = first.take().or(said.and_then(|()| add(outcome)).err());
+            });
+            if let Some(failure) = first {
+                return Err(failure);
+            }
+            if outcome.timings.is_empty() || outcome.verdict.is_failure() {
+                say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
+            }
+            for note in outcome.notes.iter().filter(|note| note.contains("not timed")) {
+                say(format!("{name}: {note}\n"))?;
+            }
+            add(&outcome)
         })?;
         let ended =
             peers.iter().filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())));
@@ -131,24 +142,16 @@ impl Bench {
         let unknown = unknown.map(|name| format!("--beside {name}: no operator that was timed has such a candidate"));
         let absent: Vec<String> = ended.chain(unknown).collect();
         peers.into_iter().for_each(Peer::close);
+        let summary = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let any_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
         if self.json {
             print(&summary.to_json())?;
         }
-        self.write_table(&summary)?;
         match (any_failed, absent.is_empty()) {
             (true, _) => Err(Failure::Verdict),
             (false, false) => Err(Failure::Missing(absent.join("; "))),
             (false, true) => Ok(()),
         }
-    }
-
-    /// The summary as a table, where one was asked for.
-    fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
-        let Some(path) = &self.csv else { return Ok(()) };
-        let table = crate::report::csv::table(summary).map_err(Failure::Input)?;
-        let mut place = Place::of(path).map_err(Failure::Input)?;
-        place.write(&table).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
     }
 
     /// The candidates of its operator that a subject is timed beside.
@@ -174,7 +177,8 @@ impl Bench {
     }
 }
 
-fn header() -> String {
+/// The first line of the table.
+pub fn header() -> String {
     format!(
         "{:<32} {:<28} {:>11} {:>7} {:>8} {:>9} {:>9}\n",
         "candidate", "shape", "median µs", "± %", "GB/s", "Gflop/s", "ceiling"
@@ -182,7 +186,7 @@ fn header() -> String {
 }
 
 /// A peer below the candidate that it was timed with.
-fn peer_row(peer: &PeerTiming) -> String {
+pub fn peer_row(peer: &PeerTiming) -> String {
     let name = format!("  beside {}", peer.name);
     let doubt = match peer.verdict {
         Verdict::Pass => String::new(),
@@ -202,7 +206,7 @@ fn peer_row(peer: &PeerTiming) -> String {
 }
 
 /// One timed shape.
-fn row(name: &str, timing: &Timing) -> String {
+pub fn row(name: &str, timing: &Timing) -> String {
     let per_second = |amount: usize| amount as f64 / timing.median_us * 1e-3;
     let half_width = (timing.high_us - timing.low_us) / 2.0 / timing.median_us * 100.0;
     let ceiling = timing.of_ceiling.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));

@@ -1,6 +1,6 @@
-//! `kernelgate list`: the operators and candidates of the catalogue. Looks at declarations only.
+//! `list`: operators and candidates. Looks at declarations only.
 
-use super::{Failure, print};
+use super::{Failure, Workplace, print};
 use crate::core::candidate::{Body, Candidate};
 use crate::core::shape::{Axis, Domain};
 use crate::core::suite::Suite;
@@ -20,8 +20,8 @@ pub struct List {
 
 impl List {
     /// Prints the list.
-    pub fn run(self) -> Result<(), Failure> {
-        let mut suites = crate::ops::catalogue();
+    pub fn run(self, workplace: &Workplace<'_>) -> Result<(), Failure> {
+        let mut suites = workplace.suites.to_vec();
         let named = |suite: &Suite| self.filters.iter().any(|filter| suite.operator.name().contains(filter));
         suites.retain(|suite| self.filters.is_empty() || named(suite));
         print(&if self.json {
