@@ -59,7 +59,7 @@ enum Sub {
     /// Run the gate over the catalogue: the same trials and summary as `cargo test --test gate`
     Check(Box<check::Check>),
     /// Time candidates of the catalogue, without judging them against a baseline
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Compare two builds of a gate on one device: one verdict a case, exit code 1 if something is slower
     Ab(Box<ab::Ab>),
     /// A/A test: noise and smallest detectable slowdown of kernels on this device

@@ -64,6 +64,9 @@ pub enum Argument {
     },
 }
 
+/// A buffer, and how far behind its beginning.
+pub type Place = (String, usize);
+
 /// What host code enqueues in place of a kernel: the work of a library, as one step of a plan. For a GPU only.
 #[derive(Clone)]
 pub struct Library {
@@ -71,17 +74,17 @@ pub struct Library {
     pub body: EnqueueBody,
     /// The shape it is called with.
     pub point: Point,
-    /// Its inputs: a buffer each, and how far behind its beginning.
-    pub inputs: Vec<(String, usize)>,
+    /// Its inputs.
+    pub inputs: Vec<Place>,
     /// Its outputs.
-    pub outputs: Vec<(String, usize)>,
+    pub outputs: Vec<Place>,
     /// Its scratch space, where it asks for any.
-    pub workspace: Option<(String, usize)>,
+    pub workspace: Option<Place>,
 }
 
 impl Library {
-    fn places(&self) -> (&Point, &[(String, usize)], &[(String, usize)], &Option<(String, usize)>) {
-        (&self.point, &self.inputs, &self.outputs, &self.workspace)
+    fn places(&self) -> (&Point, [&[Place]; 3]) {
+        (&self.point, [&self.inputs, &self.outputs, self.workspace.as_slice()])
     }
 }
 
