@@ -145,7 +145,7 @@ impl Cnn {
                     note(format_args!("{}: {why}", variant.names().0));
                     runs.push(WorkloadRun {
                         skipped: Some(why),
-                        ..self.record(&workload, variant, "none", workload.digits.len())
+                        ..self.record(&workload, variant, "none", workload.digits.count())
                     });
                 }
             }
@@ -154,7 +154,7 @@ impl Cnn {
         for ((variant, device), of) in present.iter().zip(&classified) {
             let key = device.fingerprint().key();
             let accuracy = Some(of.accuracy(&workload.digits, agreement.others(of)));
-            runs.push(WorkloadRun { accuracy, ..self.record(&workload, *variant, &key, workload.digits.len()) });
+            runs.push(WorkloadRun { accuracy, ..self.record(&workload, *variant, &key, workload.digits.count()) });
         }
         let say = |text: &str| {
             if self.json {
@@ -224,7 +224,7 @@ impl Cnn {
         let (name, _) = variant.names();
         let device = devices.for_kind(variant.kind())?;
         let candidate = workload.candidate(variant)?;
-        note(format_args!("{name}: {} digits on {}", workload.digits.len(), device.fingerprint().name));
+        note(format_args!("{name}: {} digits on {}", workload.digits.count(), device.fingerprint().name));
         Ok((device, Classified::by(workload, variant, candidate, device)?))
     }
 

@@ -64,6 +64,9 @@ pub enum Argument {
     },
 }
 
+/// A buffer, and how far behind its beginning.
+pub type Place = (String, usize);
+
 /// What host code enqueues in place of a kernel: the work of a library, as one step of a plan. For a GPU only.
 #[derive(Clone)]
 pub struct Library {
@@ -71,7 +74,7 @@ pub struct Library {
     pub body: EnqueueBody,
     /// The shape it is called with.
     pub point: Point,
-    /// Its inputs: a buffer each, and how far behind its beginning.
+    /// Its inputs.
     pub inputs: Vec<Place>,
     /// Its outputs.
     pub outputs: Vec<Place>,
@@ -79,12 +82,9 @@ pub struct Library {
     pub workspace: Option<Place>,
 }
 
-/// A buffer, and how many bytes behind its beginning.
-pub type Place = (String, usize);
-
 impl Library {
-    fn places(&self) -> (&Point, &[Place], &[Place], &Option<Place>) {
-        (&self.point, &self.inputs, &self.outputs, &self.workspace)
+    fn places(&self) -> (&Point, [&[Place]; 3]) {
+        (&self.point, [&self.inputs, &self.outputs, self.workspace.as_slice()])
     }
 }
 

@@ -76,7 +76,7 @@ impl LabelledDigits {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.labels.len()
     }
 
@@ -101,7 +101,7 @@ impl LabelledDigits {
 
     /// So many of them at the most, spread over all.
     pub fn spread(&self, most: usize) -> LabelledDigits {
-        let (count, most) = (self.len(), most.clamp(1, self.len().max(1)));
+        let (count, most) = (self.count(), most.clamp(1, self.count().max(1)));
         let chosen: Vec<usize> = (0..most).map(|at| at * count / most).collect();
         LabelledDigits {
             pixels: chosen.iter().flat_map(|&at| &self.pixels[at * PIXELS..(at + 1) * PIXELS]).copied().collect(),

@@ -50,7 +50,7 @@ impl Classified {
         device: &dyn Device,
     ) -> Result<Self, String> {
         let mut all = Vec::new();
-        let count = workload.digits.len();
+        let count = workload.digits.count();
         for first in (0..count).step_by(BATCH) {
             let range = first..(first + BATCH).min(count);
             let point = workload.classifier.shape(range.len()).to_point();
@@ -71,8 +71,8 @@ impl Classified {
         let kept_out: Vec<usize> =
             digits.kept_out().into_iter().enumerate().filter_map(|(at, is_kept)| is_kept.then_some(at)).collect();
         Accuracy {
-            right: (0..digits.len()).filter(right).count(),
-            digits: digits.len(),
+            right: (0..digits.count()).filter(right).count(),
+            digits: digits.count(),
             right_kept_out: kept_out.iter().copied().filter(right).count(),
             kept_out: kept_out.len(),
             other_class,
@@ -125,7 +125,7 @@ impl Agreement {
 /// Holds the variants against each other, and digits of which they differ against the reference.
 pub fn compare(workload: &Workload, classified: &[Classified]) -> Agreement {
     let differs = |at: &usize| classified.iter().any(|of| of.classes[*at] != classified[0].classes[*at]);
-    let digits = (0..workload.digits.len()).filter(differs);
+    let digits = (0..workload.digits.count()).filter(differs);
     let disagreements = digits.map(|digit| {
         let said: Vec<_> = classified.iter().map(|of| (of.variant, of.classes[digit])).collect();
         let (gap, allowed) = apart(workload, digit, &said);
