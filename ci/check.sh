@@ -41,7 +41,7 @@ else
 fi
 
 step "documentation"
-# As above: there are no examples, but asking for them keeps the dependencies' features.
+# As above: no target is an example (tests/examples.rs runs them), but asking for them keeps the dependencies' features.
 RUSTDOCFLAGS="-D warnings" cargo doc --release --quiet --no-deps --lib --examples
 
 step "the package: complete, and within the registry's limit"

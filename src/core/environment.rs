@@ -54,3 +54,17 @@ pub fn describe() -> String {
     let width = TABLE.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     TABLE.iter().map(|(name, meaning)| format!("  {name:width$}  {meaning}\n")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_has_every_variable_with_its_meaning() {
+        let page = include_str!("../../docs/guide/reference.md");
+        for (name, meaning) in TABLE {
+            let row = format!("| `{name}` | {meaning} |");
+            assert!(page.contains(&row), "docs/guide/reference.md lacks: {row}");
+        }
+    }
+}
