@@ -48,7 +48,7 @@ fn the_variants_agree_in_the_simulator(#[values("f32", "bf16")] dtype: &str) {
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("the variants agree on every digit"), "{}", ran.stdout);
     for variant in ["cpu", "cuda", "triton"] {
-        assert!(ran.stdout.contains(&format!("{variant:<10}         5 of 5")), "{variant}: {}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("{variant:<10}     5 of 5")), "{variant}: {}", ran.stdout);
     }
     assert!(ran.stdout.contains("baseline   not here: "), "{}", ran.stdout);
 }

@@ -7,6 +7,7 @@ use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
 use crate::core::shape::{Shape as _, describe};
 use crate::core::tensor::Tensor;
+use crate::device::fault::Fault;
 use crate::device::{Device, Job, Poison};
 use crate::models::{LabelledDigits, classes};
 use crate::report::workloads::Accuracy;
@@ -34,6 +35,26 @@ impl Workload {
     }
 }
 
+/// Why a variant says nothing.
+pub struct Absent {
+    /// In words.
+    pub why: String,
+    /// Whether the variant is to blame, and not what this machine lacks.
+    pub has_failed: bool,
+}
+
+impl From<String> for Absent {
+    fn from(why: String) -> Self {
+        Absent { why, has_failed: false }
+    }
+}
+
+impl From<Fault> for Absent {
+    fn from(fault: Fault) -> Self {
+        Absent { why: fault.to_string(), has_failed: !matches!(fault, Fault::Unsupported(_)) }
+    }
+}
+
 /// What a variant says of every digit.
 pub struct Classified {
     variant: Variant,
@@ -48,7 +69,7 @@ impl Classified {
         variant: Variant,
         candidate: &Candidate,
         device: &dyn Device,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Absent> {
         let mut all = Vec::new();
         let count = workload.digits.count();
         for first in (0..count).step_by(BATCH) {
@@ -58,8 +79,7 @@ impl Classified {
             let operator = &*workload.suite.operator;
             let job =
                 Job { operator, candidate, point: &point, dtype: workload.dtype, inputs: &inputs, offset_bytes: 0 };
-            let mut problem = device.prepare(&job).map_err(|fault| fault.to_string())?;
-            let outputs = problem.run(Poison::Nan).map_err(|fault| fault.to_string())?;
+            let outputs = device.prepare(&job)?.run(Poison::Nan)?;
             all.extend(classes(&outputs[0]));
         }
         Ok(Classified { variant, classes: all })
