@@ -16,6 +16,7 @@ mod command;
 mod llm;
 #[cfg(feature = "cli")]
 mod peers;
+#[cfg(feature = "cli")]
 mod predict;
 #[cfg(feature = "cli")]
 mod protocol;
