@@ -19,10 +19,12 @@ mod merge;
 mod noise;
 mod noise_stored;
 mod plot;
+mod ptx;
 mod report;
 mod schema;
 mod selection;
 mod sim;
+mod sim_server;
 mod tune;
 
 use crate::core::environment;
@@ -77,6 +79,10 @@ enum Sub {
     Schema,
     /// Run one kernel of a PTX or CUDA file in the simulator: what its checks find, what it costs, line by line
     Sim(Box<sim::Sim>),
+    /// Carry out launches that another process asks for, a JSON line each, in the simulator
+    SimServer(sim_server::SimServer),
+    /// Say which kernels of PTX files the simulator runs, and what stands in the way of the others
+    Ptx(ptx::Ptx),
 }
 
 /// How a subcommand ends when it does not end well.
@@ -106,6 +112,8 @@ pub fn main() -> ExitCode {
         Sub::Plot(plot) => plot.run(),
         Sub::Schema => schema::run(),
         Sub::Sim(sim) => sim.run(),
+        Sub::SimServer(server) => server.run(),
+        Sub::Ptx(ptx) => ptx.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
