@@ -1,6 +1,6 @@
 //! What a `tests/gate.rs` needs: `use kernelgate::prelude::*;`.
 
-pub use crate::core::candidate::{Cpu, Cuda, CudaHost, Declare, Enqueue};
+pub use crate::core::candidate::{Cpu, Cuda, CudaHost, Declare, Enqueue, TritonMetadata};
 pub use crate::core::cost::Cost;
 pub use crate::core::distribution::Distribution;
 pub use crate::core::dtype::DType::{self, BF16, Bool, E4M3, E5M2, F16, F32, I8, I32, I64, U8};

@@ -20,9 +20,11 @@ mod merge;
 mod of_gate;
 mod plot;
 mod predict;
+mod ptx;
 mod report;
 mod schema;
 mod sim;
+mod sim_server;
 mod tune;
 
 use crate::core::environment;
@@ -88,6 +90,10 @@ enum Sub {
     Schema,
     /// Run one kernel of a PTX or CUDA file in the simulator: what its checks find, what it costs, line by line
     Sim(Box<sim::Sim>),
+    /// Carry out launches that another process asks for, a JSON line each, in the simulator
+    SimServer(sim_server::SimServer),
+    /// Say which kernels of PTX files the simulator runs, and what stands in the way of the others
+    Ptx(ptx::Ptx),
 }
 
 /// Parses the command line and runs it.
@@ -112,6 +118,8 @@ pub fn main() -> ExitCode {
         Sub::Plot(plot) => plot.run(),
         Sub::Schema => schema::run(),
         Sub::Sim(sim) => sim.run(),
+        Sub::SimServer(server) => server.run(),
+        Sub::Ptx(ptx) => ptx.run(),
     };
     ended.map_or_else(Failure::exit_code, |()| ExitCode::SUCCESS)
 }

@@ -2,15 +2,18 @@
 
 mod argument;
 mod array_file;
-mod kind;
-mod mode;
+mod host_code;
+pub(super) mod kind;
+pub(super) mod mode;
 mod source;
 mod text;
 
 use super::{Failure, print};
 use crate::core::dtype::DType;
 use crate::core::seed::parse as parse_seed;
-use crate::sim::{Checks, Dim, Error, Launch, Memory, Module, Options, Report, launch};
+use crate::sim::{
+    Checks, Dim, Error, Launch, Memory, Module, Options, Report, is_called, is_named, launch, source_name,
+};
 use argument::{Argument, Bound};
 use clap::Args;
 use mode::Mode;
@@ -20,9 +23,10 @@ use std::path::PathBuf;
 /// Arguments of `sim`.
 #[derive(Args)]
 pub struct Sim {
-    /// PTX as NVRTC, nvcc or Triton write it, or a CUDA source, which NVRTC compiles
+    /// PTX as NVRTC, nvcc or Triton write it, or a CUDA source, which NVRTC compiles without its host code
     file: PathBuf,
-    /// The kernel, or a part of its name that no other has; not needed where there is only one
+    /// The kernel by its name in the source, with the arguments of a template ('scale<float, 4>'), by its mangled name, or by
+    /// a part of it that no other has; not needed where there is only one
     #[arg(long, value_name = "NAME")]
     entry: Option<String>,
     /// Blocks of the grid
@@ -111,7 +115,7 @@ struct Account {
 impl Sim {
     /// Reads, runs and prints.
     pub fn run(self) -> Result<(), Failure> {
-        let ptx = source::ptx(&self.file, &self.arch, self.dtype, &self.options)?;
+        let ptx = source::ptx(&self.file, self.entry.as_deref(), &self.arch, self.dtype, &self.options)?;
         let module = Module::parse(&ptx).map_err(|error| self.refuse(&error))?;
         let entry = self.entry_of(&module)?;
         let mut account = Account {
@@ -162,22 +166,26 @@ impl Sim {
         Ok((report, buffers))
     }
 
+    /// The entry by its name, mangled or as in the source, or else by a part of it that no other has.
     fn entry_of(&self, module: &Module) -> Result<String, Failure> {
         let names: Vec<&str> = module.entries().collect();
         let wanted = self.entry.as_deref().unwrap_or_default();
-        if names.contains(&wanted) {
-            return Ok(wanted.to_owned());
+        let ways: [fn(&str, &str) -> bool; 3] =
+            [is_named, is_called, |entry, wanted| entry.contains(wanted) || source_name(entry).contains(wanted)];
+        let fitting = |way: &fn(&str, &str) -> bool| -> Vec<&str> {
+            names.iter().copied().filter(|entry| way(entry, wanted)).collect()
+        };
+        let found = ways.iter().map(fitting).find(|found| !found.is_empty()).unwrap_or_default();
+        if let [only] = found.as_slice() {
+            return Ok((*only).to_owned());
         }
-        let fitting: Vec<&&str> = names.iter().filter(|name| name.contains(wanted)).collect();
-        match fitting.as_slice() {
-            [only] => Ok((**only).to_owned()),
-            _ => Err(Failure::Input(format!(
-                "{}: {} kernels fit `{wanted}`; name one of them with --entry: {}",
-                self.file.display(),
-                fitting.len(),
-                names.join(", ")
-            ))),
-        }
+        let hint = if names.is_empty() { "; of a template, name the instance: --entry 'scale<float, 4>'" } else { "" };
+        Err(Failure::Input(format!(
+            "{}: {} kernels fit `{wanted}`; name one of them with --entry: {}{hint}",
+            self.file.display(),
+            found.len(),
+            names.iter().map(|name| source_name(name)).collect::<Vec<_>>().join(", ")
+        )))
     }
 
     fn save(&self, buffers: &[Vec<u8>]) -> Result<(), Failure> {

@@ -3,10 +3,12 @@
 mod cpu;
 mod cuda;
 mod library;
+mod triton;
 
 pub use cpu::{Cpu, CpuBody};
 pub use cuda::{Cuda, Kernel, Language, Program};
 pub use library::{CudaHost, Enqueue, EnqueueBody};
+pub use triton::TritonMetadata;
 
 use super::constraint::Limit;
 use super::distribution::Distribution;

@@ -146,6 +146,11 @@ impl Launch {
         }
     }
 
+    /// A grid of Triton programs, whose block [`Cuda::triton`](super::candidate::Cuda::triton) fills in.
+    pub fn programs(grid: [usize; 3]) -> Self {
+        Launch::grid(grid, [0; 3])
+    }
+
     /// Appends a scalar argument.
     pub fn scalar(mut self, value: impl Into<Scalar>) -> Self {
         self.arguments.push(Argument::Scalar(value.into()));

@@ -15,7 +15,9 @@ use super::ops::group_matrix::GroupProduct;
 use super::ops::integer_product::IntegerProduct;
 use super::ops::matrix::Product;
 use super::ops::matrix_memory::TileAccess;
+use super::ops::video::VideoOperation;
 use super::ops::warp_tile::MatrixAccess;
+use super::ops::warp_tile_shapes::ShapedMatrix;
 use super::ptx::ast::SourceLine;
 use super::ptx::special::Special;
 use super::ptx::types::{Scope, Space};
@@ -253,6 +255,8 @@ pub(crate) struct Program {
     pub group_products: Vec<GroupProduct>,
     pub tiles: Vec<TileAccess>,
     pub matrices: Vec<MatrixAccess>,
+    pub video: Vec<VideoOperation>,
+    pub shaped: Vec<ShapedMatrix>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
     /// Slots of operands that do not fit into an instruction: fragments, lists.

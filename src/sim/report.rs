@@ -1,6 +1,7 @@
 //! What a launch tells: findings of the checks, printed text, metrics.
 
 use super::metrics::Metrics;
+use super::names::source_name;
 use serde::Serialize;
 use std::fmt;
 
@@ -136,7 +137,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} in {}: {}", self.check, self.place, self.kernel, self.message)?;
+        write!(f, "{}: {} in {}: {}", self.check, self.place, source_name(&self.kernel), self.message)?;
         if let Some(address) = self.address {
             write!(f, " (address {address:#x})")?;
         }

@@ -88,6 +88,20 @@ impl Swizzle {
         address ^ ((address >> 7 & mask) << 4)
     }
 
+    /// The one whose rows have so many bytes; 0 for none.
+    ///
+    /// # Errors
+    /// When there is none of that size.
+    pub fn of_row(bytes: u32) -> std::result::Result<Self, String> {
+        Ok(match bytes {
+            0 => Swizzle::None,
+            32 => Swizzle::Bytes32,
+            64 => Swizzle::Bytes64,
+            128 => Swizzle::Bytes128,
+            other => return Err(format!("swizzled rows have 32, 64 or 128 bytes (or 0: not swizzled), not {other}")),
+        })
+    }
+
     /// Longest inner extent of a box.
     fn row_bytes(self) -> u64 {
         match self {

@@ -109,13 +109,8 @@ impl Buffer {
 
 fn map(kind: &str, content: &str, extents: &str, box_extents: &str, row_bytes: &str) -> Result<Argument, String> {
     let (extents, box_extents) = (numbers(extents)?, numbers(box_extents)?);
-    let swizzle = match row_bytes {
-        "0" => Swizzle::None,
-        "32" => Swizzle::Bytes32,
-        "64" => Swizzle::Bytes64,
-        "128" => Swizzle::Bytes128,
-        other => return Err(format!("swizzled rows have 32, 64 or 128 bytes (or 0: not swizzled), not `{other}`")),
-    };
+    let row: u32 = row_bytes.parse().map_err(|_| format!("`{row_bytes}` is no number of bytes of a swizzled row"))?;
+    let swizzle = Swizzle::of_row(row)?;
     let elements = extents.iter().try_fold(1u64, |product, extent| product.checked_mul(*extent));
     let elements = elements.ok_or("the extents are too large")?.to_string();
     let view = View { extents, box_extents: box_extents.into_iter().map(|extent| extent as u32).collect(), swizzle };

@@ -30,6 +30,14 @@ impl Mode {
         }
     }
 
+    /// The mode that the command line spells so.
+    pub fn named(text: &str) -> Result<Mode, String> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Mode::ALL.into_iter().map(Mode::name).collect();
+            format!("`{text}` is no mode; use one of {}", names.join(", "))
+        })
+    }
+
     /// Whether the results must have the bits of the plain run.
     pub fn keeps_bits(self) -> bool {
         !matches!(self, Mode::ShuffledSums | Mode::Adversarial)
@@ -73,10 +81,7 @@ impl FromStr for Choice {
         if text == "all" {
             return Ok(Choice::All);
         }
-        Mode::ALL.into_iter().find(|mode| mode.name() == text).map(Choice::One).ok_or_else(|| {
-            let names: Vec<_> = Mode::ALL.into_iter().map(Mode::name).collect();
-            format!("unknown mode; use all or one of {}", names.join(", "))
-        })
+        Mode::named(text).map(Choice::One).map_err(|why| format!("{why}, or all"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The account of simulated runs for people: findings, counts, and a table by source line.
 
 use super::{Account, Run};
-use crate::sim::{LineCount, Metrics, Traffic};
+use crate::sim::{LineCount, Metrics, Traffic, source_name};
 use std::collections::HashMap;
 
 /// Longest piece of a source line in the table.
@@ -12,7 +12,7 @@ pub fn describe(account: &Account, ptx: &str) -> String {
     let extent = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
     let mut text = format!(
         "{} of {}: grid {}, block {}",
-        account.entry,
+        source_name(&account.entry),
         account.file,
         extent(account.grid),
         extent(account.block)

@@ -38,6 +38,12 @@ impl Program {
     }
 }
 
+/// The architecture that a PTX text names in its `.target`.
+pub(super) fn target_of(ptx: &str) -> Option<String> {
+    let rest = ptx.lines().find_map(|line| line.trim().strip_prefix(".target"))?;
+    rest.split(',').map(str::trim).find(|word| word.starts_with("sm_")).map(str::to_owned)
+}
+
 /// The language of a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {

@@ -43,18 +43,38 @@ pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artif
     }
 }
 
+/// Whether every source can include a file: the crate's own, or one of the toolkit.
+pub fn can_include(name: &str) -> bool {
+    let folders = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
+    name == HEADER.0 || folders.iter().any(|folder| folder.join(name).is_file())
+}
+
 /// Compiles without the cache, with further options (`--ptxas-options=-v` prints registers and spills into the log).
 ///
 /// # Errors
 /// As [`compile`].
 pub fn compile_afresh(program: &Program, dtype: DType, target: &Target, further: &[&str]) -> Result<Artifact, Fault> {
+    compile_instances(program, dtype, target, further, &[])
+}
+
+/// As [`compile_afresh`], with these instances of kernel templates: `scale<float, 4>`.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_instances(
+    program: &Program,
+    dtype: DType,
+    target: &Target,
+    further: &[&str],
+    instances: &[String],
+) -> Result<Artifact, Fault> {
     let mut options = options(program, dtype, target);
     options.extend(further.iter().map(|&option| option.to_owned()));
     let includes = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
     options.extend(includes.iter().map(|folder| format!("--include-path={}", folder.display())));
     let mut headers = headers(program, dtype);
     headers.extend(program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-    nvrtc::compile(&program.text, &program.file, &headers, &options, target).map_err(|fault| match fault {
+    nvrtc::compile(&program.text, &program.file, &headers, &options, instances, target).map_err(|fault| match fault {
         Fault::Compile { mut log } => {
             log.extend(standard::hint(&log).map(|hint| format!("\n{hint}")));
             Fault::Compile { log }

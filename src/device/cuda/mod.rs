@@ -31,7 +31,7 @@ mod work;
 
 pub use crate::device::recipe::Target;
 pub use arena::CudaArena;
-pub use compile::{Artifact, compile, compile_afresh};
+pub use compile::{Artifact, can_include, compile, compile_afresh, compile_instances};
 pub use device::CudaDevice;
 pub use precompile::{precompile, programs};
 pub use probe::{Finding, find_driver, probe};

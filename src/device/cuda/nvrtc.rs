@@ -60,7 +60,8 @@ impl Drop for Program {
     }
 }
 
-/// Compiles `source`; `headers` are names and texts for `#include`.
+/// Compiles `source`; `headers` are names and texts for `#include`, `instances` the instances of templates that nothing in
+/// the source asks for.
 ///
 /// # Errors
 /// [`Fault::Compile`] with the log, [`Fault::Unsupported`] without NVRTC.
@@ -69,6 +70,7 @@ pub fn compile(
     file: &str,
     headers: &[(&str, &str)],
     options: &[String],
+    instances: &[String],
     target: &Target,
 ) -> Result<Artifact, Fault> {
     let compiler = version().map_err(|why| Fault::Unsupported(format!("{why}; {}", toolkit::how_to_get())))?;
@@ -95,6 +97,14 @@ pub fn compile(
         )
     };
     created.result().map_err(|e| Fault::Compile { log: format!("NVRTC refused the program: {e:?}") })?;
+    for instance in instances {
+        let name = c(instance)?;
+        // SAFETY: the program is alive and not compiled yet; the name is a C string that is copied.
+        let added = unsafe { sys::nvrtcAddNameExpression(program.0, name.as_ptr()) };
+        added
+            .result()
+            .map_err(|e| Fault::Compile { log: format!("NVRTC refused the instance `{instance}`: {e:?}") })?;
+    }
     // SAFETY: as above.
     let compiled = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as c_int, options.as_ptr()) };
     let log = String::from_utf8_lossy(&read(&program, sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?)

@@ -1,6 +1,6 @@
 //! Triton programs that were compiled ahead of time: which entry serves a shape, and how it is launched.
 
-use crate::core::candidate::{Cuda, Declare};
+use crate::core::candidate::{Cuda, Declare, TritonMetadata};
 use crate::core::launch::{Launch, Scalar};
 use crate::core::shape::Shape;
 use crate::ops::family::elementwise::Vector;
@@ -53,12 +53,24 @@ pub struct Entry {
     pub constants: BTreeMap<String, usize>,
 }
 
-/// Threads of a warp.
-const WARP: usize = 32;
-
 /// The name of an entry without its dtype.
 fn stem_of(entry: &Entry) -> &str {
     entry.name.trim_end_matches(&entry.dtype)
+}
+
+impl Entry {
+    /// What Triton would say of the entry in any dtype.
+    fn metadata(&self) -> TritonMetadata {
+        TritonMetadata {
+            name: format!("{}{{dtype}}", stem_of(self)),
+            num_warps: self.warps,
+            num_ctas: 1,
+            shared_bytes: self.shared_bytes,
+            // The pointers are there; these programs use neither.
+            global_scratch_bytes: Some(0),
+            profile_scratch_bytes: Some(0),
+        }
+    }
 }
 
 impl Built {
@@ -89,10 +101,8 @@ impl Built {
             let (extent, row) = (extent(s), row(s));
             let serves = |entry: &&Entry| extent <= entry.up_to && row.is_multiple_of(entry.divisor);
             let entry = entries.iter().find(serves).expect("an entry for the longest extent");
-            let launch = Launch::blocks(programs(s, entry), WARP * entry.warps);
-            let named = launch.shared(entry.shared_bytes).entry(format!("{}{{dtype}}", stem_of(entry)));
-            let scratch = [Scalar::U64(0), Scalar::U64(0)]; // two pointers that Triton adds and these programs don't use
-            scalars(s).into_iter().chain(scratch).fold(named, Launch::scalar)
+            let launch = Launch::programs([programs(s, entry), 1, 1]);
+            entry.metadata().launch(scalars(s).into_iter().fold(launch, Launch::scalar))
         };
         Cuda::ptx(self.ptx, self.op, plan).file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
     }

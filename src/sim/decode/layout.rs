@@ -3,9 +3,9 @@
 use super::functions::Functions;
 use crate::sim::error::{Error, Result};
 use crate::sim::program::{GlobalVariable, Param};
-use crate::sim::ptx::ast::{Body, Function, Module, Symbol, Variable};
+use crate::sim::ptx::ast::{Base, Body, Function, Module, Operand, Symbol, Variable};
 use crate::sim::ptx::types::Space;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Where a symbol lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Place {
     Local(u32),
     /// Index in the list of module variables.
     Global(usize),
+    /// A variable of the module that this kernel does not use.
+    Unused,
 }
 
 #[derive(Debug)]
@@ -52,8 +54,9 @@ impl Layout {
             let offset = reserve(&mut layout.param_bytes, param, MAX_PARAM_BYTES, "parameters")?;
             layout.params.push(Param { name: param.name.clone(), offset, bytes: param.bytes as u32 });
         }
-        for variable in &module.variables {
-            let place = layout.place(variable, "")?;
+        let used = used_variables(module, body);
+        for (at, variable) in module.variables.iter().enumerate() {
+            let place = if used.contains(&at) { layout.place(variable, "")? } else { Place::Unused };
             layout.module_places.push(place);
         }
         for variable in &body.variables {
@@ -130,6 +133,41 @@ impl Layout {
             self.globals[at].relocations.push(link);
         }
         Ok(())
+    }
+}
+
+/// The variables of the module that a body names, and those whose addresses these hold.
+fn used_variables(module: &Module, body: &Body) -> HashSet<usize> {
+    let by_name: HashMap<&str, usize> =
+        module.variables.iter().enumerate().map(|(at, variable)| (variable.name.as_str(), at)).collect();
+    let named = |variable: &Variable| -> Vec<usize> {
+        variable.relocations.iter().filter_map(|(_, name, _)| by_name.get(name.as_str()).copied()).collect()
+    };
+    let mut open: Vec<usize> = body.variables.iter().flat_map(named).collect();
+    body.instructions.iter().flat_map(|instruction| &instruction.operands).for_each(|one| named_by(one, &mut open));
+    let mut used = HashSet::new();
+    while let Some(at) = open.pop() {
+        if used.insert(at) {
+            open.extend(named(&module.variables[at]));
+        }
+    }
+    used
+}
+
+/// The variables of the module that an operand names.
+fn named_by(operand: &Operand, found: &mut Vec<usize>) {
+    match operand {
+        Operand::Symbol(Symbol::Module(at), _) | Operand::Address(Base::Symbol(Symbol::Module(at)), _) => {
+            found.push(*at);
+        }
+        Operand::Tensor(base, _, inner) => {
+            if let Base::Symbol(Symbol::Module(at)) = base {
+                found.push(*at);
+            }
+            inner.iter().for_each(|one| named_by(one, found));
+        }
+        Operand::Vector(inner) | Operand::Tuple(inner) => inner.iter().for_each(|one| named_by(one, found)),
+        _ => {}
     }
 }
 

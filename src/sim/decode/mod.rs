@@ -19,7 +19,8 @@ use super::metrics::InstructionClass;
 use super::ops::{
     self, async_store::AsyncStore, atomic::AtomicAccess, barrier_object::ObjectAccess, bulk::BulkCopy,
     copy_async::Copy, double_product::DoubleProduct, group_matrix::GroupProduct, integer_product::IntegerProduct,
-    matrix::Product, matrix_memory::TileAccess, warp_tile::MatrixAccess,
+    matrix::Product, matrix_memory::TileAccess, video::VideoOperation, warp_tile::MatrixAccess,
+    warp_tile_shapes::ShapedMatrix,
 };
 use super::program::{ActionFn, Bundled, Exec, Instr, Origin, Program};
 use super::ptx::ast::{Function, Instruction, Module, Operand};
@@ -72,6 +73,8 @@ pub(super) fn decode(module: &Module, function: &Function, adversarial: bool) ->
         exposed_products: group_fences::exposed(body),
         tiles: Vec::new(),
         matrices: Vec::new(),
+        video: Vec::new(),
+        shaped: Vec::new(),
         objects: Vec::new(),
         bulk_copies: Vec::new(),
         lists: Vec::new(),
@@ -127,6 +130,8 @@ pub(crate) struct Decoder<'a> {
     pub exposed_products: Vec<bool>,
     pub tiles: Vec<TileAccess>,
     pub matrices: Vec<MatrixAccess>,
+    pub video: Vec<VideoOperation>,
+    pub shaped: Vec<ShapedMatrix>,
     pub objects: Vec<ObjectAccess>,
     pub bulk_copies: Vec<BulkCopy>,
     pub lists: Vec<Vec<Slot>>,
@@ -282,6 +287,8 @@ impl Decoder<'_> {
             group_products: self.group_products,
             tiles: self.tiles,
             matrices: self.matrices,
+            video: self.video,
+            shaped: self.shaped,
             objects: self.objects,
             bulk_copies: self.bulk_copies,
             lists: self.lists,

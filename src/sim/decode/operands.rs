@@ -152,6 +152,7 @@ impl Decoder<'_> {
             Place::Dynamic => return Ok(self.constants.dynamic(class, offset).index),
             Place::Global(variable) if class == Class::Wide => return Ok(self.constants.symbol(variable, offset)),
             Place::Global(_) => return Err(Error::parse(self.line, "a global address does not fit into 32 bits")),
+            Place::Unused => return Err(self.unused()),
         };
         Ok(match class {
             Class::Wide => self.constants.wide(fixed as u64),
@@ -174,6 +175,7 @@ impl Decoder<'_> {
                 Place::Param(at) | Place::Shared(at) | Place::Local(at) => {
                     AddressOperand { base: None, offset: i64::from(at).wrapping_add(offset) }
                 }
+                Place::Unused => return Err(self.unused()),
                 Place::Dynamic => AddressOperand { base: Some(self.constants.dynamic(Class::Wide, 0)), offset },
                 Place::Global(variable) => {
                     let slot = Slot { class: Class::Wide, index: self.constants.symbol(variable, 0) };
@@ -199,6 +201,12 @@ impl Decoder<'_> {
             Place::Shared(_) | Place::Dynamic => Space::Shared,
             Place::Local(_) => Space::Local,
             Place::Global(_) => Space::Global,
+            Place::Unused => return None,
         })
+    }
+
+    /// For variables that were thought to be named nowhere.
+    fn unused(&self) -> Error {
+        Error::parse(self.line, "a variable of the module that has no place in this kernel")
     }
 }

@@ -27,13 +27,13 @@ use crate::sim::report::Check;
 /// One decoded store or reduction.
 #[derive(Debug, Clone)]
 pub(crate) struct AsyncStore {
-    target: AddressOperand,
-    object: AddressOperand,
+    pub target: AddressOperand,
+    pub object: AddressOperand,
     /// Bytes of an element.
-    width: u32,
-    values: Vec<Slot>,
+    pub width: u32,
+    pub values: Vec<Slot>,
     /// `None` for a store.
-    change: Option<Change>,
+    pub change: Option<Change>,
 }
 
 pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction: &Instruction) -> Result<bool> {
@@ -80,9 +80,14 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         values,
         change,
     };
+    push(decoder, store);
+    Ok(true)
+}
+
+/// Emits a store or reduction.
+pub(super) fn push(decoder: &mut Decoder<'_>, store: AsyncStore) {
     decoder.async_stores.push(store);
     decoder.push_plain(issue, Async, [0, 0, 0, 0, decoder.async_stores.len() as u32 - 1]);
-    Ok(true)
 }
 
 fn issue(ctx: &mut Context<'_>, instr: &Instr, mask: u32) -> Outcome {

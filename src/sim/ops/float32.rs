@@ -19,6 +19,9 @@ macro_rules! forms {
 }
 
 pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
+    if op.take("f32x2") {
+        return pairs(op).map(|alu| (alu, InstructionClass::Float32));
+    }
     if op.types.as_slice() != [Type::F32] {
         return None;
     }
@@ -39,6 +42,27 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         _ => return None,
     };
     Some((alu, InstructionClass::Float32))
+}
+
+/// Two numbers in a register of 64 bits, rounded to nearest.
+fn pairs(op: &mut Opcode<'_>) -> Option<Alu> {
+    op.take("rn");
+    Some(match (op.name, op.take("ftz")) {
+        ("add", false) => alu!(|a: u64, b: u64| -> u64 { both([a, b], |[a, b]| a + b) }),
+        ("sub", false) => alu!(|a: u64, b: u64| -> u64 { both([a, b], |[a, b]| a - b) }),
+        ("mul", false) => alu!(|a: u64, b: u64| -> u64 { both([a, b], |[a, b]| a * b) }),
+        ("fma", false) => alu!(|a: u64, b: u64, c: u64| -> u64 { both([a, b, c], |[a, b, c]| a.mul_add(b, c)) }),
+        _ => return None,
+    })
+}
+
+#[inline(always)]
+fn both<const N: usize>(sources: [u64; N], f: impl Fn([f32; N]) -> f32) -> u64 {
+    let half = |by: u32| {
+        let value = f(sources.map(|source| f32::from_bits((source >> by) as u32)));
+        u64::from(if value.is_nan() { 0x7FFF_FFFF } else { value.to_bits() })
+    };
+    half(0) | half(32) << 32
 }
 
 fn arithmetic(op: &mut Opcode<'_>) -> Option<Alu> {

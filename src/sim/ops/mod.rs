@@ -26,6 +26,7 @@ pub(crate) mod group_matrix;
 mod half;
 mod integer;
 pub(crate) mod integer_product;
+mod launch_control;
 pub(crate) mod matrix;
 pub(crate) mod matrix_memory;
 mod memory;
@@ -35,8 +36,10 @@ mod rounding;
 mod small_formats;
 mod sum_fragment;
 mod tile_product;
+pub(crate) mod video;
 mod warp;
 pub(crate) mod warp_tile;
+pub(crate) mod warp_tile_shapes;
 
 use super::decode::Decoder;
 use super::error::Result;
@@ -65,11 +68,13 @@ type Family = fn(&mut Decoder<'_>, &mut Opcode<'_>, &Instruction) -> Result<bool
 const FAMILIES: &[Family] = &[
     moves::decode,
     async_store::decode,
+    launch_control::decode,
     memory::decode,
     control::decode,
     compare::decode,
     carry::decode,
     packed_integer::decode,
+    video::decode,
     warp::decode,
     barrier::decode,
     atomic::decode,

@@ -6,6 +6,7 @@
 
 use super::matrix::{push_product, results, sources, whole_warp};
 use super::moves::push_copy;
+use super::warp_tile_shapes;
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};
@@ -31,7 +32,7 @@ const PITCH_ALIGNMENT: u64 = 16;
 
 /// Which matrix of `d = a * b + c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     A,
     B,
     Sums,
@@ -56,7 +57,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
     if op.name != "wmma" {
         return Ok(false);
     }
-    if !(op.take("sync") && op.take("aligned") && op.take("m16n16k16")) {
+    if !(op.take("sync") && op.take("aligned")) {
         return Err(op.unsupported());
     }
     match (op.take("load"), op.take("store"), op.take("mma")) {
@@ -66,6 +67,13 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, instruction
         _ => return Err(op.unsupported()),
     }
     Ok(true)
+}
+
+/// Whether it is about 16 x 16 elements of 16 bits, and sums of them: the shape comes off then.
+fn is_square(op: &mut Opcode<'_>) -> bool {
+    let of_halves = op.types.iter().all(|ty| matches!(ty, Type::F16 | Type::Bf16 | Type::F32));
+    let of_integers = op.parts().any(|part| matches!(part, "u8" | "s8" | "s32"));
+    of_halves && !of_integers && op.take("m16n16k16")
 }
 
 /// Registers of a matrix in a type.
@@ -92,7 +100,11 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
         _ => None,
     });
     let space = op.take_map(Space::from_name).unwrap_or(Space::Generic);
-    let (Some(part), Some(is_row), [ty]) = (part, is_row, op.types.as_slice()) else { return Err(op.unsupported()) };
+    let (Some(part), Some(is_row)) = (part, is_row) else { return Err(op.unsupported()) };
+    if !is_square(op) {
+        return warp_tile_shapes::access(decoder, op, operands, (part, is_row, space), loads);
+    }
+    let [ty] = op.types.as_slice() else { return Err(op.unsupported()) };
     let (place, fragment, stride) = match (operands, loads) {
         ([fragment, place, rest @ ..], true) => (place, fragment, rest.first()),
         ([place, fragment, rest @ ..], false) => (place, fragment, rest.first()),
@@ -114,6 +126,9 @@ fn access(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand], 
 
 /// The product of 16 columns is two of 8. The first must not overwrite what the second reads.
 fn multiply(decoder: &mut Decoder<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
+    if !is_square(op) {
+        return warp_tile_shapes::multiply(decoder, op, operands);
+    }
     // Which way they lay in memory does not matter any more.
     op.ignore(|modifier| matches!(modifier, "row" | "col"));
     let (factor, d, c) = match *op.types.as_slice() {
@@ -145,11 +160,15 @@ fn place(part: Part, pair: usize, lane: usize) -> (u64, u64) {
     (outer + lane as u64 / 4, inner + lane as u64 % 4 * 2)
 }
 
-/// Where the lanes find the elements of a pair: `None` where the matrix may not lie there.
-fn pair_addresses(ctx: &mut Context<'_>, matrix: &MatrixAccess) -> Option<[[[u64; LANES]; 2]; PAIRS]> {
-    let base = addresses(&ctx.warp.registers, &matrix.address)[0];
-    let bytes = u64::from(matrix.bytes);
-    let pitch = u64::from(ctx.warp.registers.word(matrix.pitch)[0]) * bytes;
+/// Where a matrix begins, and the bytes from a row (or column) to the next: `None` where it may not lie there.
+pub(super) fn matrix_start(
+    ctx: &mut Context<'_>,
+    address: &AddressOperand,
+    pitch: u32,
+    bits: u32,
+) -> Option<(u64, u64)> {
+    let base = addresses(&ctx.warp.registers, address)[0];
+    let pitch = u64::from(ctx.warp.registers.word(pitch)[0]) * u64::from(bits) / 8;
     if !base.is_multiple_of(BASE_ALIGNMENT) || !pitch.is_multiple_of(PITCH_ALIGNMENT) {
         let message = format!(
             "a matrix at an address that is no multiple of {BASE_ALIGNMENT}, or with {pitch} bytes a row, no multiple of {PITCH_ALIGNMENT}"
@@ -157,6 +176,13 @@ fn pair_addresses(ctx: &mut Context<'_>, matrix: &MatrixAccess) -> Option<[[[u64
         ctx.report(Check::Misaligned, 0, Some(base), message);
         return None;
     }
+    Some((base, pitch))
+}
+
+/// Where the lanes find the elements of a pair: `None` where the matrix may not lie there.
+fn pair_addresses(ctx: &mut Context<'_>, matrix: &MatrixAccess) -> Option<[[[u64; LANES]; 2]; PAIRS]> {
+    let bytes = u64::from(matrix.bytes);
+    let (base, pitch) = matrix_start(ctx, &matrix.address, matrix.pitch, 8 * matrix.bytes)?;
     Some(std::array::from_fn(|pair| {
         std::array::from_fn(|half| {
             std::array::from_fn(|lane| {
@@ -170,7 +196,7 @@ fn pair_addresses(ctx: &mut Context<'_>, matrix: &MatrixAccess) -> Option<[[[u64
 }
 
 /// Reads `bytes` of each lane.
-fn read(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32) -> Payload<2> {
+pub(super) fn read(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32) -> Payload<2> {
     let mut data = [[0; LANES]; 2];
     by_space(Pattern::new(address, u32::MAX, bytes), space, |space, pattern| {
         let one_word = |words: Payload<1>| [words[0], [0; LANES]];
@@ -187,7 +213,7 @@ fn read(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32) 
     data
 }
 
-fn write(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32, data: &Payload<2>) {
+pub(super) fn write(ctx: &mut Context<'_>, space: Space, address: [u64; LANES], bytes: u32, data: &Payload<2>) {
     by_space(Pattern::new(address, u32::MAX, bytes), space, |space, pattern| match (space, bytes) {
         (Space::Shared, 8) => shared::write(ctx, pattern, data, None),
         (Space::Shared, _) => shared::write(ctx, pattern, &[data[0]], None),

@@ -31,12 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
         functions: HashSet::new(),
     };
     parser.module()?;
-    // A text of which no entry can be read is not worth a second look.
-    let entries = || parser.module.functions.iter().filter(|function| function.is_entry && function.body.is_some());
-    match entries().map(|entry| &entry.broken).min_by_key(|broken| broken.is_some()) {
-        Some(Some(error)) => Err(error.clone()),
-        _ => Ok(parser.module),
-    }
+    Ok(parser.module)
 }
 
 /// A position in the token list.
@@ -295,11 +290,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Index in [`Module::variables`], or what is wrong with the declaration: it costs those that use the variable.
+pub(super) type ModuleNames<'a> = HashMap<&'a str, Result<usize>>;
+
 struct Parser<'a> {
     cursor: Cursor<'a>,
     module: Module,
-    /// Module-scope variables by name.
-    names: HashMap<&'a str, usize>,
+    /// Module-scope variables by name, and why one cannot be read.
+    names: ModuleNames<'a>,
     /// Device functions declared so far.
     functions: HashSet<&'a str>,
 }
@@ -354,21 +352,84 @@ impl<'a> Parser<'a> {
     fn declare(&mut self, directive: &str) -> Result<()> {
         let space = Space::from_name(&directive[1..]).unwrap_or(Space::Global);
         let start = self.cursor.at;
-        for variable in self.cursor.variables(space)? {
+        let declared = match self.cursor.variables(space) {
+            Ok(declared) => declared,
+            Err(error @ Error::Unsupported { .. }) => return self.broken_declaration(start, error),
+            Err(error) => return Err(error),
+        };
+        for variable in declared {
             // The name as it stands in the text lives as long as the text does.
             let text = self.cursor.tokens[start..self.cursor.at].iter().find_map(|token| match token.kind {
                 Kind::Word(word) if word == variable.name => Some(word),
                 _ => None,
             });
             if let Some(name) = text {
-                self.names.insert(name, self.module.variables.len());
+                self.names.insert(name, Ok(self.module.variables.len()));
             }
             self.module.variables.push(variable);
         }
         self.cursor.expect(';')
     }
 
+    /// Skips a declaration of what is not modelled: a texture, say.
+    fn broken_declaration(&mut self, start: usize, error: Error) -> Result<()> {
+        self.cursor.at = start;
+        loop {
+            match self.cursor.next()? {
+                Kind::Mark(';') => return Ok(()),
+                Kind::Word(word) if !word.starts_with('.') => {
+                    self.names.insert(word, Err(error.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What a function has that cannot be read costs that function.
     fn function(&mut self, is_entry: bool) -> Result<()> {
+        let start = self.cursor.at;
+        let function = self.whole_function(is_entry).or_else(|error| {
+            self.cursor.at = start;
+            self.broken_function(is_entry, error)
+        })?;
+        self.module.functions.push(function);
+        Ok(())
+    }
+
+    /// Skips a function that cannot be read; without its name or its end, the text cannot be read either.
+    fn broken_function(&mut self, is_entry: bool, error: Error) -> Result<Function> {
+        let skip = |cursor: &mut Cursor<'a>| -> Result<(&'a str, Option<Body>)> {
+            let mut name = None;
+            let mut depth = 0usize;
+            loop {
+                match cursor.peek() {
+                    Some(Kind::Mark('{')) => {
+                        cursor.skip_braces()?;
+                        return Ok((name.ok_or_else(|| cursor.unexpected("a name"))?, Some(Body::default())));
+                    }
+                    Some(Kind::Mark(';')) => {
+                        cursor.advance();
+                        return Ok((name.ok_or_else(|| cursor.unexpected("a name"))?, None));
+                    }
+                    Some(Kind::Mark('(')) => depth += 1,
+                    Some(Kind::Mark(')')) => depth = depth.saturating_sub(1),
+                    Some(Kind::Word(word)) if depth == 0 && name.is_none() && !word.starts_with('.') => {
+                        name = Some(word);
+                    }
+                    _ => {}
+                }
+                cursor.next()?;
+            }
+        };
+        let (name, body) = skip(&mut self.cursor).map_err(|_| error.clone())?;
+        if !is_entry {
+            self.functions.insert(name);
+        }
+        let (name, params, results) = (name.to_owned(), Vec::new(), Vec::new());
+        Ok(Function { name, is_entry, params, results, body, broken: Some(error), required_threads: None })
+    }
+
+    fn whole_function(&mut self, is_entry: bool) -> Result<Function> {
         let line = self.cursor.line();
         let results = if self.cursor.at_mark('(') { self.cursor.parameters()? } else { Vec::new() };
         if is_entry && !results.is_empty() {
@@ -411,25 +472,14 @@ impl<'a> Parser<'a> {
                 _ => return Err(Error::unsupported(line, word)),
             }
         }
-        let mut broken = None;
-        let body = if self.cursor.at_mark('{') {
-            let start = self.cursor.at;
-            self.cursor.advance();
+        let body = if self.cursor.take_mark('{') {
             let formal: Vec<&Variable> = params.iter().chain(&results).collect();
-            let body = BodyParser::new(&mut self.cursor, &self.names, &self.functions, formal).body();
-            // What one function has that cannot be read costs that function.
-            let body = body.or_else(|error| {
-                broken = Some(error.clone());
-                self.cursor.at = start;
-                self.cursor.skip_braces().map_err(|_| error).map(|()| Body::default())
-            });
-            Some(body?)
+            Some(BodyParser::new(&mut self.cursor, &self.names, &self.functions, formal).body()?)
         } else {
             self.cursor.expect(';')?;
             None
         };
-        self.module.functions.push(Function { name, is_entry, params, results, body, broken, required_threads });
-        Ok(())
+        Ok(Function { name, is_entry, params, results, body, broken: None, required_threads })
     }
 }
 
@@ -444,7 +494,11 @@ mod tests {
     fn body(text: &str) -> Result<crate::sim::ptx::ast::Body> {
         let module =
             parse(&format!("{HEAD}.visible .entry k(.param .u64 p0, .param .align 8 .b8 p1[24]) {{\n{text}\n}}"))?;
-        module.functions.into_iter().next().and_then(|f| f.body).ok_or_else(|| Error::parse(0, "no body"))
+        let function = module.functions.into_iter().next().ok_or_else(|| Error::parse(0, "no function"))?;
+        match (function.broken, function.body) {
+            (Some(error), _) => Err(error),
+            (None, body) => body.ok_or_else(|| Error::parse(0, "no body")),
+        }
     }
 
     #[test]
@@ -504,11 +558,22 @@ mod tests {
     #[test]
     fn an_entry_that_cannot_be_read_costs_that_entry() {
         let module = parse(&format!(
-            "{HEAD}.entry bad() {{ {{ .reg .b32 %a; mov.u32 %a, %nothing; }} ret; }}\n.entry good() {{ ret; }}"
+            "{HEAD}.entry bad() {{ {{ .reg .b32 %a; mov.u32 %a, %nothing; }} ret; }}\n.func (.reg .b32 %r) taken(.reg .b32 %a) {{ ret; }}\n.entry strange(.param .u64 a) .surprise 3 {{ ret; }}\n.entry good() {{ ret; }}"
         ))
         .unwrap();
-        let broken: Vec<bool> = module.functions.iter().map(|function| function.broken.is_some()).collect();
-        assert_eq!(broken, [true, false]);
+        let broken = module.functions.iter().map(|function| (function.name.as_str(), function.broken.is_some()));
+        assert!(broken.eq([("bad", true), ("taken", true), ("strange", true), ("good", false)]));
+    }
+
+    #[test]
+    fn a_texture_costs_those_who_read_it() {
+        let read = ".entry reads() { .reg .f32 %f<5>; .reg .b32 %r; tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [image, {%r}]; ret; }";
+        let text = format!("{HEAD}.global .texref image;\n{read}\n.entry good() {{ ret; }}");
+        let module = parse(&text).unwrap();
+        let broken: Vec<Option<String>> =
+            module.functions.iter().map(|function| function.broken.as_ref().map(ToString::to_string)).collect();
+        assert!(broken[0].as_ref().is_some_and(|why| why.contains("`.texref` is not modelled")), "{broken:?}");
+        assert_eq!(broken[1], None);
     }
 
     #[rstest]

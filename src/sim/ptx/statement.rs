@@ -2,7 +2,7 @@
 
 use super::ast::{Base, Body, Callees, Instruction, Operand, Register, SourceLine, Symbol, Variable};
 use super::lexer::Kind;
-use super::parser::{Cursor, MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS};
+use super::parser::{Cursor, MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS, ModuleNames};
 use super::special::Special;
 use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
@@ -45,7 +45,7 @@ struct Forward<'a> {
 
 pub(super) struct BodyParser<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
-    module_names: &'c HashMap<&'a str, usize>,
+    module_names: &'c ModuleNames<'a>,
     functions: &'c HashSet<&'a str>,
     /// Parameters and results of the function.
     params: Vec<&'c Variable>,
@@ -60,7 +60,7 @@ pub(super) struct BodyParser<'c, 'a> {
 impl<'c, 'a> BodyParser<'c, 'a> {
     pub fn new(
         cursor: &'c mut Cursor<'a>,
-        module_names: &'c HashMap<&'a str, usize>,
+        module_names: &'c ModuleNames<'a>,
         functions: &'c HashSet<&'a str>,
         params: Vec<&'c Variable>,
     ) -> Self {
@@ -369,7 +369,7 @@ impl<'c, 'a> BodyParser<'c, 'a> {
                 Ok(Operand::Label(u32::MAX))
             }
             _ if self.functions.contains(word) => Ok(Operand::Function(word.to_owned())),
-            _ => Special::from_name(word).map(Operand::Special).ok_or_else(|| unknown(line, word)),
+            _ => Special::from_name(word).map(Operand::Special).ok_or_else(|| self.no_such(line, word)),
         }
     }
 
@@ -393,7 +393,16 @@ impl<'c, 'a> BodyParser<'c, 'a> {
         if let Some(param) = self.params.iter().position(|param| param.name == word) {
             return Some(Symbol::Param(param));
         }
-        self.module_names.get(word).copied().map(Symbol::Module)
+        let known = self.module_names.get(word)?.as_ref().ok()?;
+        Some(Symbol::Module(*known))
+    }
+
+    /// Why a name stands for nothing here.
+    fn no_such(&self, line: u32, word: &str) -> Error {
+        match self.module_names.get(word) {
+            Some(Err(why)) => why.clone(),
+            _ => unknown(line, word),
+        }
     }
 
     fn address(&mut self, depth: usize) -> Result<Operand> {
@@ -404,7 +413,7 @@ impl<'c, 'a> BodyParser<'c, 'a> {
                 self.cursor.advance();
                 match self.register(word) {
                     Some(register) => Base::Register(register),
-                    None => Base::Symbol(self.symbol(word).ok_or_else(|| unknown(line, word))?),
+                    None => Base::Symbol(self.symbol(word).ok_or_else(|| self.no_such(line, word))?),
                 }
             }
             _ => {

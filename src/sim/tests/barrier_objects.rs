@@ -73,3 +73,22 @@ fn a_lane_arrives_for_those_it_has_met(#[case] arrive: &str, #[case] count: u32,
     found.dedup();
     assert_eq!(found, expected, "{:?}", report.findings.first().map(ToString::to_string));
 }
+
+#[test]
+fn a_request_for_the_next_cluster_is_refused() {
+    let body = "ld.param.u64 %rd0, [p0]; .reg .b128 %answer; mbarrier.init.shared.b64 [0], 1; fence.mbarrier_init.release.cluster;\n\
+         mbarrier.arrive.expect_tx.shared.b64 _, [0], 16;\n\
+         clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [16], [0];\n\
+         W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [0], 0; @!%p1 bra W;\n\
+         ld.shared.b128 %answer, [16]; mov.u32 %r1, 5;\n\
+         clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %answer;\n\
+         @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1, %r2, %r3, _}, %answer;\n\
+         @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %r1, %answer;\n\
+         selp.u32 %r4, 100, 7, %p2; add.u32 %r4, %r4, %r1; st.global.u32 [%rd0], %r4;";
+    let module = kernel(1, body);
+    let mut memory = Memory::new();
+    let out = memory.alloc(4, Some(&[0; 4])).unwrap();
+    let report = run(&module, &Launch::new("k", 1, 1).dynamic_shared(64).arg(out), &mut memory);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    assert_eq!(read_words(&memory, out, 1), [12]);
+}

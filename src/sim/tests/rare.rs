@@ -185,3 +185,37 @@ fn a_token_tells_how_many_arrivals_were_missing() {
                 mbarrier.arrive.shared::cta.b64 _, [8], 2; mbarrier.test_wait.shared::cta.b64 %p1, [8], %rd1; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%rd0+8], %r3;";
     assert_eq!(on_words(&[0; 4], body), [5, 3, 1, 0]);
 }
+
+#[rstest]
+#[case("vadd4.u32.u32.u32.sat", &[0xFF01_8010, 0x0102_8001, 7], 0xFF03_FF11)]
+#[case("vadd4.u32.u32.u32", &[0xFF01_8010, 0x0102_8001, 7], 0x0003_0011)]
+#[case("vsub4.u32.u32.u32.sat", &[0x0105_8010, 0x0201_8001, 0], 0x0004_000F)]
+#[case("vadd2.s32.s32.s32.sat", &[0x7FFF_8000, 0x0001_FFFF, 0], 0x7FFF_8000)]
+#[case("vsub2.s32.s32.s32.sat", &[0x8000_0005, 0x0001_0007, 0], 0x8000_FFFE)]
+#[case("vmin2.u32.u32.u32", &[0xFFFF_0003, 0x0001_0002, 0], 0x0001_0002)]
+#[case("vmax2.s32.s32.s32", &[0xFFFF_0003, 0x0001_0002, 0], 0x0001_0003)]
+#[case("vabsdiff4.u32.u32.u32", &[0x01FF_1005, 0x02FE_0507, 0], 0x0101_0B02)]
+#[case("vabsdiff4.u32.u32.u32.add", &[0x01FF_1005, 0x02FE_0507, 100], 115)]
+#[case("vavrg4.u32.u32.u32", &[0x0102_FFFF, 0x0203_FFFE, 0], 0x0203_FFFF)]
+#[case("vset4.u32.u32.eq", &[0x0102_0304, 0x0100_0300, 0], 0x0100_0100)]
+#[case("vset4.u32.u32.ne.add", &[0x0102_0304, 0x0100_0300, 10], 12)]
+#[case("vset2.u32.u32.ne", &[0x0001_0002, 0x0001_0003, 0], 1)]
+#[case("vset2.s32.s32.lt", &[0xFFFF_0002, 0x0001_0001, 0], 0x0001_0000)]
+#[case("vshr.u32.u32.u32.clamp.add", &[0x8000_0000, 31, 5], 6)]
+#[case("vshr.s32.s32.u32.clamp.add", &[0x8000_0000, 40, 5], 4)]
+#[case("vshl.u32.u32.u32.wrap.add", &[3, 33, 1], 7)]
+#[case("vadd.s32.u32.s32.sat.min", &[0xFFFF_FFFF, 1, 9], 9)]
+#[case("vadd.s32.u32.s32.sat.max", &[0xFFFF_FFFF, 1, 9], 0x7FFF_FFFF)]
+fn video_instructions(#[case] opcode: &str, #[case] inputs: &[u64], #[case] expected: u64) {
+    assert_eq!(operation(opcode, "r", "r", inputs), expected, "{opcode}");
+}
+
+#[rstest]
+#[case("add.rn.f32x2", &[0x3F80_0000_4000_0000, 0x3F80_0000_BF80_0000], 0x4000_0000_3F80_0000)]
+#[case("sub.f32x2", &[0x3F80_0000_4000_0000, 0x3F80_0000_BF80_0000], 0x0000_0000_4040_0000)]
+#[case("mul.rn.f32x2", &[0x3F80_0000_4000_0000, 0xC000_0000_BF80_0000], 0xC000_0000_C000_0000)]
+#[case("fma.rn.f32x2", &[0x3F80_0000_4000_0000, 0x3F80_0000_4000_0000, 0x3F80_0000_7F80_0000], 0x4000_0000_7F80_0000)]
+#[case("mul.rn.f32x2", &[0x0000_0000_4000_0000, 0x7F80_0000_3F80_0000], 0x7FFF_FFFF_4000_0000)]
+fn pairs_of_numbers(#[case] opcode: &str, #[case] inputs: &[u64], #[case] expected: u64) {
+    assert_eq!(operation(opcode, "rd", "rd", inputs), expected, "{opcode}");
+}

@@ -1,6 +1,6 @@
 //! `wmma`: products of whole matrices, by way of both memories and both orders.
 
-use super::{kernel, read_words, words};
+use super::{kernel, read_words, run, words};
 use crate::sim::{Accumulation, Check, Launch, Memory, Options, launch};
 use half::{bf16, f16};
 use rstest::rstest;
@@ -121,4 +121,113 @@ fn where_a_matrix_may_not_lie(#[case] place: &str, #[case] check: Check) {
     let matrix = words(&mut memory, &packed("f16", 1, "row", N));
     let report = launch(&module, &Launch::new("k", 1, 32).arg(matrix), &mut memory, &Options::default()).unwrap();
     assert_eq!(report.findings.first().map(|finding| finding.check), Some(check));
+}
+
+/// Bits of the elements, of a factor and of a sum.
+fn widths(ty: &str) -> (u32, u32) {
+    match ty {
+        "f64" => (64, 64),
+        "tf32" => (32, 32),
+        "f16" | "bf16" => (16, 32),
+        "u8" | "s8" => (8, 32),
+        "u4" | "s4" => (4, 32),
+        _ => (1, 32),
+    }
+}
+
+/// A small number of a type as it lies in memory, and what it is.
+fn element(ty: &str, outer: usize, inner: usize, salt: usize) -> (u64, i64) {
+    let at = (outer * 5 + inner * 3 + salt) % 7;
+    match ty {
+        "f64" => ((at as f64 - 3.0).to_bits(), at as i64 - 3),
+        "tf32" => (u64::from((at as f32 - 3.0).to_bits()), at as i64 - 3),
+        "f16" => (u64::from(f16::from_f32(at as f32 - 3.0).to_bits()), at as i64 - 3),
+        "bf16" => (u64::from(bf16::from_f32(at as f32 - 3.0).to_bits()), at as i64 - 3),
+        "s8" => (u64::from((at as i8 - 3) as u8), at as i64 - 3),
+        "s4" => (u64::from((at as i8 - 3) as u8 & 15), at as i64 - 3),
+        "b1" => (at as u64 & 1, at as i64 & 1),
+        _ => (at as u64, at as i64),
+    }
+}
+
+/// Elements of `bits`, `outer` by `inner`; `along` whether those of one `outer` are neighbours.
+fn laid_out(bits: u32, (outer, inner): (usize, usize), along: bool, of: impl Fn(usize, usize) -> u64) -> Vec<u32> {
+    let mut bytes = vec![0u8; outer * inner * bits as usize / 8];
+    for one in 0..outer {
+        for other in 0..inner {
+            let place = if along { one * inner + other } else { other * outer + one } * bits as usize;
+            for bit in 0..bits as usize {
+                bytes[(place + bit) / 8] |= ((of(one, other) >> bit & 1) as u8) << ((place + bit) % 8);
+            }
+        }
+    }
+    bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+}
+
+#[rstest]
+#[case::doubles("f64", "f64", [8, 8, 4], [1, 1, 2], ["row", "col"], "")]
+#[case::doubles_across("f64", "f64", [8, 8, 4], [1, 1, 2], ["col", "row"], "")]
+#[case::tf32("tf32", "f32", [16, 16, 8], [4, 4, 8], ["row", "col"], "")]
+#[case::tf32_across("tf32", "f32", [16, 16, 8], [4, 4, 8], ["col", "row"], "")]
+#[case::bytes("u8", "s32", [16, 16, 16], [2, 2, 8], ["row", "col"], "")]
+#[case::signed_bytes("s8", "s32", [32, 8, 16], [4, 1, 8], ["col", "col"], "")]
+#[case::wide_bytes("s8", "s32", [8, 32, 16], [1, 4, 8], ["row", "row"], ".satfinite")]
+#[case::nibbles("u4", "s32", [8, 8, 32], [1, 1, 2], ["row", "col"], "")]
+#[case::signed_nibbles("s4", "s32", [8, 8, 32], [1, 1, 2], ["row", "col"], "")]
+#[case::bits("b1", "s32", [8, 8, 128], [1, 1, 2], ["row", "col"], "")]
+#[case::tall("f16", "f32", [32, 8, 16], [8, 8, 8], ["row", "col"], "")]
+#[case::wide("f16", "f32", [8, 32, 16], [8, 8, 8], ["col", "row"], "")]
+#[case::tall_bf16("bf16", "f32", [32, 8, 16], [8, 2, 8], ["row", "col"], "")]
+fn products_of_other_shapes(
+    #[case] ty: &str,
+    #[case] sum: &str,
+    #[case] extents: [usize; 3],
+    #[case] registers: [usize; 3],
+    #[case] orders: [&str; 2],
+    #[case] ending: &str,
+) {
+    let ([m, n, k], [of_a, of_b, of_sums], [a_order, b_order]) = (extents, registers, orders);
+    let (bits, sum_bits) = widths(ty);
+    let kinds = if ty == "f64" { ("rd", "rd") } else { ("r", if sum == "f32" { "f" } else { "r" }) };
+    let (a, b) = (list(kinds.0, 3..3 + of_a), list(kinds.0, 11..11 + of_b));
+    let sums = list(kinds.1, 19..19 + of_sums);
+    let shape = format!("m{m}n{n}k{k}");
+    let (join, types) = match ty {
+        "b1" => (".xor.popc", "s32.b1.b1.s32".to_owned()),
+        "f16" => ("", "f32.f32".to_owned()),
+        _ => ("", format!("{sum}.{ty}.{ty}.{sum}")),
+    };
+    let mma = match join {
+        "" => format!("wmma.mma.sync.aligned.{a_order}.{b_order}.{shape}.{types}{ending}"),
+        _ => format!("wmma.mma{join}.sync.aligned.{a_order}.{b_order}.{shape}.{types}"),
+    };
+    let module = kernel(
+        3,
+        &format!(
+            "ld.param.u64 %rd0, [p0]; ld.param.u64 %rd1, [p1]; ld.param.u64 %rd2, [p2];\n\
+             wmma.load.a.sync.aligned.{a_order}.{shape}.{ty} {{{a}}}, [%rd0];\n\
+             wmma.load.b.sync.aligned.{b_order}.{shape}.{ty} {{{b}}}, [%rd1];\n\
+             wmma.load.c.sync.aligned.row.{shape}.{sum} {{{sums}}}, [%rd2];\n\
+             {mma} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}};\n\
+             wmma.store.d.sync.aligned.row.{shape}.{sum} [%rd2], {{{sums}}};"
+        ),
+    );
+    let start = |row: usize, column: usize| (row * n + column) as i64;
+    let as_sum = |value: i64| match sum {
+        "f64" => (value as f64).to_bits(),
+        "f32" => u64::from((value as f32).to_bits()),
+        _ => u64::from(value as i32 as u32),
+    };
+    let mut memory = Memory::new();
+    let left = words(&mut memory, &laid_out(bits, (m, k), a_order == "row", |o, i| element(ty, o, i, 1).0));
+    let right = words(&mut memory, &laid_out(bits, (n, k), b_order == "col", |o, i| element(ty, o, i, 2).0));
+    let into = words(&mut memory, &laid_out(sum_bits, (m, n), true, |row, column| as_sum(start(row, column))));
+    let report = run(&module, &Launch::new("k", 1, 32).arg(left).arg(right).arg(into), &mut memory);
+    assert_eq!(report.findings, []);
+    let expected = laid_out(sum_bits, (m, n), true, |row, column| {
+        let pairs = (0..k).map(|at| (element(ty, row, at, 1).1, element(ty, column, at, 2).1));
+        let join = |(a, b): (i64, i64)| if ty == "b1" { a ^ b } else { a * b };
+        as_sum(start(row, column) + pairs.map(join).sum::<i64>())
+    });
+    assert_eq!(read_words(&memory, into, expected.len()), expected);
 }
