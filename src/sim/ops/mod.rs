@@ -39,6 +39,7 @@ mod tile_product;
 pub(crate) mod video;
 mod warp;
 pub(crate) mod warp_tile;
+mod warp_tile_memory;
 pub(crate) mod warp_tile_shapes;
 
 use super::decode::Decoder;

@@ -6,7 +6,7 @@
 
 use super::matrix::{fragment, order_of_k, whole_warp};
 use super::rounding::{bf16_to_f32, f16_to_f32, f32_to_f16};
-use super::warp_tile::{Part, matrix_start, read, write};
+use super::warp_tile_memory::{Part, matrix_start, read, write};
 use crate::sim::decode::Decoder;
 use crate::sim::error::{Error, Result};
 use crate::sim::exec::{Context, Outcome};

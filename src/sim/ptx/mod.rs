@@ -1,6 +1,7 @@
 //! PTX text to syntax tree: lexer, types, tree, parser. Knows no semantics beyond names and scopes.
 
 pub(crate) mod ast;
+mod cursor;
 mod lexer;
 pub(crate) mod opcode;
 mod parser;

@@ -1,8 +1,9 @@
 //! The inside of a function: scopes, registers, labels, instructions and their operands.
 
 use super::ast::{Base, Body, Callees, Instruction, Operand, Register, SourceLine, Symbol, Variable};
+use super::cursor::Cursor;
 use super::lexer::Kind;
-use super::parser::{Cursor, MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS, ModuleNames};
+use super::parser::{MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS, ModuleNames};
 use super::special::Special;
 use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
