@@ -24,7 +24,7 @@ impl fmt::Display for Target {
 }
 
 /// The name of the header that every program can include: the element type and its conversions.
-const HEADER: &str = "kernelgate.cuh";
+pub const HEADER: &str = "kernelgate.cuh";
 
 /// The headers of the crate that a program in a dtype can include, with their text.
 pub fn headers(program: &Program, dtype: DType) -> Vec<(&'static str, &'static str)> {

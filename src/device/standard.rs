@@ -44,6 +44,11 @@ pub fn headers(program: &Program) -> Vec<(&'static str, &'static str)> {
     included.chain(needs_names(program).then_some(NAME)).map(|name| (name, TEXT)).collect()
 }
 
+/// Whether a header of the C library is there.
+pub fn has(name: &str) -> bool {
+    HEADERS.contains(&name)
+}
+
 /// The options that include what a source uses without a header.
 pub fn options(program: &Program) -> Option<String> {
     needs_names(program).then(|| format!("--pre-include={NAME}"))

@@ -4,7 +4,7 @@ use super::{cache, nvrtc, toolkit};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::device::fault::Fault;
-use crate::device::recipe::{Target, headers, key, options};
+use crate::device::recipe::{HEADER, Target, headers, key, options};
 use crate::device::standard;
 
 /// What comes out of the compiler.
@@ -46,7 +46,7 @@ pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artif
 /// Whether every source can include a file: the crate's own, or one of the toolkit.
 pub fn can_include(name: &str) -> bool {
     let folders = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
-    name == HEADER.0 || folders.iter().any(|folder| folder.join(name).is_file())
+    name == HEADER || standard::has(name) || folders.iter().any(|folder| folder.join(name).is_file())
 }
 
 /// Compiles without the cache, with further options (`--ptxas-options=-v` prints registers and spills into the log).
