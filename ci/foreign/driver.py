@@ -104,13 +104,10 @@ class Launches:
 
 
 def spoilt(ptx):
-    """With the last operation on fractions that has a counterpart exchanged for that."""
+    """With every sum, difference and product of fractions exchanged for another."""
     swaps = {"add": "sub", "sub": "add", "mul": "add"}
-    found = list(re.finditer(r"\b(add|sub|mul)(\.rn)?(\.ftz)?\.(f32|f16x2|bf16x2)\s", ptx))
-    if not found:
-        return ptx
-    last = found[-1]
-    return ptx[: last.start(1)] + swaps[last[1]] + ptx[last.end(1) :]
+    pattern = r"\b(add|sub|mul)(?=(\.rn)?(\.ftz)?\.(f32|f16x2|bf16x2|f16|bf16)\s)"
+    return re.sub(pattern, lambda found: swaps[found[1]], ptx)
 
 
 def view(storage):
@@ -303,6 +300,7 @@ def install(command):
         total_memory=140 << 30,
         warp_size=32,
     )
+    cuda.is_available = lambda: True
     cuda.get_device_capability = lambda device=None: CAPABILITY
     cuda.get_device_properties = lambda device=None: properties
     cuda.get_device_name = lambda device=None: "simulator"

@@ -96,7 +96,7 @@ def main():
         lines += [
             f"## Spoilt kernels: {wrong} of {planted['comparisons']} noticed",
             "",
-            "In every kernel of Liger one addition, subtraction or multiplication, the last one, was exchanged for another.",
+            "In every kernel of Liger each sum became a difference, each difference and product a sum (fused ones were left alone).",
         ]
         lines += [f"Still right: {row['case']}, {row['dtype']}." for row in planted["rows"] if row["verdict"] == "right"]
         lines += [""]
