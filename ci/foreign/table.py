@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import pathlib
 import sys
 
@@ -24,11 +25,8 @@ def escape(text):
 
 
 def shorten(finding):
-    """Without the folder that the library lies in."""
-    head, found, rest = finding.partition("site-packages/")
-    if not found:
-        return finding
-    return head[: head.rfind(" ") + 1] + rest
+    """Without the folders that the libraries lie in."""
+    return re.sub(r"\S*site-packages/", "", finding)
 
 
 def comparisons(title, run):
