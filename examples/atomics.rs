@@ -42,6 +42,7 @@ pub fn suite() -> Suite {
         let clear = Launch::blocks(s.classes.div_ceil(128), 128).entry("clear").scalar(s.classes as i32);
         [clear, Launch::blocks(s.n.div_ceil(128), 128).scalar(s.n as i32)]
     })
-    .nondeterministic();
+    .nondeterministic()
+    .exclude_distributions(Distribution::Tiny, "atomicAdd on f32 in global memory flushes subnormal values");
     Suite::of(op).dtypes([F32, F16]).candidate("cuda", cuda).into()
 }

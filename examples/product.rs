@@ -60,6 +60,8 @@ pub fn suite() -> Suite {
             terms.fold([0.0, 0.0], |[value, size], term| [value + term, size + term.abs()])
         })
         .range(1e16)
+        // Products of such values are below what f32 tells apart.
+        .exclude_distributions([Distribution::Tiny])
         .cost(|s, t| Cost { bytes: (s.m * s.k + s.n * s.k + s.m * s.n) * t.size(), flops: 2 * s.m * s.n * s.k });
     let cuda = Cuda::source(KERNEL, "product", |s: &Product| {
         Launch::grid([s.n.div_ceil(TILE), s.m.div_ceil(TILE), 1], [TILE, TILE, 1])

@@ -1,5 +1,6 @@
 //! The file of a calibration: what was measured, its version, how it is read and written.
 
+use super::versioned;
 use crate::core::dtype::DType;
 use crate::device::Heat;
 use crate::device::fingerprint::Fingerprint;
@@ -175,9 +176,7 @@ impl Calibration {
     /// # Errors
     /// With the path, what went wrong.
     pub fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())? + "\n";
-        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        folder.and_then(|()| std::fs::write(path, text)).map_err(|error| format!("{}: {error}", path.display()))
+        versioned::write(path, self)
     }
 
     /// Reads a file.
@@ -185,22 +184,11 @@ impl Calibration {
     /// # Errors
     /// A file that is not there, is of another version, or holds numbers that no device reaches.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+        versioned::read(path, Self::parse)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        /// What is read first: a later version may hold anything else.
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
-        }
-        let Versioned { version } = serde_json::from_str(text).map_err(|error| format!("no calibration: {error}"))?;
-        if version != VERSION {
-            return Err(format!("it has version {version}, this program reads {VERSION}: calibrate again"));
-        }
-        let calibration: Calibration =
-            serde_json::from_str(text).map_err(|error| format!("no calibration: {error}"))?;
+        let calibration: Calibration = versioned::parse(text, VERSION, ["calibration", "calibrate again"])?;
         let peaks = calibration.peaks.iter().flat_map(|peak| [peak.burst_tflops, peak.sustained_tflops]);
         let rates = peaks.chain(calibration.bandwidths.iter().map(|bandwidth| bandwidth.gb_per_s));
         let times = calibration.latencies.iter().map(|latency| latency.load_ns);

@@ -14,6 +14,7 @@ mod run;
 mod stream;
 mod table;
 mod tensor;
+pub mod versioned;
 
 pub use calibration::{Bandwidth, Calibration, Latency, Launch, Level, Peak, Pipe, Ridge, VERSION, Wave};
 pub use probe::{Probe, time_case};

@@ -4,6 +4,7 @@ use super::family::{Family, Observation};
 use super::limits::Limits;
 use super::model::Parameters;
 use super::sweep::with_features;
+use crate::calibrate::versioned;
 use crate::check::Subject;
 use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
@@ -79,9 +80,7 @@ impl Fitted {
     /// # Errors
     /// With the path, what went wrong.
     pub fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())? + "\n";
-        let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        folder.and_then(|()| std::fs::write(path, text)).map_err(|error| format!("{}: {error}", path.display()))
+        versioned::write(path, self)
     }
 
     /// Reads a file.
@@ -89,24 +88,11 @@ impl Fitted {
     /// # Errors
     /// A file that is not there, is of another version, or holds times that nothing takes.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+        versioned::read(path, Self::parse)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        /// What is read first: a later version may hold anything else.
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
-        }
-        let broken = |error: serde_json::Error| format!("no fitted families: {error}");
-        let Versioned { version } = serde_json::from_str(text).map_err(broken)?;
-        if version != VERSION {
-            return Err(format!(
-                "it has version {version}, this program reads {VERSION}: run `kernelgate predict --sweep`"
-            ));
-        }
-        let fitted: Fitted = serde_json::from_str(text).map_err(broken)?;
+        let fitted: Fitted = versioned::parse(text, VERSION, ["fitted families", "run `kernelgate predict --sweep`"])?;
         for swept in &fitted.families {
             let numbers = swept.parameters.as_array().into_iter().zip(Parameters::BOUNDS);
             if let Some((number, _)) =
