@@ -17,8 +17,8 @@ use crate::device::cpu::CpuDevice;
 use crate::device::sim::{FOLDER, SimDevice};
 use std::time::Duration;
 
-/// Shapes with more elements take one distribution each, in turn: the values that matter fit in the smaller ones.
-const ALL_DISTRIBUTIONS_UP_TO: usize = 1 << 14;
+/// Shapes with more elements take one distribution and one dtype each, in turn: the values that matter fit in the smaller ones.
+const SMALL: usize = 1 << 14;
 
 /// Fails unless every CPU candidate agrees with the reference in all its dtypes, at all shapes of the operator, on its
 /// distributions.
@@ -43,15 +43,18 @@ pub fn rejects<S: Shape>(operator: Op<S>, wrong: Cpu<S>) {
 fn first_rejection(operator: &dyn Operator, candidate: &Candidate) -> Option<Rejection> {
     let device = CpuDevice::new();
     let context = Context::new(&device, DEFAULT_SEED, Duration::from_secs(3600));
+    let is_small = |point: &Point| elements(operator, point) <= SMALL;
     let cases = operator.shapes().iter().enumerate().flat_map(|(i, point)| {
         let all = operator.distributions();
-        let few = if elements(operator, point) <= ALL_DISTRIBUTIONS_UP_TO { all } else { &all[i % all.len()..][..1] };
-        few.iter().map(|&distribution| Case::new(point.clone(), distribution, DEFAULT_SEED))
+        let few = if is_small(point) { all } else { &all[i % all.len()..][..1] };
+        few.iter().map(move |&distribution| (i, Case::new(point.clone(), distribution, DEFAULT_SEED)))
     });
-    let cases: Vec<Case> = cases.collect();
-    candidate.traits.dtypes.iter().find_map(|&dtype| {
+    let cases: Vec<(usize, Case)> = cases.collect();
+    let dtypes = &candidate.traits.dtypes;
+    dtypes.iter().enumerate().find_map(|(turn, &dtype)| {
         let subject = Subject { operator, candidate, dtype };
-        cases.iter().find_map(|case| judge_case(&context, &subject, case).err())
+        let mine = cases.iter().filter(|(i, case)| is_small(&case.point) || i % dtypes.len() == turn);
+        mine.into_iter().find_map(|(_, case)| judge_case(&context, &subject, case).err())
     })
 }
 

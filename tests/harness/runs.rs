@@ -97,7 +97,7 @@ fn a_trial_without_time_says_what_it_left_out() {
 fn wrong_arguments_end_with_2_and_say_what_is_right() {
     let fixture = Fixture::new();
     for (arguments, expected) in [
-        (&["--device", "tpu"][..], "use cpu, sim, cuda or cuda:<n>"),
+        (&["--device", "tpu"][..], "use cpu, sim, cuda, cuda:<n> or cuda:slot"),
         (&["--shape", "rows=3"], "axis `cols` is missing"),
         (&["--shape", "rows=3,cols=900"], "1..=64"),
         (&["--frobnicate"], "unexpected argument"),

@@ -39,7 +39,7 @@ fn packages(features: &[&str]) -> Vec<String> {
 #[test]
 fn a_gate_pulls_nothing_that_only_models_need() {
     let (gate, all) = (packages(&["--no-default-features", "--features", "cuda-13"]), packages(&[]));
-    for package in ["memmap2", "minijinja", "safetensors", "tokenizers"] {
+    for package in ["mmap-io", "minijinja", "safetensors", "tokenizers"] {
         let has = |packages: &[String]| packages.iter().any(|name| name == package);
         assert!(!has(&gate) && has(&all), "{package}");
     }
@@ -115,7 +115,7 @@ fn a_bench_that_is_ended_keeps_the_shapes_that_are_done() {
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(running.wait().unwrap().code(), Some(143));
     let summary: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
-    let timings = summary["records"][0]["outcome"]["timings"].as_array().unwrap().len();
+    let timings = summary["records"][0]["timings"].as_array().unwrap().len();
     assert!((1..200).contains(&timings), "{timings} of 200 shapes");
 }
 

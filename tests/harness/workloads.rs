@@ -60,7 +60,7 @@ fn the_variants_agree_in_the_simulator(#[values("f32", "bf16")] dtype: &str) {
 #[case("cnn", &["--data", DIGITS, "--dtype", "f16"], "--dtype f16: the classifier runs in f32 and bf16")]
 #[case("chain", &["--sizes", "2x3"], "expected N or ROWSxINNERxCOLS, found `2x3`")]
 #[case("chain", &["--device", "sim"], "--device sim: the simulator tells no time")]
-#[case("bench", &["--suite", "gpu"], "invalid value 'gpu' for '--suite <NAME>'")]
+#[case("bench-cpu", &["--sizes", "2x3"], "expected N or ROWSxINNERxCOLS, found `2x3`")]
 fn a_wrong_request_says_where_and_what_was_expected(
     #[case] subcommand: &str,
     #[case] arguments: &[&str],
