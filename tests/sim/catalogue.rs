@@ -48,8 +48,12 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0], few_queries]
         }
         // batch, channels, height, width, filters, tall, wide, then stride, padding, dilation and layout by their numbers.
-        ["batch", "channels", ..] => {
+        ["batch", "channels", "height", "width", "filters", ..] => {
             vec![vec![2, 3, 9, 11, 5, 3, 3, 0, 1, 0, 0], vec![1, 5, 12, 10, 70, 3, 2, 1, 2, 1, 1]]
+        }
+        // batch, channels, height, width, tall, wide, then stride, padding, layout and activation by their numbers.
+        ["batch", "channels", "height", "width", "tall", ..] => {
+            vec![vec![2, 3, 9, 11, 3, 3, 0, 1, 0, 1], vec![1, 5, 12, 10, 2, 2, 1, 0, 1, 2]]
         }
         ["batch", "n", "k"] => {
             vec![
@@ -137,7 +141,7 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .chain([[1, 1, 1, 70, 200, 128, 1], [1, 1, 2, 130, 70, 100, 1], [2, 1, 1, 5, 300, 200, 1]].map(Vec::from))
             .chain([[2, 4, 1, 2, 1041, 40, 0], [1, 8, 2, 1, 1060, 128, 1]].map(Vec::from))
             .collect(),
-        ["batch", "channels", ..] => (1..12)
+        ["batch", "channels", "height", "width", "filters", ..] => (1..12)
             .map(|at| {
                 vec![
                     1 + at % 2,

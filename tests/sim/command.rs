@@ -171,7 +171,7 @@ fn launches_of_another_process_read_and_write_its_files() {
         serde_json::json!({"id": threads, "ptx": file("k.ptx"), "grid": [1, 1, 1], "block": [threads, 1, 1],
             "buffers": [file("x.bin")], "arguments": [{"buffer": {"index": 0, "offset": offset}}, {"bytes": [4, 0, 0, 0]}]})
     };
-    let input = format!("{}\n{}\nnonsense\n{}\n", request(3, 4), request(5, 0), request(1, 99));
+    let input = format!("{}\n{}\nnonsense\n{}\n", request(3, 4), request(5, 0), request(1, 3));
     let (code, out, err) = subcommand("sim-server", &[], &input);
     assert_eq!(code, Some(0), "{err}");
     let replies: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
