@@ -36,10 +36,7 @@ fn a_fit_carries_over_to_a_device_that_was_calibrated() {
         one["us"].as_f64().unwrap()
     };
     let (h200, h100) = (time("nvidia-h200-132"), time("nvidia-h100-80gb-hbm3-132"));
-    assert!(
-        h100 > 1.2 * h200 && h100 < 2.0 * h200,
-        "{h100} µs on the card with the slower memory, {h200} on the other"
-    );
+    assert!(h100 > h200 && h100 < 2.0 * h200, "{h100} µs on the card with the slower memory, {h200} on the other");
 }
 
 #[test]
