@@ -45,6 +45,7 @@ pub fn headers(program: &Program) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Whether a header of the C library is there.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "asked for where there is a compiler"))]
 pub fn has(name: &str) -> bool {
     HEADERS.contains(&name)
 }
@@ -79,6 +80,7 @@ fn included(line: &str) -> Option<&str> {
 }
 
 /// What to do about a compiler's message, where that is known.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "asked for where there is a compiler"))]
 pub fn hint(log: &str) -> Option<String> {
     let missing = log.split("cannot open source file \"").nth(1).and_then(|rest| rest.split('"').next());
     if let Some(header) = missing {

@@ -17,7 +17,7 @@ pub const PIXELS: usize = SIDE * SIDE;
 /// Digits with what they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelledDigits {
-    /// [`PIXELS`] bytes a digit, row by row: 0 is the background.
+    /// 784 bytes a digit, row by row: 0 is the background.
     pub pixels: Vec<u8>,
     /// What each is.
     pub labels: Vec<u8>,

@@ -32,7 +32,7 @@ pub struct Noise {
     /// Hold sessions of today against the accepted times instead: false alarms, and which of 1, 2 and 5 % planted are found
     #[arg(long, conflicts_with_all = ["planted", "search", "save", "json"])]
     stored: bool,
-    /// Make this the noise table of the device: snapshots/noise/<device>.json, from which thresholds then come
+    /// Make this the noise table of the device: snapshots/noise/DEVICE.json, from which thresholds then come
     #[arg(long)]
     save: bool,
     /// Print the summary as JSON; the table goes to stderr
