@@ -86,6 +86,11 @@ fn candidate(name: &str) -> Cpu<Rows> {
             print!("no end of line");
             right(x, y);
         }),
+        "slow" => Cpu::new::<f32>(|_, x, y| {
+            static FIRST: std::sync::Once = std::sync::Once::new();
+            FIRST.call_once(|| std::thread::sleep(std::time::Duration::from_secs(3)));
+            right(x, y);
+        }),
         "chatty_wrong" => Cpu::new::<f32>(|_, _, _| print!("no end of line")),
         _ => Cpu::new::<f32>(|_, x, y| right(x, y)),
     }

@@ -97,6 +97,9 @@ pub struct Outcome {
     /// The largest errors over all cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<Errors>,
+    /// The same shape by shape, in the order in which they were run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shape_errors: Vec<ShapeErrors>,
     /// The first failure, in full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -124,6 +127,7 @@ impl Outcome {
             planned: 0,
             cut: 0,
             errors: None,
+            shape_errors: Vec::new(),
             failure: None,
             timings: Vec::new(),
             metrics: Vec::new(),
@@ -140,6 +144,19 @@ impl Outcome {
     /// A failure without a case.
     pub fn fail(reason: impl Into<String>) -> Self {
         Outcome { reason: reason.into(), ..Outcome::new(Verdict::Fail) }
+    }
+
+    /// Adds the errors of a case to those of the others.
+    pub(super) fn add_errors(&mut self, shape: String, errors: Errors) {
+        self.errors = Some(self.errors.unwrap_or_default().max(errors));
+        let found = ShapeErrors::of(shape, errors);
+        match self.shape_errors.iter_mut().find(|before| before.shape == found.shape) {
+            Some(before) => {
+                before.max_ulp = before.max_ulp.max(found.max_ulp);
+                before.max_of_allowed = before.max_of_allowed.max(found.max_of_allowed);
+            }
+            None => self.shape_errors.push(found),
+        }
     }
 
     /// What is left out of a plan for want of time, in words.
@@ -191,6 +208,27 @@ impl Errors {
             max_ulp: self.max_ulp.max(other.max_ulp),
             max_of_allowed: self.max_of_allowed.max(other.max_of_allowed),
         }
+    }
+}
+
+/// The largest errors of one shape, to three digits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShapeErrors {
+    /// The shape, as `rows=3,cols=5`.
+    pub shape: String,
+    /// As [`Errors::max_ulp`].
+    #[serde(deserialize_with = "number")]
+    pub max_ulp: f64,
+    /// As [`Errors::max_of_allowed`].
+    #[serde(deserialize_with = "number")]
+    pub max_of_allowed: f64,
+}
+
+impl ShapeErrors {
+    fn of(shape: String, errors: Errors) -> Self {
+        // A trial has dozens of them: digits that nobody reads would be most of its record.
+        let short = |x: f64| format!("{x:.2e}").parse().unwrap_or(x);
+        ShapeErrors { shape, max_ulp: short(errors.max_ulp), max_of_allowed: short(errors.max_of_allowed) }
     }
 }
 

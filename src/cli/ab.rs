@@ -14,6 +14,7 @@ use crate::device::{DeviceKind, Heat};
 use crate::harness::arguments::{DeviceChoice, parse_seconds};
 use crate::harness::lane::Lanes;
 use crate::harness::plant::Plant;
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::measure::threshold::NoiseTable;
@@ -68,6 +69,8 @@ pub struct Ab {
     /// List cases that stayed the same too
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Print the summary as JSON; the Markdown goes to stderr
     #[arg(long)]
     json: bool,
@@ -92,7 +95,7 @@ impl Ab {
             std::fs::write(&beside, &markdown).map_err(|e| Failure::Input(format!("{}: {e}", beside.display())))?;
         }
         if self.json {
-            eprint!("{markdown}");
+            note(format_args!("{}", markdown.trim_end_matches('\n')));
             print(&summary.to_json())?;
         } else {
             print(&markdown)?;
@@ -153,11 +156,14 @@ impl Ab {
         if matched.is_empty() {
             return Err(Failure::Missing("neither build offers such a candidate on a device of this machine".into()));
         }
-        for Matched { case, device, in_base, in_head } in matched {
+        let progress = Progress::of(matched.len(), self.quiet);
+        for (at, Matched { case, device, in_base, in_head }) in matched.into_iter().enumerate() {
+            progress.reach(at);
             let fingerprint = [&of_head, &of_base].into_iter().flat_map(|hello| &hello.devices);
             let fingerprint = fingerprint.filter(|note| note.kind == device).find_map(|note| note.fingerprint.clone());
             let key = fingerprint.as_ref().map_or_else(|| device.name().into(), Fingerprint::key);
             let name = format!("{} {}", case.name(), case.shape);
+            progress.say(&name);
             let none = |reason: &str| BuildComparison::none(case.clone(), key.clone(), Verdict::Skip, reason.into());
             if !(in_base && in_head) {
                 found.push(none(if in_head { "only in head" } else { "only in base" }));

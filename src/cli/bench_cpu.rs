@@ -1,7 +1,7 @@
 //! `kernelgate bench-cpu`: gemm, softmax, layernorm and the chain of them on the CPU over a list of sizes, tier beside
 //! tier, and beside NumPy and Numba.
 
-use super::chain::parse_size;
+use super::chain::{parse_size, size as text_of};
 use super::{Failure, print, project};
 use crate::check::beside::Competition;
 use crate::check::outcome::Check;
@@ -16,6 +16,7 @@ use crate::device::cpu::CpuDevice;
 use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::parse_seconds;
 use crate::harness::command::{describe_device, header, peer_row, row};
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::models::{Chain, STAGES, chain_suite, stage_points};
 use crate::protocol::{Deadlines, Peer, process::CommandLine};
@@ -41,6 +42,8 @@ pub struct BenchCpu {
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Where the summary goes [default: nowhere]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
@@ -58,7 +61,7 @@ struct Timed {
 }
 
 impl BenchCpu {
-    /// Times everything, printing a row as soon as it is known, with the time that is left on stderr.
+    /// Times everything, printing a row as soon as it is known.
     pub fn run(self) -> Result<(), Failure> {
         let bench = &self;
         let device = CpuDevice::new();
@@ -66,7 +69,7 @@ impl BenchCpu {
             if !bench.json {
                 return print(&text);
             }
-            eprint!("{text}");
+            note(format_args!("{}", text.trim_end_matches('\n')));
             Ok(())
         };
         let peers: Vec<Peer> = python().into_iter().collect();
@@ -74,13 +77,11 @@ impl BenchCpu {
         summary.add_device(device.fingerprint());
         say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
         let timed = operators().map_err(Failure::Input)?;
-        let all = timed.len() * bench.sizes.len();
-        let begun = Instant::now();
-        for (at, (one, size)) in
-            timed.iter().flat_map(|one| bench.sizes.iter().map(move |size| (one, size))).enumerate()
-        {
-            note(format_args!("{} of {all}: {}{}", at + 1, one.suite.operator.name(), left(begun, at, all)));
+        let progress = Progress::of(timed.len() * bench.sizes.len(), bench.quiet);
+        for (one, size) in timed.iter().flat_map(|one| bench.sizes.iter().map(move |size| (one, size))) {
+            progress.say(&format!("{} {}", one.suite.operator.name(), text_of(size)));
             let record = one.measure(&device, bench, &peers, size)?;
+            progress.step();
             let name = record.trial.trim_end_matches("::perf");
             for timing in &record.outcome.timings {
                 say(row(name, timing))?;
@@ -124,15 +125,6 @@ fn keep(summary: &mut Summary, mut record: Record) {
         }
     }
     summary.add(vec![record]);
-}
-
-/// `, about 40 s left`, once there is something to tell by.
-fn left(begun: Instant, done: usize, all: usize) -> String {
-    if done == 0 {
-        return String::new();
-    }
-    let each = begun.elapsed().as_secs_f64() / done as f64;
-    format!(", about {:.0} s left", each * (all - done) as f64)
 }
 
 /// NumPy and Numba, where they are installed.

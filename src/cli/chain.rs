@@ -10,11 +10,13 @@ use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::devices::Devices;
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::models::Chain;
 use crate::report::summary::Summary;
 use clap::Args;
 use session::Bench;
+pub use show::size;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `chain`.
@@ -32,6 +34,8 @@ pub struct ChainCommand {
     /// The seed of the inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     seed: u64,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
     json: bool,
@@ -67,12 +71,14 @@ impl ChainCommand {
         let bench = Bench::new(device, self.dtype, self.seed).map_err(Failure::Input)?;
         let mut summary = Summary::new(project().describe_run(self.seed));
         summary.add_device(device.fingerprint());
-        for (at, size) in self.sizes.iter().enumerate() {
-            note(format_args!("size {} of {}: {}", at + 1, self.sizes.len(), show::size(size)));
+        let progress = Progress::of(self.sizes.len(), self.quiet);
+        for size in &self.sizes {
+            progress.say(&show::size(size));
             let measured = bench.measure(size).map_err(Failure::Input)?;
+            progress.step();
             let text = show::table(&measured);
             if self.json {
-                eprint!("{text}");
+                note(format_args!("{}", text.trim_end_matches('\n')));
             } else {
                 print(&text)?;
             }

@@ -11,6 +11,7 @@ use crate::core::suite::Suite;
 use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::{DeviceChoice, parse_seconds};
 use crate::harness::devices::Devices;
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::models::{Classifier, Error, LabelledDigits, cnn_suite};
 use crate::ops::max_pool2d::Activation;
@@ -103,6 +104,8 @@ pub struct Cnn {
     /// The seed of the timed inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     seed: u64,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Print the summary as JSON; the table goes to stderr
     #[arg(long)]
     json: bool,
@@ -135,7 +138,11 @@ impl Cnn {
         let (mut runs, mut classified) = (Vec::new(), Vec::new());
         let (mut failed, mut absent) = (false, false);
         let mut present: Vec<(Variant, &dyn Device)> = Vec::new();
-        for variant in self.variants() {
+        let variants = self.variants();
+        let batches: Vec<usize> = self.batches.iter().copied().filter(|&batch| batch > 0).collect();
+        let progress = Progress::of(variants.len() + batches.len(), self.quiet);
+        for variant in variants {
+            progress.say(variant.names().0);
             match self.classify(&workload, &devices, variant) {
                 Ok((device, of)) => {
                     summary.add_device(device.fingerprint());
@@ -150,6 +157,7 @@ impl Cnn {
                     runs.push(WorkloadRun { skipped: Some(why), ..run });
                 }
             }
+            progress.step();
         }
         let agreement = accuracy::compare(&workload, &classified);
         for ((variant, device), of) in present.iter().zip(&classified) {
@@ -159,7 +167,7 @@ impl Cnn {
         }
         let say = |text: &str| {
             if self.json {
-                eprint!("{text}");
+                note(format_args!("{}", text.trim_end_matches('\n')));
                 Ok(())
             } else {
                 print(text)
@@ -167,7 +175,8 @@ impl Cnn {
         };
         say(&show::accuracies(&runs, &agreement))?;
         let peers = self.start_peers()?;
-        for &batch in self.batches.iter().filter(|&&batch| batch > 0) {
+        for batch in batches {
+            progress.say(&format!("batch {batch}"));
             for kind in [DeviceKind::Cuda, DeviceKind::Cpu] {
                 let of_kind = present.iter().filter(|(variant, _)| variant.kind() == kind).copied().collect::<Vec<_>>();
                 let Some(timed) = timing::side_by_side(&workload, &of_kind, &peers, batch) else { continue };
@@ -175,6 +184,7 @@ impl Cnn {
                 runs.extend(timed.runs(|variant, key| self.record(&workload, variant, key, batch)));
                 summary.add(vec![timed.record]);
             }
+            progress.step();
         }
         peers.into_iter().for_each(Peer::close);
         summary.workloads = runs;

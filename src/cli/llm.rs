@@ -9,6 +9,7 @@ use crate::core::dtype::DType;
 use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
+use crate::harness::progress::{Progress, Quiet};
 use crate::models::{Golden, Sampling, perplexity};
 use crate::report::summary::Summary;
 use clap::Args;
@@ -73,6 +74,8 @@ pub struct Llm {
     /// Hold logits and greedy tokens against those in a file of fixtures/models/make_goldens.py
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "chat", "repeat", "perplexity"])]
     golden: Option<PathBuf>,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Print JSON on stdout and everything else on stderr
     #[arg(long)]
     json: bool,
@@ -122,11 +125,9 @@ impl Llm {
             .map_err(|why| Failure::Input(format!("{}: cannot read: {why}", file.display())))?;
         let tokens = opened.text()?.encode(&text, true).map_err(open::input)?;
         let judged = opened.with_executor(self, |executor, _, _| {
-            let of = tokens.len();
-            let judged = perplexity(executor, &tokens, self.window, self.stride, |done| {
-                eprint!("\r{done} of {of} tokens");
-            });
-            eprintln!();
+            let progress = Progress::of(tokens.len(), self.quiet);
+            progress.say("tokens");
+            let judged = perplexity(executor, &tokens, self.window, self.stride, |done| progress.reach(done));
             judged.map_err(open::input)
         })??;
         if self.json {

@@ -15,6 +15,7 @@ mod check;
 mod cnn;
 mod dashboard;
 mod doctor;
+mod gemm_tiles;
 mod llm;
 mod merge;
 mod of_gate;
@@ -25,10 +26,9 @@ mod report;
 mod schema;
 mod sim;
 mod sim_server;
-mod tune;
 
 use crate::core::environment;
-use crate::harness::command::{Bench, Choose, Command, Failure, List, Noise, print};
+use crate::harness::command::{Bench, Command, Failure, List, Noise, Tune, print};
 use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use of_gate::OfGate;
@@ -77,9 +77,9 @@ enum Sub {
     /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
     Predict(Box<predict::Predict>),
     /// Time all candidates of an operator shape by shape, and write down which one is the fastest
-    Choose(OfGate<Choose>),
+    Tune(OfGate<Tune>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
-    Tune(tune::Tune),
+    GemmTiles(gemm_tiles::GemmTiles),
     /// Join summaries of several runs or machines into one
     Merge(merge::Merge),
     /// Turn summaries into tables, CI formats and the dashboard
@@ -106,13 +106,13 @@ pub fn main() -> ExitCode {
         Sub::BenchCpu(bench) => bench.run(),
         Sub::Ab(ab) => ab.run(),
         Sub::Noise(noise) => noise.run(Command::Noise),
-        Sub::Choose(choose) => choose.run(Command::Choose),
+        Sub::Tune(tune) => tune.run(Command::Tune),
         Sub::Llm(llm) => llm.run(),
         Sub::Cnn(cnn) => cnn.run(),
         Sub::Chain(chain) => chain.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Predict(predict) => predict.run(),
-        Sub::Tune(tune) => tune.run(),
+        Sub::GemmTiles(tiles) => tiles.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),
         Sub::Plot(plot) => plot.run(),

@@ -18,7 +18,7 @@ enum Form {
     Roofline,
     /// Run times over one extent of the shape (--axis)
     Scaling,
-    /// The largest error of each candidate, as a share of what is allowed
+    /// The largest error of each candidate, as a share of what is allowed; with --axis over one extent of the shape
     Errors,
     /// What exchanging stages of `kernelgate chain` brings: predicted by Amdahl's law, and measured
     Amdahl,
@@ -45,7 +45,7 @@ pub struct Plot {
     /// On the device with this key alone, as `report --csv` shows it
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
-    /// The extent of the shape that runs along the axis of `scaling`
+    /// The extent of the shape that runs along the axis of `scaling` and `errors`
     #[arg(long, value_name = "NAME")]
     axis: Option<String>,
     /// Where the SVG goes [default: stdout]

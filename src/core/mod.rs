@@ -1,6 +1,7 @@
 //! The words of the gate: dtypes, shapes, tensors, operators, candidates. No device, no I/O.
 
 pub mod candidate;
+pub mod columns;
 pub mod constraint;
 pub mod cost;
 pub mod distribution;

@@ -78,29 +78,17 @@ pub fn hash(parts: &[&[u8]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::Language;
-
-    fn program(text: &str) -> Program {
-        Program {
-            text: text.into(),
-            language: Language::Cuda,
-            file: "k.cu".into(),
-            headers: Vec::new(),
-            options: Vec::new(),
-            needs: None,
-        }
-    }
 
     #[test]
     fn everything_that_changes_the_code_changes_the_key() {
         let sm = Target::Cubin("sm_90a".into());
-        let base = key(&program("a"), DType::F32, &sm);
-        assert_ne!(base, key(&program("b"), DType::F32, &sm));
-        assert_ne!(base, key(&program("a"), DType::F16, &sm));
-        assert_ne!(base, key(&program("a"), DType::F32, &Target::Ptx("compute_90a".into())));
-        assert_ne!(base, key(&Program { options: vec!["-DX".into()], ..program("a") }, DType::F32, &sm));
+        let base = key(&Program::of_cuda("a"), DType::F32, &sm);
+        assert_ne!(base, key(&Program::of_cuda("b"), DType::F32, &sm));
+        assert_ne!(base, key(&Program::of_cuda("a"), DType::F16, &sm));
+        assert_ne!(base, key(&Program::of_cuda("a"), DType::F32, &Target::Ptx("compute_90a".into())));
+        assert_ne!(base, key(&Program { options: vec!["-DX".into()], ..Program::of_cuda("a") }, DType::F32, &sm));
         let headers = vec![("h".into(), "i".into())];
-        assert_ne!(base, key(&Program { headers, ..program("a") }, DType::F32, &sm));
+        assert_ne!(base, key(&Program { headers, ..Program::of_cuda("a") }, DType::F32, &sm));
     }
 
     #[test]

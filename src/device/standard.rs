@@ -111,19 +111,7 @@ pub fn hint(log: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::Language;
     use rstest::rstest;
-
-    fn program(text: &str) -> Program {
-        Program {
-            text: text.into(),
-            language: Language::Cuda,
-            file: "k.cu".into(),
-            headers: Vec::new(),
-            options: Vec::new(),
-            needs: None,
-        }
-    }
 
     #[rstest]
     #[case::nothing("float x = 1; // INFINITY is not used, nor <cmath>", &[])]
@@ -133,9 +121,9 @@ mod tests {
     #[case::both("#include <stdint.h>\nuint32_t x;", &["stdint.h", NAME])]
     #[case::part_of_a_name("int MINUS_INFINITY, my_uint32_t;", &[])]
     fn a_program_gets_what_it_uses(#[case] text: &str, #[case] expected: &[&str]) {
-        let names: Vec<&str> = headers(&program(text)).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<&str> = headers(&Program::of_cuda(text)).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, expected);
-        assert_eq!(options(&program(text)).is_some(), expected.contains(&NAME));
+        assert_eq!(options(&Program::of_cuda(text)).is_some(), expected.contains(&NAME));
     }
 
     #[rstest]

@@ -8,6 +8,7 @@ use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::DeviceKind;
 use clap::{Args, Parser, ValueEnum};
 use libtest_mimic::{ColorSetting, FormatSetting};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use std::time::Duration;
     after_help = format!(
         "Exit codes: 0 good, 101 a trial failed, 2 wrong arguments or declarations or a filter without a hit, 3 \
           --unsupervised and nothing failed, 4 nothing failed but cases were cut by a time that was asked \
-          for.\n\n`--command list|bench|noise|choose …` as the first argument asks for something else than trials; \
+          for.\n\n`--command list|bench|noise|tune …` as the first argument asks for something else than trials; \
           `--command bench --help` says what.\n\nEnvironment:\n{}",
         environment::describe()
     ),
@@ -311,6 +312,11 @@ impl Options {
             format: self.format,
             ..libtest_mimic::Arguments::default()
         }
+    }
+
+    /// Whether a line on the terminal says how far the run is.
+    pub fn shows_progress(&self) -> bool {
+        self.is_readable() && !self.list && std::io::stderr().is_terminal()
     }
 
     /// Whether stdout holds a log for people, to which more text may be added.

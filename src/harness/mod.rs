@@ -22,6 +22,7 @@ mod interrupt;
 pub mod lane;
 mod ledger;
 pub mod plant;
+pub mod progress;
 pub mod project;
 mod quota;
 pub mod run;

@@ -8,11 +8,11 @@ use super::trial::Trial;
 use crate::check::outcome::Check;
 use crate::device::DeviceKind;
 
-/// The work of all trials of kernels in the simulator, in the unit of `check::pace::work`: two to three minutes of two cores.
-const SIMULATED: f64 = 1.5e9;
+/// The work of all trials of kernels in the simulator, in the unit of `check::pace::work`: two minutes of two cores.
+const SIMULATED: f64 = 1e9;
 
-/// The work of all trials of host candidates, beside a simulator: half a minute of two cores.
-const HOST: f64 = 2e9;
+/// The work of all trials of host candidates, beside a simulator: a quarter of a minute of two cores.
+const HOST: f64 = 1e9;
 
 /// The most work of one trial. On a GPU, where a case takes milliseconds, nothing else limits it.
 const MOST: f64 = 4e9;

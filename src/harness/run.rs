@@ -9,6 +9,7 @@ use super::engine::{self, Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::interrupt::keep_results;
 use super::lane::Lanes;
+use super::progress::{Progress, Quiet};
 use super::project::{Project, shared_run_id};
 use super::serve;
 use super::terminal::{Outlet, note, say};
@@ -30,7 +31,7 @@ use crate::{
     core::candidate::Program,
     device::sim::{ARCH, Committed},
 };
-use libtest_mimic::{Completion, Failed};
+use libtest_mimic::{ColorSetting, Completion, Failed};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ const WATCHED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const UNSELECTED: &str = "\u{0}";
 
 /// Runs, lists or serves trials, as the options say.
-pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion {
+pub fn run(project: Project, suites: Vec<Suite>, mut options: Options) -> Conclusion {
     let role = match Role::of_this_process() {
         Ok(Role::Keeper) => worker::keep(),
         Ok(role) => role,
@@ -88,7 +89,11 @@ pub fn run(project: Project, suites: Vec<Suite>, options: Options) -> Conclusion
     if let Err(why) = check_logfile(&options) {
         return Conclusion::Usage(why);
     }
-    let _outlet = Outlet::open();
+    let outlet = Outlet::open(options.shows_progress());
+    if outlet.hides_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        // libtest-mimic sees no terminal there.
+        options.color = options.color.or(Some(ColorSetting::Always));
+    }
     let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
     if !session.options.list {
         let (session, selected) = (Arc::clone(&session), selected.clone());
@@ -203,6 +208,7 @@ struct Session {
     kernels: DeviceKind,
     /// How the time is shared out, where the run has a limit.
     budget: Option<Budget>,
+    progress: Progress,
     found: Mutex<Found>,
 }
 
@@ -241,7 +247,9 @@ impl Session {
             let streams = if options.nocapture { Streams::PassedOn } else { Streams::Captured };
             Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT), streams))
         };
-        Session { project, options, executor, lanes: Lanes::default(), kernels, budget, found: Mutex::default() }
+        let progress = Progress::of(selected.len(), Quiet { quiet: !options.shows_progress() });
+        let (lanes, found) = (Lanes::default(), Mutex::default());
+        Session { project, options, executor, lanes, kernels, budget, progress, found }
     }
 
     /// Hands the trials to libtest-mimic, with as many others as it is to count as filtered out.
@@ -280,6 +288,7 @@ impl Session {
             return Ok(Completion::ignored_with("--fail-fast: another trial has failed"));
         }
         let kind = if trial.kind == DeviceKind::Cpu { trial.kind } else { self.kernels };
+        self.progress.say(&trial.name);
         let turn = self.lanes.enter(trial.check, kind);
         let start = Instant::now();
         let reply = match &turn {
@@ -288,6 +297,7 @@ impl Session {
         };
         let mut record = self.record(trial, &reply, start.elapsed());
         drop(turn);
+        self.progress.step();
         self.found.lock().unwrap_or_else(PoisonError::into_inner).told.shorten(&mut record);
         let result = completion(&record);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -343,6 +353,7 @@ impl Session {
 
     /// Keeps the summary and says how it went.
     fn conclude(&self, selected: &[Trial], conducted: Result<bool, String>) -> Conclusion {
+        self.progress.end();
         let unfinished = self.unfinished(selected);
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let records = [found.records, unfinished].concat();

@@ -8,6 +8,7 @@ use super::stored::Stored;
 use super::threshold::{Distance, NoiseTable, SelfRatios, case_name, deviation};
 use super::yardstick::Yardstick;
 use crate::core::candidate::Candidate;
+use crate::core::columns::Columns;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::seed::derive;
@@ -341,30 +342,34 @@ pub fn table_of(source: String, reports: &[NoiseReport]) -> NoiseTable {
 
 /// The reports as a table for a person, with the totals.
 pub fn describe_reports(reports: &[NoiseReport]) -> String {
-    let mut text = String::new();
     let percent = |share: f64| format!("{:.2}", share * 100.0);
-    let _ = writeln!(
-        text,
-        "{:<44} {:>9} {:>6} {:>6} {:>7} {:>7} {:>11} {:>14} {:>8}",
-        "case", "launch µs", "thr %", "A/A", "slower", "unclear", "paired sd %", "found planted", "least %"
-    );
+    let mut columns = Columns::new([
+        "case",
+        ">launch µs",
+        ">threshold %",
+        ">A/A",
+        ">slower",
+        ">unclear",
+        ">paired sd %",
+        ">found planted",
+        ">least %",
+    ]);
     for report in reports {
-        let case = format!("{}::{}::{} {}", report.operator, report.candidate, report.dtype, report.shape);
         let found: Vec<String> =
             report.planted.iter().map(|d| format!("{}% {}/{}", d.planted * 100.0, d.found, d.trials)).collect();
-        let _ = writeln!(
-            text,
-            "{case:<44} {:>9.2} {:>6} {:>6} {:>7} {:>7} {:>11} {:>14} {:>8}",
-            report.launch_us,
+        columns.row([
+            format!("{}::{}::{} {}", report.operator, report.candidate, report.dtype, report.shape),
+            format!("{:.2}", report.launch_us),
             percent(report.threshold),
-            report.trials,
-            report.false_slower,
-            report.unclear,
+            report.trials.to_string(),
+            report.false_slower.to_string(),
+            report.unclear.to_string(),
             percent(report.paired_sd),
             found.join(" "),
-            report.smallest_found.map_or("-".into(), percent)
-        );
+            report.smallest_found.map_or("-".into(), percent),
+        ]);
     }
+    let mut text = columns.to_string();
     let total = |count: fn(&NoiseReport) -> usize| reports.iter().map(count).sum::<usize>();
     let planted = reports.iter().flat_map(|report| &report.planted);
     let (tries, found) = planted.fold((0, 0), |(tries, found), d| (tries + d.trials, found + d.found));

@@ -25,12 +25,17 @@ fn operator() -> Op<Vector> {
 }
 
 /// `x.max(0.0)` would turn NaN into 0.
-fn relu(x: f64) -> f64 {
+pub(super) fn relu(x: f64) -> f64 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
+/// relu(x) in f32.
+pub(super) fn relu_f32(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
 }
 
 fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    map::<T>(inputs, outputs, |x| if x < 0.0 { 0.0 } else { x });
+    map::<T>(inputs, outputs, relu_f32);
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

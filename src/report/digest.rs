@@ -4,6 +4,7 @@ use super::record::Record;
 use super::summary::Summary;
 use super::text::line;
 use crate::check::outcome::{Check, Verdict};
+use crate::core::columns::Columns;
 use crate::core::dtype::DType;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,21 +57,17 @@ fn judged(text: &mut String, records: &[Record]) {
 fn counts(text: &mut String, records: &[Record]) {
     let present = |verdict: &Verdict| records.iter().any(|r| r.outcome.verdict == *verdict);
     let columns: Vec<Verdict> = VERDICTS.into_iter().filter(present).collect();
-    let _ = write!(text, "\n{:<12}", "check");
-    for verdict in &columns {
-        let _ = write!(text, "{:>8}", verdict.name());
-    }
+    let heads: Vec<String> = columns.iter().map(|verdict| format!(">{}", verdict.name())).collect();
+    let mut table = Columns::new(std::iter::once("check").chain(heads.iter().map(String::as_str)));
     for check in Check::ALL {
         let of_check: Vec<&Record> = records.iter().filter(|r| r.check == check).collect();
         if of_check.is_empty() {
             continue;
         }
-        let _ = write!(text, "\n{:<12}", check.name());
-        for &verdict in &columns {
-            let _ = write!(text, "{:>8}", of_check.iter().filter(|r| r.outcome.verdict == verdict).count());
-        }
+        let count = |&verdict: &Verdict| of_check.iter().filter(|r| r.outcome.verdict == verdict).count().to_string();
+        table.row(std::iter::once(check.name().to_owned()).chain(columns.iter().map(count)));
     }
-    text.push('\n');
+    let _ = write!(text, "\n{table}");
 }
 
 /// The largest error of each operator and candidate as a share of what is allowed, a column a dtype.
@@ -86,18 +83,15 @@ fn worst_errors(text: &mut String, records: &[Record]) {
     if rows.is_empty() {
         return;
     }
-    let _ = write!(text, "\n{:<36}", "largest error, of what is allowed");
-    for dtype in DType::FLOATS {
-        let _ = write!(text, "{:>8}", dtype.name());
-    }
+    let heads: Vec<String> = DType::FLOATS.iter().map(|dtype| format!(">{}", dtype.name())).collect();
+    let what = std::iter::once("largest error, of what is allowed");
+    let mut table = Columns::new(what.chain(heads.iter().map(String::as_str)));
     for ((operator, candidate), row) in rows {
-        let _ = write!(text, "\n{:<36}", line(&format!("{operator}::{candidate}")));
-        for dtype in DType::FLOATS {
-            let cell = row.get(&dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
-            let _ = write!(text, "{cell:>8}");
-        }
+        let cell = |dtype| row.get(dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
+        let name = line(&format!("{operator}::{candidate}"));
+        table.row(std::iter::once(name).chain(DType::FLOATS.iter().map(cell)));
     }
-    text.push('\n');
+    let _ = write!(text, "\n{table}");
 }
 
 fn reasons(text: &mut String, records: &[Record], verdict: Verdict, label: &str) {
@@ -139,12 +133,12 @@ mod tests {
         assert_eq!(
             describe(&summary, false),
             "
-check           pass    fail    skip  slower
-correctness        1       1       0       0
-perf               0       0       2       1
+check        pass  fail  skip  slower
+correctness     1     1     0       0
+perf            0     0     2       1
 
-largest error, of what is allowed        f32     f16    bf16
-gelu::naive                             40 %       -       -
+largest error, of what is allowed   f32  f16  bf16
+gelu::naive                        40 %    -     -
 
 skipped 2: no CUDA driver
 

@@ -3,6 +3,7 @@
 use super::record::Record;
 use super::text::plain;
 use crate::check::outcome::{Failure, Timing, Verdict, Worst};
+use crate::core::columns::Columns;
 use std::fmt::Write as _;
 
 /// Several lines, without the trial's name, which the harness prints above them.
@@ -65,7 +66,8 @@ fn describe_worst(worst: &Worst, line: &mut impl FnMut(&str, &str)) {
 
 /// The failing shapes, a line each.
 fn table(timings: &[&Timing]) -> String {
-    let head = ["verdict", "shape", "median µs", "accepted µs", "change", "counts from", "floor µs"].map(str::to_owned);
+    /// A column in which nothing stands is left out.
+    const HEADS: [&str; 7] = ["verdict", "shape", ">median µs", ">accepted µs", ">change", ">counts from", ">floor µs"];
     let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
     let percent = |value: Option<f64>, signed: bool| match value {
         Some(share) if signed => format!("{:+.1} %", share * 100.0),
@@ -83,17 +85,11 @@ fn table(timings: &[&Timing]) -> String {
             us(timing.floor_us.filter(|_| timing.verdict == Verdict::Invalid)),
         ]
     };
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(timings.iter().map(row)).collect();
-    // A column in which nothing stands is left out.
-    let shown = |column: &usize| rows[1..].iter().any(|row| row[*column] != "-");
-    let columns: Vec<usize> = (0..7).filter(shown).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let cell = |row: &[String; 7], column: usize| {
-        let width = width(column);
-        if column < 2 { format!("{:<width$}", row[column]) } else { format!("{:>width$}", row[column]) }
-    };
-    let text = |row: &[String; 7]| columns.iter().map(|&column| cell(row, column)).collect::<Vec<_>>().join("  ");
-    rows.iter().map(|row| text(row).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    let rows: Vec<[String; 7]> = timings.iter().map(row).collect();
+    let shown: Vec<usize> = (0..HEADS.len()).filter(|&at| rows.iter().any(|row| row[at] != "-")).collect();
+    let mut columns = Columns::new(shown.iter().map(|&at| HEADS[at]));
+    rows.iter().for_each(|row| columns.row(shown.iter().map(|&at| row[at].as_str())));
+    columns.to_string().trim_end().to_owned()
 }
 
 #[cfg(test)]

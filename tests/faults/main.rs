@@ -8,6 +8,7 @@
 mod cpu;
 mod cuda;
 mod finding;
+mod gate;
 mod host;
 mod judgement;
 mod sim;
@@ -35,6 +36,9 @@ use table::Table;
 fn main() -> ExitCode {
     if let Some(code) = cuda::child() {
         return code;
+    }
+    if std::env::var_os(gate::VARIABLE).is_some() {
+        return gate::run();
     }
     let command_line: Vec<String> = std::env::args().collect();
     if let [_, flag, archs] = &command_line[..]

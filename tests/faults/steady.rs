@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The work of a trial in a gate of some hundred candidates.
-const WORK: f64 = 3e6;
+const WORK: f64 = 2e6;
 
 /// What a busy machine adds to a case.
 const DELAY: Duration = Duration::from_millis(4);

@@ -362,7 +362,7 @@ fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_say
     let run = |budget: &str| {
         let mut command = fixture.command("right", &["--exact", "double::right::f32::perf", "--run-budget", budget]);
         let ran = Ran::from(command.env("MISBEHAVE_TIMED", "1").output().unwrap());
-        assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        assert!(matches!(ran.code, Some(0 | 101)), "{:?}: {}", ran.code, ran.stdout);
         fixture.summary()["records"][0].clone()
     };
     let is_brief = |record: &serde_json::Value| record["notes"].to_string().contains("timed in brief");
@@ -378,7 +378,8 @@ fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_say
     assert!(0 < samples(&brief) && 0 < samples(&full), "{brief} {full}");
     fixture.accept("double.right.f32");
     let judged = run("0.001");
-    assert!(!is_brief(&judged) && judged["timings"][0]["baseline_us"].is_number(), "{judged}");
+    // What it is judged to be depends on the noise; that it is, on the baseline alone.
+    assert!(!is_brief(&judged) && judged["verdict"] != "skip", "{judged}");
 }
 
 fn planted_and_accepted() {

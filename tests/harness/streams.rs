@@ -103,3 +103,39 @@ fn binaries_of_one_cargo_test_share_a_summary() {
     let first = run();
     assert_ne!(first, run(), "another cargo is another run");
 }
+
+/// A run on a terminal, which shows both streams.
+fn on_a_terminal(arguments: &[&str], no_colour: bool) -> Ran {
+    let fixture = Fixture::new();
+    let gate = fixture.command("slow,right", arguments);
+    let mut command = bare("python3");
+    command.args(["-c", "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"]);
+    command.arg(gate.get_program()).args(gate.get_args()).env("TERM", "xterm").env_remove("NO_COLOR");
+    command.envs(gate.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if no_colour {
+        command.env("NO_COLOR", "1");
+    }
+    command.output().unwrap().into()
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_long_run_is() {
+    let ran = on_a_terminal(&["slow::f32::correctness", "right::f32::correctness"], false);
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" of 2 ") && ran.stdout.contains(" left "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("slow::f32::correctness"), "{}", ran.stdout);
+    // The line is taken away for each line of the log, which begins where it stood.
+    let log: Vec<&str> = ran.stdout.split(['\r', '\n']).filter(|line| line.contains(" ... ")).collect();
+    assert_eq!(log.len(), 2, "{}", ran.stdout);
+    assert!(log.iter().all(|line| !line.contains(" left ") && line.contains("\u{1b}[")), "in colour: {log:?}");
+}
+
+#[rstest]
+#[case::no_color(&[], true)]
+#[case::quiet(&["-q"], false)]
+fn a_terminal_is_left_alone_where_that_is_asked_for(#[case] arguments: &[&str], #[case] no_colour: bool) {
+    let ran = on_a_terminal(&[arguments, &["double::right::f32::correctness"]].concat(), no_colour);
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert!(!no_colour || !ran.stdout.contains("\u{1b}[3"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains(" left "), "{}", ran.stdout);
+}

@@ -86,12 +86,12 @@ fn its_gate_answers_what_the_command_asks() {
     assert_eq!(no_hit.code, Some(2), "{}", no_hit.stderr);
     assert!(no_hit.stderr.contains("`gulu`"), "{}", no_hit.stderr);
 
-    let out = folder.path().join("choices.json").to_string_lossy().into_owned();
+    let out = folder.path().join("tuned.json").to_string_lossy().into_owned();
     let shape = ["--shape", "n=4096", "--device", "cpu"];
-    let chosen = ask(kernelgate, &[&["choose", "--gate", &gate, "cpu", "--out", &out], &shape[..]].concat());
+    let chosen = ask(kernelgate, &[&["tune", "--gate", &gate, "cpu", "--out", &out], &shape[..]].concat());
     assert_eq!(chosen.code, Some(0), "{}{}", chosen.stdout, chosen.stderr);
-    let choices: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
-    assert_eq!((&choices[0]["fastest"], &choices[0]["shape"]), (&"cpu".into(), &"n=4096".into()));
+    let tuned: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!((&tuned[0]["fastest"], &tuned[0]["shape"]), (&"cpu".into(), &"n=4096".into()));
 }
 
 #[cfg(unix)]

@@ -91,7 +91,7 @@ fn check(
         outcome.cases += 1;
         // Where nothing is computed nothing is shown.
         if has_outputs(subject.operator, &case.point) {
-            outcome.errors = Some(outcome.errors.unwrap_or_default().max(found));
+            outcome.add_errors(describe(subject.operator.axes(), &case.point), found);
         }
     }
     Ok(())

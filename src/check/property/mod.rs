@@ -13,6 +13,7 @@ use super::outcome::{Errors, Failure, Outcome, Verdict};
 use super::pace::work;
 use super::{Context, Subject};
 use crate::core::seed::derive;
+use crate::core::shape;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use shrink::{End, Shrunk, shrink};
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, jud
         match judge(&case) {
             Ok(errors) => {
                 outcome.cases += 1;
-                outcome.errors = Some(outcome.errors.unwrap_or_default().max(errors));
+                outcome.add_errors(shape::describe(subject.operator.axes(), &case.point), errors);
             }
             Err(Rejection::Unsupported(reason)) => unsupported.push(reason),
             Err(Rejection::Lost(failure)) => {

@@ -3,6 +3,7 @@
 use super::accuracy::Agreement;
 use super::timing::Timed;
 use crate::check::outcome::Verdict;
+use crate::core::columns::Columns;
 use crate::report::workloads::WorkloadRun;
 use std::fmt::Write as _;
 
@@ -11,19 +12,26 @@ const MOST: usize = 20;
 
 /// How many digits each variant gets right, and of which they differ.
 pub fn accuracies(runs: &[WorkloadRun], agreement: &Agreement) -> String {
-    let mut text = format!("\n{:<10} {:>20} {:>24}\n", "variant", "right", "right of those kept out");
+    let mut absent = Vec::new();
+    let mut columns = Columns::new(["variant", ">right", ">", ">right of those kept out", ">"]);
     for run in runs {
-        let _ = match (&run.accuracy, &run.skipped) {
+        match (&run.accuracy, &run.skipped) {
             (Some(a), _) => {
-                let share = |right: usize, of: usize| {
-                    format!("{right} of {of}  {:.2} %", 100.0 * right as f64 / of.max(1) as f64)
-                };
-                let (all, kept) = (share(a.right, a.digits), share(a.right_kept_out, a.kept_out));
-                writeln!(text, "{:<10} {all:>20} {kept:>24}", run.variant)
+                let share = |right: usize, of: usize| format!("{:.2} %", 100.0 * right as f64 / of.max(1) as f64);
+                columns.row([
+                    run.variant.clone(),
+                    format!("{} of {}", a.right, a.digits),
+                    share(a.right, a.digits),
+                    format!("{} of {}", a.right_kept_out, a.kept_out),
+                    share(a.right_kept_out, a.kept_out),
+                ]);
             }
-            (None, why) => writeln!(text, "{:<10} not here: {}", run.variant, why.as_deref().unwrap_or("no reason")),
-        };
+            (None, why) => {
+                absent.push(format!("{}: not here: {}\n", run.variant, why.as_deref().unwrap_or("no reason")));
+            }
+        }
     }
+    let mut text = format!("\n{columns}{}", absent.concat());
     let accurate = runs.iter().filter(|run| run.accuracy.is_some()).count();
     if agreement.disagreements.is_empty() && accurate > 1 {
         text += "the variants agree on every digit\n";
@@ -51,40 +59,30 @@ pub fn accuracies(runs: &[WorkloadRun], agreement: &Agreement) -> String {
 /// The times of a batch.
 pub fn times(timed: &Timed) -> String {
     let (batch, outcome) = (timed.batch, &timed.record.outcome);
-    let mut text = format!(
-        "\nbatch {batch:<14} {:>10} {:>10} {:>14} {:>8}\n",
-        "P50 µs",
-        "P95 µs",
-        "digits/s",
-        timed.first.names().0.to_owned() + " /"
-    );
-    let rate = |us: f64| batch as f64 / us * 1e6;
+    let first = timed.first.names().0;
     let Some(timing) = timed.timing() else {
-        return text + &format!("{:<20} {}\n", timed.first.names().0, outcome.reason);
+        return format!("\nbatch {batch}\n{first}: {}\n", outcome.reason);
     };
-    let _ = writeln!(
-        text,
-        "{:<20} {:>10.2} {:>10.2} {:>14.0} {:>8}",
-        timed.first.names().0,
-        timing.median_us,
-        timing.p95_us,
-        rate(timing.median_us),
-        ""
-    );
+    let rate = |us: f64| format!("{:.0}", batch as f64 / us * 1e6);
+    let heads =
+        [format!("batch {batch}"), ">P50 µs".into(), ">P95 µs".into(), ">digits/s".into(), format!(">{first} /")];
+    let mut columns = Columns::new(heads.iter().map(String::as_str));
+    let us = |us: f64| format!("{us:.2}");
+    columns.row([first.to_owned(), us(timing.median_us), us(timing.p95_us), rate(timing.median_us)]);
+    let mut untimed = String::new();
     for peer in &timing.peers {
-        let p95 = peer.p95_us.map_or_else(|| "-".into(), |us| format!("{us:.2}"));
-        let _ = match peer.verdict {
-            Verdict::Pass | Verdict::Unclear => writeln!(
-                text,
-                "{:<20} {:>10.2} {p95:>10} {:>14.0} {:>8.3}",
-                peer.name,
-                peer.median_us,
+        match peer.verdict {
+            Verdict::Pass | Verdict::Unclear => columns.row([
+                peer.name.clone(),
+                us(peer.median_us),
+                peer.p95_us.map_or_else(|| "-".into(), us),
                 rate(peer.median_us),
-                peer.ratio
-            ),
-            verdict => writeln!(text, "{:<20} {}: {}", peer.name, verdict.name(), peer.reason),
-        };
+                format!("{:.3}", peer.ratio),
+            ]),
+            verdict => untimed += &format!("{}: {}: {}\n", peer.name, verdict.name(), peer.reason),
+        }
     }
+    let mut text = format!("\n{columns}{untimed}");
     if outcome.verdict.is_failure() || outcome.verdict == Verdict::Invalid {
         let _ = writeln!(text, "{}: {}", outcome.verdict.name(), outcome.reason);
     }

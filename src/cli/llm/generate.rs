@@ -6,6 +6,7 @@ use crate::core::seed::{below, derive, rng};
 use crate::core::stats::{median, quantile_sorted, sorted};
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind, Heat, Poison, TimingPlan};
+use crate::harness::progress::Progress;
 use crate::measure::yardstick::Yardstick;
 use crate::models::{Executor, Memory, Sampler, Session, Text};
 use crate::report::models::{MemoryParts, ModelRun, Quantiles, VERSION};
@@ -54,8 +55,10 @@ pub fn measure(llm: &Llm, opened: &Opened, executor: &mut dyn Executor, prompt: 
     measured.written = stream.tokens;
     if llm.repeat > 0 {
         (measured.first_ms, measured.token_ms) = (Vec::new(), Vec::new());
+        let progress = Progress::of(llm.repeat, llm.quiet);
         for _ in 0..llm.repeat {
             measured.once(llm, opened, executor, prompt, false, |_| Ok(()))?;
+            progress.step();
         }
     }
     measured.memory = executor.memory();

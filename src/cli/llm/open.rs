@@ -8,11 +8,11 @@ use crate::device::cpu::CpuDevice;
 use crate::device::fault::Fault;
 use crate::device::sim::{FOLDER, SimArena, SimDevice};
 use crate::device::{Device, DeviceKind};
+use crate::harness::progress::{Progress, Quiet};
 use crate::models::{
     Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text,
     Weights, named,
 };
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 /// A model that was found.
@@ -92,7 +92,7 @@ impl Opened {
             }
             DeviceKind::Sim => {
                 let device = SimDevice::new(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)));
-                let mut executor = self.launched(limits, dtype, Box::new(SimArena::new(&device)))?;
+                let mut executor = self.launched(limits, dtype, Box::new(SimArena::new(&device)), llm.quiet)?;
                 Ok(run(&mut executor, &device, way))
             }
             DeviceKind::Cuda => self.on_gpu(llm, limits, dtype, |executor, device| run(executor, device, way)),
@@ -110,7 +110,7 @@ impl Opened {
         use crate::device::cuda::{CudaArena, CudaDevice};
         let device = CudaDevice::open(llm.device.ordinal).map_err(Failure::Missing)?;
         let arena = CudaArena::new(&device).map_err(|fault| input(fault.into()))?;
-        let mut executor = self.launched(limits, dtype, Box::new(arena))?;
+        let mut executor = self.launched(limits, dtype, Box::new(arena), llm.quiet)?;
         Ok(run(&mut executor, &device))
     }
 
@@ -130,18 +130,15 @@ impl Opened {
         limits: Limits,
         dtype: DType,
         arena: Box<dyn Arena + 'a>,
+        quiet: Quiet,
     ) -> Result<LaunchedExecutor<'a>, Failure> {
-        let shows = std::io::stderr().is_terminal();
+        let mut shown: Option<Progress> = None;
         let progress = |done: usize, all: usize| {
-            if shows {
-                eprint!("\r{} of {} MB of weights", done / 1_000_000, all / 1_000_000);
-            }
+            let shown = shown.get_or_insert_with(|| Progress::of(all / 1_000_000, quiet));
+            shown.say("MB of weights");
+            shown.reach(done / 1_000_000);
         };
-        let executor = LaunchedExecutor::new(&self.model, &*self.weights, limits, dtype, arena, progress);
-        if shows {
-            eprintln!();
-        }
-        executor.map_err(input)
+        LaunchedExecutor::new(&self.model, &*self.weights, limits, dtype, arena, progress).map_err(input)
     }
 
     /// Room for the prompt and what is written behind it, or for a window.

@@ -24,6 +24,19 @@ pub struct Program {
 }
 
 impl Program {
+    /// CUDA C++ in a file `k.cu` of its own, for tests.
+    #[cfg(test)]
+    pub fn of_cuda(text: &str) -> Self {
+        Self {
+            text: text.into(),
+            language: Language::Cuda,
+            file: "k.cu".into(),
+            headers: Vec::new(),
+            options: Vec::new(),
+            needs: None,
+        }
+    }
+
     /// Whether it can run on a device of architecture `arch`: `sm_90` needs 9.0 or later, `sm_90a` exactly 9.0.
     pub fn runs_on(&self, arch: &str) -> bool {
         let Some(needs) = &self.needs else { return true };

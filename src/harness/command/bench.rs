@@ -63,7 +63,7 @@ impl Bench {
             if !is_json {
                 return print(&line);
             }
-            eprint!("{line}");
+            note(format_args!("{}", line.trim_end_matches('\n')));
             Ok(())
         };
         let project = workplace.project;
@@ -84,7 +84,7 @@ impl Bench {
         });
         let mut device_said = None;
         let mut found = BTreeSet::new();
-        self.selection.each(workplace, |&Selected { trial, suite, ref subject, device, points }| {
+        self.selection.each(workplace, |&Selected { trial, suite, ref subject, device, points, progress }| {
             let candidates = self.competitors(suite, subject);
             found.extend(candidates.iter().map(|other| other.name.clone()));
             if device_said.replace(device.kind()) != Some(device.kind()) {
@@ -119,6 +119,7 @@ impl Bench {
             // After each shape: what was measured outlives whatever ends this process.
             let mut first = None;
             let outcome = perf::run_watched(&context, subject, &settings, competition, &mut |outcome| {
+                progress.step();
                 let said = outcome.timings.last().map_or(Ok(()), |timing| {
                     say(row(name, timing))?;
                     timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))

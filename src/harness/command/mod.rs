@@ -3,18 +3,19 @@
 //! or with `--gate` any gate.
 
 mod bench;
-mod choose;
 mod list;
 mod noise;
 mod noise_stored;
 mod selection;
+mod tune;
 
 pub use bench::{Bench, header, peer_row, row};
-pub use choose::Choose;
 pub use list::List;
 pub use noise::Noise;
 pub use selection::{Selected, Selection, describe_device};
+pub use tune::Tune;
 
+use super::progress::without_line;
 use super::project::Project;
 use super::terminal::note;
 use crate::core::suite::Suite;
@@ -75,7 +76,7 @@ pub enum Command {
     /// A/A test: noise and smallest detectable slowdown of kernels on this device
     Noise(Noise),
     /// Time all candidates of an operator shape by shape, and write down which one is the fastest
-    Choose(Choose),
+    Tune(Tune),
 }
 
 impl Command {
@@ -88,7 +89,7 @@ impl Command {
             Command::List(list) => list.run(workplace),
             Command::Bench(bench) => bench.run(workplace),
             Command::Noise(noise) => noise.run(workplace),
-            Command::Choose(choose) => choose.run(workplace),
+            Command::Tune(tune) => tune.run(workplace),
         }
     }
 }
@@ -116,7 +117,7 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Command> {
 /// If stdout cannot be written to.
 pub fn print(text: &str) -> Result<(), Failure> {
     use std::io::Write as _;
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match without_line(|| std::io::stdout().write_all(text.as_bytes())) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Input(format!("stdout: {e}"))),
         _ => Ok(()),
     }

@@ -60,7 +60,7 @@ impl Noise {
         let folder = BaselineSettings::new(&project.folder).noise_folder();
         let mut found: Vec<OfDevice> = Vec::new();
         let mut summary =
-            self.selection.each(workplace, |&Selected { trial, ref subject, device, points, .. }| {
+            self.selection.each(workplace, |&Selected { trial, ref subject, device, points, progress, .. }| {
                 let fingerprint = device.fingerprint();
                 let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
                 let perf = PerfSettings::of(device.kind());
@@ -85,6 +85,7 @@ impl Noise {
                         Ok(report) => keep(&mut found, fingerprint, report),
                         Err(fault) => note(format_args!("{}: {fault}", trial.name)),
                     }
+                    progress.step();
                 }
                 Ok(())
             })?;

@@ -7,8 +7,10 @@ use crate::baseline::{BaselineSettings, Row, Table, read, stand};
 use crate::check::outcome::{Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
+use crate::core::columns::Columns;
 use crate::core::shape::parse;
 use crate::device::Device;
+use crate::harness::terminal::note;
 use crate::measure::Change;
 use crate::measure::threshold::{Distance, NoiseTable, case_name};
 use serde::Serialize;
@@ -42,7 +44,7 @@ struct Detection {
 pub fn run(workplace: &Workplace<'_>, selection: &Selection, trials: usize, out: &Path) -> Result<(), Failure> {
     let settings = BaselineSettings::new(&workplace.project.folder);
     let mut found: Vec<Detection> = Vec::new();
-    selection.each(workplace, |&Selected { trial, ref subject, device, .. }| {
+    selection.each(workplace, |&Selected { trial, ref subject, device, progress, .. }| {
         let fingerprint = device.fingerprint();
         let noise = NoiseTable::load(&settings.noise_folder(), &fingerprint.key(), fingerprint.kind);
         let noise = noise.map_err(Failure::Input)?;
@@ -70,6 +72,7 @@ pub fn run(workplace: &Workplace<'_>, selection: &Selection, trials: usize, out:
                     untimed: 0,
                     ratios: Vec::new(),
                 };
+                progress.say(&case);
                 for turn in 0..trials {
                     let seed = selection.seed.wrapping_add(turn as u64);
                     detection.add(|| session(device, subject, row, threshold, planted, seed))?;
@@ -84,7 +87,7 @@ pub fn run(workplace: &Workplace<'_>, selection: &Selection, trials: usize, out:
     }
     let text = serde_json::to_string_pretty(&found).map_err(|e| Failure::Input(e.to_string()))? + "\n";
     std::fs::write(out, text).map_err(|e| Failure::Input(format!("{}: {e}", out.display())))?;
-    eprintln!("comparisons: {}", out.display());
+    note(format_args!("comparisons: {}", out.display()));
     print(&describe(&found))
 }
 
@@ -130,21 +133,15 @@ impl Detection {
 }
 
 fn describe(found: &[Detection]) -> String {
-    let mut text =
-        format!("{:<64} {:>9} {:>6} {:>9} slower, faster, unclear of compared\n", "case", "µs", "thr %", "planted %");
+    let heads = ["case", ">µs", ">threshold %", ">planted %", ">slower", ">faster", ">unclear", ">compared"];
+    let mut columns = Columns::new(heads);
     for d in found {
-        text += &format!(
-            "{:<64} {:>9.2} {:>6.2} {:>9} {}, {}, {} of {}\n",
-            d.case,
-            d.accepted_us,
-            100.0 * d.threshold,
-            100.0 * d.planted,
-            d.slower,
-            d.faster,
-            d.unclear,
-            d.compared
-        );
+        let percent = |share: f64| format!("{:.2}", 100.0 * share);
+        let counts = [d.slower, d.faster, d.unclear, d.compared].map(|count| count.to_string());
+        let case = [d.case.clone(), format!("{:.2}", d.accepted_us), percent(d.threshold), percent(d.planted)];
+        columns.row(case.into_iter().chain(counts));
     }
+    let mut text = columns.to_string();
     for planted in PLANTED {
         let of =
             |count: fn(&Detection) -> usize| found.iter().filter(|d| d.planted == planted).map(count).sum::<usize>();

@@ -13,6 +13,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::harness::arguments::{DeviceChoice, Options};
 use crate::harness::devices::Devices;
 use crate::harness::lane::Lanes;
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::harness::trial::{Trial, has_hits, trials};
 use crate::report::summary::Summary;
@@ -40,6 +41,9 @@ pub struct Selection {
     /// The seed of the inputs and of the order of measurements
     #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
     pub seed: u64,
+    #[command(flatten)]
+    /// Whether progress is shown.
+    pub quiet: Quiet,
 }
 
 /// What to measure now.
@@ -54,6 +58,8 @@ pub struct Selected<'a> {
     pub device: &'a dyn Device,
     /// The shapes that were asked for; empty: those that the operator lists.
     pub points: &'a [Point],
+    /// Steps are shapes; those that were left out count when all of the subject is done.
+    pub progress: &'a Progress,
 }
 
 impl Selection {
@@ -70,17 +76,26 @@ impl Selection {
         let (devices, lanes) = (Devices::new(self.device, self.device.is_none()), Lanes::default());
         let mut summary = Summary::new(workplace.project.describe_run(self.seed));
         let (mut absent, mut used) = (BTreeSet::new(), false);
-        for (trial, points) in &selected {
+        let shapes = |(trial, points): &(Trial, Vec<Point>)| match points.len() {
+            0 => trial.subject(suites).operator.perf_shapes().len(),
+            asked => asked,
+        };
+        let progress = Progress::of(selected.iter().map(shapes).sum(), self.quiet);
+        let mut steps = 0;
+        for one @ (trial, points) in &selected {
+            progress.say(&trial.name);
             match devices.for_kind(trial.kind) {
                 Ok(device) => {
                     let _turn = lanes.enter(Check::Perf, trial.kind).map_err(Failure::Input)?;
                     summary.add_device(device.fingerprint());
                     let (suite, subject) = (&suites[trial.suite], trial.subject(suites));
-                    measure(&Selected { trial, suite, subject, device, points })?;
+                    measure(&Selected { trial, suite, subject, device, points, progress: &progress })?;
                     used = true;
                 }
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),
             }
+            steps += shapes(one);
+            progress.reach(steps);
         }
         absent.iter().for_each(|why| note(format_args!("{why}")));
         if used { Ok(summary) } else { Err(Failure::Missing("no device for any selected candidate".into())) }

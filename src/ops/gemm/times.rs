@@ -17,7 +17,7 @@ pub struct Times {
     pub terabytes_per_s: f64,
 }
 
-/// The times of all tiles, as `kernelgate tune` writes them.
+/// The times of all tiles, as `kernelgate gemm-tiles` writes them.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Table {
     /// Where they were measured.

@@ -3,10 +3,9 @@
 mod launch;
 
 use super::family::FUNCTION_FLOPS;
-use super::family::rows::{self, permute_columns, shift_rows};
 use super::float::{Float, sum};
 use super::simd;
-use super::softmax::Matrix;
+use super::softmax::{Matrix, over_rows};
 use crate::core::cost::Cost;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
@@ -22,22 +21,11 @@ pub fn suite() -> Suite {
 }
 
 fn operator() -> Op<Matrix> {
-    Op::new("log_softmax")
-        .input("x", |s: &Matrix| [s.rows, s.cols])
-        .output("y", |s| [s.rows, s.cols])
+    over_rows("log_softmax")
         .reference(reference)
         .magnitude(magnitude)
         .depth(depth)
         .cost(|s, dtype| Cost { bytes: 2 * s.rows * s.cols * dtype.size(), flops: s.rows * s.cols * FLOPS })
-        .separable("rows")
-        .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _, _| {})
-        .relation(
-            "permuted columns permute the output",
-            |s, inputs, rng| permute_columns(inputs, s.cols, rng),
-            |s, _, outputs, rng| permute_columns(outputs, s.cols, rng),
-        )
-        .shapes(rows::cases().map(|(rows, cols)| Matrix { rows, cols }))
-        .perf(rows::TIMED.map(|(rows, cols)| Matrix { rows, cols }))
 }
 
 /// Roundings besides those of the sum: the difference, two for the exponential, the logarithm.

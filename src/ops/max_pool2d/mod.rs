@@ -11,6 +11,7 @@ use super::family::FUNCTION_FLOPS;
 use super::family::elementwise::cancelled;
 use super::float::Float;
 use super::gelu::{gelu, gelu_f32};
+use super::relu::{relu, relu_f32};
 use super::silu::{self, silu};
 use super::simd::{self, Pooled, PoolingExtents};
 use crate::core::cost::Cost;
@@ -50,13 +51,7 @@ impl Activation {
     fn of(self, x: f64) -> f64 {
         match self {
             Activation::None => x,
-            Activation::Relu => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
-            }
+            Activation::Relu => relu(x),
             Activation::Gelu => gelu(x),
             Activation::Silu => silu(x),
         }
@@ -66,13 +61,7 @@ impl Activation {
     fn of_f32(self, x: f32) -> f32 {
         match self {
             Activation::None => x,
-            Activation::Relu => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
-            }
+            Activation::Relu => relu_f32(x),
             Activation::Gelu => gelu_f32(x),
             Activation::Silu => x / (1.0 + (-x).exp()),
         }

@@ -71,10 +71,10 @@ fn apply<T: Lane>(level: Level, s: &PoolingExtents, f: Pooled, x: &[T], y: &mut 
             let (plane, p) = ((first + at) / s.places.0, (first + at) % s.places.0);
             let x = &x[plane * of_image..][..of_image];
             with_scratch(3 * s.image.1 * s.inner + 2 * of_row, |scratch| match f {
-                Pooled::Itself => level.run(Rising { s, f: Same, p, x, y, scratch }),
-                Pooled::Relu => level.run(Rising { s, f: Relu, p, x, y, scratch }),
-                Pooled::Gelu => level.run(Falling { s, f: Gelu, p, x, y, scratch }),
-                Pooled::Silu => level.run(Falling { s, f: Silu, p, x, y, scratch }),
+                Pooled::Itself => level.run(Rising(Same, Row { s, p, x, y, scratch })),
+                Pooled::Relu => level.run(Rising(Relu, Row { s, p, x, y, scratch })),
+                Pooled::Gelu => level.run(Falling(Gelu, Row { s, p, x, y, scratch })),
+                Pooled::Silu => level.run(Falling(Silu, Row { s, p, x, y, scratch })),
             });
         }
     });
@@ -91,47 +91,42 @@ impl Formula for Same {
     }
 }
 
-/// An output row of a function that never falls: that of the largest element.
-struct Rising<'a, T, F> {
+/// Output row `p` of the plane x.
+struct Row<'a, T> {
     s: &'a PoolingExtents,
-    f: F,
     p: usize,
     x: &'a [T],
     y: &'a mut [T],
     scratch: &'a mut [f32],
 }
 
-/// An output row of a function that falls before it rises.
-struct Falling<'a, T, F> {
-    s: &'a PoolingExtents,
-    f: F,
-    p: usize,
-    x: &'a [T],
-    y: &'a mut [T],
-    scratch: &'a mut [f32],
-}
+/// A row of a function that never falls: that of the largest element.
+struct Rising<'a, T, F>(F, Row<'a, T>);
+
+/// A row of a function that falls before it rises.
+struct Falling<'a, T, F>(F, Row<'a, T>);
 
 impl<T: Lane, F: Formula> Kernel for Rising<'_, T, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (row, rest) = self.scratch.split_at_mut(self.s.image.1 * self.s.inner);
+        let Self(f, Row { s, p, x, y, scratch }) = self;
+        let (row, rest) = scratch.split_at_mut(s.image.1 * s.inner);
         let (joined, rest) = rest.split_at_mut(row.len());
-        let largest = &mut rest[..self.y.len()];
-        join_rows(simd, self.s, self.p, self.x, row, joined, larger);
-        join_columns(self.s, joined, largest, larger);
-        let f = self.f;
+        let largest = &mut rest[..y.len()];
+        join_rows(simd, s, p, x, row, joined, larger);
+        join_columns(s, joined, largest, larger);
         map(
             simd,
             Stores::Cached,
             Ahead::NOTHING,
             largest,
-            self.y,
+            y,
             #[inline(always)]
             |x| f.apply(simd, x),
         );
-        empty(simd, self.s, self.p, largest, self.y);
+        empty(simd, s, p, largest, y);
     }
 }
 
@@ -140,27 +135,27 @@ impl<T: Lane, F: Formula> Kernel for Falling<'_, T, F> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (row, rest) = self.scratch.split_at_mut(self.s.image.1 * self.s.inner);
+        let Self(f, Row { s, p, x, y, scratch }) = self;
+        let (row, rest) = scratch.split_at_mut(s.image.1 * s.inner);
         let (joined, rest) = rest.split_at_mut(row.len());
-        let (largest, rest) = rest.split_at_mut(self.y.len());
-        let least = &mut rest[..self.y.len()];
-        join_rows(simd, self.s, self.p, self.x, row, joined, larger);
-        join_columns(self.s, joined, largest, larger);
-        join_rows(simd, self.s, self.p, self.x, row, joined, smaller);
-        join_columns(self.s, joined, least, smaller);
-        let f = self.f;
+        let (largest, rest) = rest.split_at_mut(y.len());
+        let least = &mut rest[..y.len()];
+        join_rows(simd, s, p, x, row, joined, larger);
+        join_columns(s, joined, largest, larger);
+        join_rows(simd, s, p, x, row, joined, smaller);
+        join_columns(s, joined, least, smaller);
         map_with(
             simd,
             Stores::Cached,
             Ahead::NOTHING,
             largest,
             [&*least],
-            self.y,
+            y,
             // NaN and minus infinity, whose functions are NaN, are the least of their window too: the second operand's NaN stays.
             #[inline(always)]
             |largest, [least]| simd.max(f.apply(simd, largest), f.apply(simd, least)),
         );
-        empty(simd, self.s, self.p, largest, self.y);
+        empty(simd, s, p, largest, y);
     }
 }
 

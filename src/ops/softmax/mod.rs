@@ -42,13 +42,18 @@ pub fn suite() -> Suite {
 }
 
 fn operator() -> Op<Matrix> {
-    Op::new("softmax")
-        .input("x", |s: &Matrix| [s.rows, s.cols])
-        .output("y", |s| [s.rows, s.cols])
+    over_rows("softmax")
         .reference(reference)
         .magnitude(magnitude)
         .depth(|s| s.cols + STEPS)
         .cost(|s, dtype| Cost { bytes: 2 * s.rows * s.cols * dtype.size(), flops: s.rows * s.cols * FLOPS })
+}
+
+/// What softmax and its logarithm have in common: tensors, relations, shapes.
+pub(super) fn over_rows(name: &str) -> Op<Matrix> {
+    Op::new(name)
+        .input("x", |s: &Matrix| [s.rows, s.cols])
+        .output("y", |s| [s.rows, s.cols])
         .separable("rows")
         .relation("shift invariance", |s, inputs, rng| shift_rows(&mut inputs[0], s.cols, rng), |_, _, _, _| {})
         .relation(

@@ -2,6 +2,7 @@
 
 mod bars;
 mod canvas;
+mod over_extent;
 mod plane;
 
 use super::record::Record;
@@ -28,7 +29,7 @@ pub enum Kind {
     Roofline,
     /// Run times over one extent of the shape.
     Scaling,
-    /// The largest error of each candidate, as a share of what is allowed.
+    /// The largest error of each candidate, as a share of what is allowed; over one extent of the shape, where one is named.
     Errors,
     /// What exchanging stages of a chain brings: predicted by Amdahl's law from the stages alone, and measured.
     Amdahl,
@@ -45,7 +46,7 @@ pub struct Choice {
     pub dtype: Option<DType>,
     /// The key of one device.
     pub device: Option<String>,
-    /// The extent that runs along the axis of [`Kind::Scaling`].
+    /// The extent that runs along the axis of [`Kind::Scaling`] and [`Kind::Errors`].
     pub axis: Option<String>,
 }
 
@@ -82,11 +83,14 @@ pub fn svg(kind: Kind, summary: &Summary, choice: &Choice) -> Result<String, Str
     match kind {
         Kind::Times => times(summary, &records)?.svg(),
         Kind::Speedups => speedups(summary, &records)?.svg(),
-        Kind::Errors => errors(summary, &records)?.svg(),
+        Kind::Errors => match choice.axis.as_deref() {
+            Some(axis) => over_extent::errors(summary, &records, axis)?.svg(),
+            None => errors(summary, &records)?.svg(),
+        },
         Kind::Roofline => roofline(summary, &records)?.svg(),
         Kind::Scaling => {
             let axis = choice.axis.as_deref().ok_or("name the extent with --axis, for example `--axis rows`")?;
-            scaling(summary, &records, axis)?.svg()
+            over_extent::times(summary, &records, axis)?.svg()
         }
         Kind::Amdahl => unreachable!("drawn above"),
     }
@@ -271,48 +275,6 @@ fn roofline(summary: &Summary, records: &[&Record]) -> Result<Plane, String> {
     })
 }
 
-fn scaling(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plane, String> {
-    let mut points = Vec::new();
-    let mut axes: Vec<String> = Vec::new();
-    for (record, timing) in timings(records) {
-        let extents: Vec<(&str, &str)> = timing.shape.split(',').filter_map(|part| part.split_once('=')).collect();
-        axes.extend(extents.iter().map(|(name, _)| (*name).to_owned()));
-        let Some(x) = extents.iter().find(|(name, _)| *name == axis).and_then(|(_, value)| value.parse().ok()) else {
-            continue;
-        };
-        let rest: Vec<String> =
-            extents.iter().filter(|(n, _)| *n != axis).map(|(n, value)| format!("{n}={value}")).collect();
-        let mut words = vec![record.candidate.clone()];
-        if shared(records, |record| &record.operator).is_none() {
-            words.insert(0, record.operator.clone());
-        }
-        if shared(records, |record| record.dtype.name()).is_none() {
-            words.push(record.dtype.name().into());
-        }
-        words.extend(rest);
-        points.push(Point { series: line(&words.join(" ")), x, y: timing.median_us });
-    }
-    let count = |series: &str| points.iter().filter(|point| point.series == series).count();
-    let lines: Vec<Point> = points.iter().filter(|point| count(&point.series) > 1).cloned().collect();
-    if lines.is_empty() {
-        axes.sort();
-        axes.dedup();
-        return Err(format!(
-            "no two shapes differ in `{axis}` alone; the extents here are: {}",
-            line(&axes.join(", "))
-        ));
-    }
-    Ok(Plane {
-        title: title(&format!("Run time over {}", line(axis)), records),
-        origin: origin(summary, records) + " · caches cold",
-        x: line(axis),
-        y: "µs".into(),
-        points: lines,
-        joined: true,
-        roof: None,
-    })
-}
-
 /// Three digits.
 fn short(x: f64) -> String {
     let decimals = if x >= 100.0 {
@@ -328,7 +290,7 @@ fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::outcome::PeerTiming;
+    use crate::check::outcome::{PeerTiming, ShapeErrors};
     use crate::report::record::samples::{passed, slower};
     use crate::report::summary::samples::run;
     use crate::report::workloads;
@@ -375,14 +337,30 @@ mod tests {
     }
 
     #[test]
+    fn errors_over_an_extent_are_the_largest_of_each_candidate() {
+        let error = |shape: &str, share: f64| ShapeErrors { shape: shape.into(), max_ulp: 1.0, max_of_allowed: share };
+        let mut summary = summary();
+        let outcome = &mut summary.records[1].outcome;
+        let of = [("k=8,m=1", 0.1), ("k=8,m=2", 0.3), ("k=64,m=1", 0.2), ("k=0,m=1", 0.0), ("k=16,m=1", 0.0)];
+        outcome.shape_errors = of.map(|(shape, share)| error(shape, share)).into();
+        let choice = Choice { axis: Some("k".into()), ..Choice::default() };
+        let records = choice.records(&summary).unwrap();
+        let plane = over_extent::errors(&summary, &records, "k").unwrap();
+        let found: Vec<_> = plane.points.iter().map(|point| (point.x, point.y)).collect();
+        assert_eq!(found, [(8.0, 0.3), (16.0, over_extent::EXACT), (64.0, 0.2)]);
+        assert!(over_extent::errors(&summary, &records, "n").err().unwrap().contains("the extents here are: k, m"));
+        assert!(svg(Kind::Errors, &summary, &choice).unwrap().contains("largest error"));
+    }
+
+    #[test]
     fn a_line_joins_shapes_that_differ_in_one_extent() {
         let summary = summary();
         let choice = Choice { axis: Some("n".into()), ..Choice::default() };
         let records = choice.records(&summary).unwrap();
-        let plane = scaling(&summary, &records, "n").unwrap();
+        let plane = over_extent::times(&summary, &records, "n").unwrap();
         let found: Vec<_> = plane.points.iter().map(|point| (point.x, point.y)).collect();
         assert_eq!(found, [(1024.0, 3.0), (4096.0, 10.5)]);
-        assert!(scaling(&summary, &records, "m").err().unwrap().contains("the extents here are: n"));
+        assert!(over_extent::times(&summary, &records, "m").err().unwrap().contains("the extents here are: n"));
         assert!(svg(Kind::Scaling, &summary, &Choice::default()).unwrap_err().contains("--axis"));
         let other = Choice { operator: Some("gemm".into()), ..Choice::default() };
         assert!(svg(Kind::Times, &summary, &other).unwrap_err().contains("the operators here are: gelu"));

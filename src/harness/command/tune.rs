@@ -1,4 +1,4 @@
-//! `choose`: all candidates of an operator timed beside each other, shape by shape, and the fastest of each written down:
+//! `tune`: all candidates of an operator timed beside each other, shape by shape, and the fastest of each written down:
 //! what a launcher that dispatches by shape is made from.
 
 use super::selection::{Selected, Selection};
@@ -17,15 +17,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments of `choose`.
+/// Arguments of `tune`.
 #[derive(Args)]
-pub struct Choose {
+pub struct Tune {
     #[command(flatten)]
     selection: Selection,
     /// Seconds that an operator may spend on starting new shapes
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     budget: u64,
-    /// Where the table goes [default: target/kernelgate/choices.json]
+    /// Where the table goes [default: target/kernelgate/tuned.json]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
 }
@@ -44,13 +44,13 @@ struct Choice {
     times_us: Vec<(String, f64)>,
 }
 
-impl Choose {
+impl Tune {
     /// Measures, printing a row as soon as it is known.
     pub fn run(self, workplace: &Workplace<'_>) -> Result<(), Failure> {
-        let out = self.out.unwrap_or_else(|| workplace.project.summary_path().with_file_name("choices.json"));
+        let out = self.out.unwrap_or_else(|| workplace.project.summary_path().with_file_name("tuned.json"));
         let mut chosen: Vec<Choice> = Vec::new();
         let mut done: BTreeSet<(String, DType)> = BTreeSet::new();
-        self.selection.each(workplace, |&Selected { suite, ref subject, device, points, .. }| {
+        self.selection.each(workplace, |&Selected { suite, ref subject, device, points, progress, .. }| {
             // The first selected candidate stands for its operator: the others are timed beside it.
             if !done.insert((subject.operator.name().to_owned(), subject.dtype)) {
                 return Ok(());
@@ -62,6 +62,7 @@ impl Choose {
                 let settings = PerfSettings { only: vec![point.clone()], ..PerfSettings::of(device.kind()) };
                 let outcome =
                     perf::run_beside(&context, subject, &settings, Competition { peers: &[], candidates: &others });
+                progress.step();
                 if outcome.verdict.is_failure() {
                     note(format_args!("{}: {}", subject.candidate.name, outcome.reason));
                     return Err(Failure::Verdict);
@@ -82,7 +83,7 @@ impl Choose {
             }
             Ok(())
         })?;
-        note(format_args!("choices: {}", out.display()));
+        note(format_args!("table: {}", out.display()));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `kernelgate tune`: times every tile of gemm's kernels for compute capability 9.0a and writes the table by which one is
+//! `kernelgate gemm-tiles`: times every tile of gemm's kernels for compute capability 9.0a and writes the table by which one is
 //! chosen.
 
 use super::{Failure, project};
@@ -10,24 +10,27 @@ use crate::core::shape::parse;
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::devices::Devices;
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::ops::gemm::tuning::{self, Timed};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments of `tune`.
+/// Arguments of `gemm-tiles`.
 #[derive(Args)]
-pub struct Tune {
+pub struct GemmTiles {
     /// Where kernels run: cuda or cuda:N
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
     /// Where the table goes [default: src/ops/gemm/tiles.json of the project]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
-impl Tune {
+impl GemmTiles {
     /// Measures, fits and writes.
     pub fn run(self) -> Result<(), Failure> {
         /// Time that the shapes of a tile may take.
@@ -37,7 +40,9 @@ impl Tune {
         let suite = tuning::suite();
         let operator = suite.operator.as_ref();
         let mut timed = Vec::new();
+        let progress = Progress::of(suite.candidates.len(), self.quiet);
         for candidate in &suite.candidates {
+            progress.say(&candidate.name);
             let subject = Subject { operator, candidate, dtype: DType::BF16 };
             let settings = PerfSettings { only: tuning::points(&candidate.name), ..PerfSettings::of(device.kind()) };
             let outcome = perf::run(&Context::new(device, DEFAULT_SEED, OF_TILE), &subject, &settings);
@@ -50,6 +55,7 @@ impl Tune {
                 let point = parse(operator.axes(), &timing.shape).map_err(Failure::Input)?;
                 timed.push(Timed { tile: candidate.name.clone(), point, us: timing.median_us });
             }
+            progress.step();
         }
         let table = tuning::table(&device.fingerprint().name, &timed);
         let out = self.out.unwrap_or_else(|| project().folder.join("src/ops/gemm/tiles.json"));
