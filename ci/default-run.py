@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
+
 
 def run(gate, root, cache):
     """One run: its records by trial, and its seconds."""
@@ -63,6 +65,8 @@ def main():
                 spinners = [subprocess.Popen(spin) for _ in range(2 * os.cpu_count())]
             try:
                 with tempfile.TemporaryDirectory() as root:
+                    # Whatever the run leaves beside its summary goes with the folder.
+                    os.symlink(FIXTURES, pathlib.Path(root) / "fixtures")
                     records, seconds, summary = run(arguments.gate, root, cache)
             finally:
                 for spinner in spinners:

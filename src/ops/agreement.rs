@@ -17,8 +17,10 @@ use crate::device::cpu::CpuDevice;
 use crate::device::sim::{FOLDER, SimDevice};
 use std::time::Duration;
 
-/// Shapes with more elements take one distribution and one dtype each, in turn: the values that matter fit in the smaller ones.
+/// Shapes with more elements, or more operations, take one distribution and one dtype each, in turn: the values that matter fit
+/// in the smaller ones.
 const SMALL: usize = 1 << 14;
+const SHORT: usize = 1 << 19;
 
 /// Fails unless every CPU candidate agrees with the reference in all its dtypes, at all shapes of the operator, on its
 /// distributions.
@@ -43,7 +45,8 @@ pub fn rejects<S: Shape>(operator: Op<S>, wrong: Cpu<S>) {
 fn first_rejection(operator: &dyn Operator, candidate: &Candidate) -> Option<Rejection> {
     let device = CpuDevice::new();
     let context = Context::new(&device, DEFAULT_SEED, Duration::from_secs(3600));
-    let is_small = |point: &Point| elements(operator, point) <= SMALL;
+    let is_small =
+        |point: &Point| elements(operator, point) <= SMALL && operator.cost(point, DType::F32).flops <= SHORT;
     let cases = operator.shapes().iter().enumerate().flat_map(|(i, point)| {
         let all = operator.distributions();
         let few = if is_small(point) { all } else { &all[i % all.len()..][..1] };

@@ -30,7 +30,9 @@ fn suites() -> Result<Vec<Suite>, String> {
         candidates.entry(fixture.operator.into()).or_default().push((fixture.make)());
     }
     for fixture in cuda::fixtures()?.iter().filter(|fixture| is_simulated(fixture)) {
-        candidates.entry(fixture.operator.clone()).or_default().push(fixture.candidate()?);
+        // Some defects are there on the CPU too.
+        let name = format!("{}_kernel", fixture.name());
+        candidates.entry(fixture.operator.clone()).or_default().push(Candidate { name, ..fixture.candidate()? });
     }
     candidates.into_iter().map(|(operator, fixtures)| with_right_ones(suite(&operator)?, fixtures)).collect()
 }

@@ -33,10 +33,13 @@ mod tests {
 
     /// The gate's shapes are small: most tiles are chosen for none of them.
     #[rstest]
-    fn every_tile_is_right_in_the_simulator(
-        #[values([200, 264, 136], [65, 71, 200], [129, 259, 65], [1, 8, 9])] extents: [usize; 3],
-        #[values(Activation::None, Activation::GeluTanh, Activation::Silu)] activation: Activation,
-    ) {
+    #[case::whole_packs([200, 264, 136], Activation::Silu)]
+    #[case::odd_rows([65, 71, 200], Activation::None)]
+    #[case::odd_everywhere([129, 259, 65], Activation::GeluTanh)]
+    #[case::alone([1, 8, 9], Activation::Silu)]
+    #[case::alone_as_it_is([1, 8, 9], Activation::None)]
+    #[case::alone_by_tanh([1, 8, 9], Activation::GeluTanh)]
+    fn every_tile_is_right_in_the_simulator(#[case] extents: [usize; 3], #[case] activation: Activation) {
         let [m, n, k] = extents;
         let layer = Layer { m, n, k, activation, residual: activation != Activation::GeluTanh };
         for tile in tiles() {
