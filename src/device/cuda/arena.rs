@@ -5,7 +5,7 @@ use super::driver::{Buffer as Memory, Function};
 use super::problem::{LIMIT, fault};
 use super::program::Loaded;
 use super::work::encode;
-use crate::core::candidate::Kernel;
+use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::arena::{Arena, BufferId, KernelId, Region};
@@ -26,22 +26,37 @@ struct Ready {
     kernel: Kernel,
     dtype: DType,
     program: Arc<Loaded>,
-    /// By name, with the shared memory that each was allowed.
-    functions: HashMap<String, (Function, usize)>,
+    /// Those of launches that name another program.
+    others: Vec<(Arc<Program>, Arc<Loaded>)>,
+    /// By program (the own one, then the others) and name, with the shared memory that each was allowed.
+    functions: HashMap<(usize, String), (Function, usize)>,
 }
 
 impl Ready {
     /// Looks an entry up at its first launch, and again when it needs more shared memory.
-    fn function(&mut self, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
+    fn function(&mut self, device: &CudaDevice, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
+        let (at, program) = self.program_of(device, launch)?;
         let entry = self.kernel.entry_of(launch, self.dtype);
-        if let Some((function, allowed)) = self.functions.get(&entry)
+        let key = (at, entry);
+        if let Some((function, allowed)) = self.functions.get(&key)
             && *allowed >= launch.shared_bytes
         {
             return Ok(*function);
         }
-        let function = self.program.entry(&entry, launch, arguments)?;
-        self.functions.insert(entry, (function, launch.shared_bytes));
+        let function = program.entry(&key.1, launch, arguments)?;
+        self.functions.insert(key, (function, launch.shared_bytes));
         Ok(function)
+    }
+
+    /// The program of a launch, and its number.
+    fn program_of(&mut self, device: &CudaDevice, launch: &Launch) -> Result<(usize, Arc<Loaded>), Fault> {
+        let Some(named) = &launch.program else { return Ok((0, Arc::clone(&self.program))) };
+        if let Some(at) = self.others.iter().position(|(other, _)| Arc::ptr_eq(other, named)) {
+            return Ok((at + 1, Arc::clone(&self.others[at].1)));
+        }
+        let loaded = device.programs.get(&device.context, &device.arch(), named, self.dtype)?;
+        self.others.push((Arc::clone(named), Arc::clone(&loaded)));
+        Ok((self.others.len(), loaded))
     }
 }
 
@@ -83,7 +98,13 @@ impl Arena for CudaArena<'_> {
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let program = self.device.programs.get(&self.device.context, &self.arch(), &kernel.program, dtype)?;
-        self.kernels.push(Ready { kernel: kernel.clone(), dtype, program, functions: HashMap::new() });
+        self.kernels.push(Ready {
+            kernel: kernel.clone(),
+            dtype,
+            program,
+            others: Vec::new(),
+            functions: HashMap::new(),
+        });
         Ok(KernelId(self.kernels.len() - 1))
     }
 
@@ -100,7 +121,7 @@ impl Arena for CudaArena<'_> {
         let ready = &mut self.kernels[kernel.0];
         for launch in ready.kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
             let arguments = arguments(&launch, &buffers, encode)?;
-            let function = ready.function(&launch, &arguments)?;
+            let function = ready.function(self.device, &launch, &arguments)?;
             let launched = self.device.context.launch(&function, &launch, &arguments);
             launched.map_err(|error| fault(self.device, error))?;
         }

@@ -75,6 +75,8 @@ impl Arena for SimArena<'_> {
             })
             .collect();
         for launch in kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
+            let other = launch.program.as_ref().map(|other| self.device.programs.get(other, *dtype)).transpose()?;
+            let program = other.as_ref().unwrap_or(program);
             let entry = kernel.entry_of(&launch, *dtype);
             let arguments = arguments(&launch, &placed, |map| encode(&program.file, map))?;
             program.check(&entry, &launch, &arguments)?;

@@ -206,6 +206,7 @@ impl<S: Shape> Launched<S> {
             }
         });
         let arguments = pointers.chain(further).collect();
-        Launch { pointers: false, arguments, ..launch }.entry(entry).of(Arc::clone(program))
+        let program = launch.program.clone().unwrap_or_else(|| Arc::clone(program));
+        Launch { pointers: false, arguments, ..launch }.entry(entry).of(program)
     }
 }

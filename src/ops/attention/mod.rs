@@ -23,7 +23,7 @@ use crate::core::seed::{Rng, permutation};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs, Tensor};
 use crate::core::tolerance::{Override, Tolerance};
-pub(super) use launch::{naive_launch, with_scalars};
+pub(super) use launch::{naive_launch, wgmma as wgmma_plan, with_scalars};
 use rayon::prelude::*;
 
 crate::shape! {
@@ -307,7 +307,7 @@ fn mma_kernel() -> Cuda<Heads> {
 }
 
 /// Warp-specialised: a producer that copies by TMA, consumer warpgroups on wgmma.
-fn wgmma_kernel() -> Cuda<Heads> {
+pub(super) fn wgmma_kernel() -> Cuda<Heads> {
     let kernel = kernel!(
         "attention/attention_wgmma.cu",
         [

@@ -11,7 +11,10 @@ use crate::core::dtype::DType;
 use crate::core::launch::Plan;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
-use launch::{MOST_DIM, MOST_ROWS};
+use launch::MOST_DIM;
+pub(super) use launch::{
+    MOST_ROWS, best_in_half as half_width_plan, tma_workspace_bytes as half_width_workspace_bytes,
+};
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
@@ -25,7 +28,7 @@ pub fn suite() -> Suite {
         )
         .candidate("lesson4_tma", tma_kernel(launch::split_kv_tma).lesson())
         .candidate("lesson5_cluster_tma", tma_kernel(launch::cluster_tma).lesson())
-        .candidate("cuda", tma_kernel(launch::best_in_half).needs("sm_90a"))
+        .candidate("cuda", half_width_kernel())
         .candidate("cuda", tiles(kernel("attention_naive", launch::best_in_f32)).dtypes([DType::F32]).needs("sm_90a"));
     with_vendor!(own, "cudnn", super::attention::vendor::cudnn)
 }
@@ -104,6 +107,11 @@ fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
 /// Parts of the keys of a head, and a second launch that reduces their partials.
 fn split_kv() -> Cuda<Heads> {
     kernel("attention_naive", launch::split_kv).workspace(launch::split_kv_workspace_bytes)
+}
+
+/// The best ones in half width.
+pub(super) fn half_width_kernel() -> Cuda<Heads> {
+    tma_kernel(half_width_plan).needs("sm_90a")
 }
 
 /// Kernels in half width whose keys and values come by TMA and are multiplied on tensor cores.

@@ -4,7 +4,10 @@
 //! Letters: the queries are the last ones of `keys` positions, and each sees the positions up to its own. A query head `h`
 //! reads the keys of head `h / group`.
 
-use super::attention::RANGE;
+mod launch;
+
+use super::attention::{self, RANGE};
+use super::attention_decode;
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
 use super::float::{Float, sum};
@@ -13,7 +16,7 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
-use crate::core::launch::Launch;
+use crate::core::launch::Plan;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
@@ -57,7 +60,12 @@ impl Cached {
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {
-    Suite::of(operator()).cpu_tiers(every_float!(naive), every_float!(tiled)).candidate("cuda", cuda()).into()
+    Suite::of(operator())
+        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .candidate("lesson1_naive", kernel(launch::naive).untimed().lesson())
+        .candidate("cuda", best_in_half())
+        .candidate("cuda", kernel(launch::naive).dtypes([DType::F32]).untimed())
+        .into()
 }
 
 fn operator() -> Op<Cached> {
@@ -116,13 +124,16 @@ const STEPS: usize = 5;
 const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
 
 /// As (batch, heads, group, queries, past, dim), always different where they can be: nothing, single queries over few and
-/// many keys, every narrow dim, both sides of the stretches that a kernel takes, a whole prompt, and pieces of models.
+/// many keys, every narrow dim, both sides of the stretches that a kernel takes, a whole prompt, pieces of models, tiles of
+/// queries, and keys that are split.
 fn cases() -> impl Iterator<Item = Cached> {
     let narrow = (1..=17).map(|dim| (1, 2, 1, 3, 4, dim));
     let edges = [(0, 2, 1, 3, 4, 8), (1, 1, 1, 1, 0, 1), (3, 2, 4, 5, 0, 8), (2, 1, 3, 1, 16, 40)];
     let stretches = [(1, 2, 3, 1, 127, 64), (2, 3, 1, 1, 128, 32), (1, 1, 2, 2, 129, 72), (1, 1, 1, 1, 257, 256)];
     let models = [(1, 3, 3, 1, 300, 64), (2, 4, 2, 37, 0, 64), (1, 2, 1, 19, 45, 128), (1, 12, 1, 1, 90, 64)];
-    let all = narrow.chain(edges).chain(stretches).chain(models);
+    let tiles = [(2, 2, 3, 70, 61, 40), (1, 1, 2, 129, 0, 128), (3, 1, 1, 16, 130, 8)];
+    let split_kv = [(2, 3, 5, 1, 1030, 72), (5, 8, 2, 1, 1030, 128), (1, 8, 1, 1, 2111, 64), (17, 8, 1, 1, 70, 16)];
+    let all = narrow.chain(edges).chain(stretches).chain(models).chain(tiles).chain(split_kv);
     all.map(|(batch, heads, group, queries, past, dim)| Cached { batch, heads, group, queries, past, dim })
 }
 
@@ -187,22 +198,22 @@ fn tiled<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     simd::attention_cached(&extents, q, k, v, outputs.slice::<T>(0));
 }
 
-fn cuda() -> Cuda<Cached> {
-    /// Threads of a block, keys of a stretch.
-    const THREADS: usize = 256;
-    let plan = |s: &Cached| {
-        let launch = Launch::blocks(s.queries * s.batch * s.query_heads(), THREADS);
-        let extents = [s.batch, s.heads, s.group, s.past, s.dim].map(|extent| extent as i32);
-        extents.into_iter().fold(launch, Launch::scalar).scalar(s.scale() as f32)
-    };
+fn kernel(plan: impl Fn(&Cached) -> Plan + Send + Sync + 'static) -> Cuda<Cached> {
     let kernel = kernel!(
         "attention_cached/attention_cached.cu",
         ["common.cuh", "lib/online_softmax.cuh"],
         "attention_cached",
         plan
     );
-    // It is there to be read: a fast one shares the keys out among blocks.
-    kernel.tiles([("past", THREADS), ("dim", 32)]).untimed()
+    kernel.tiles([("past", launch::THREADS), ("dim", 32)])
+}
+
+/// Attention's kernels, and those of decode attention, on the cache as it is.
+fn best_in_half() -> Cuda<Cached> {
+    let kernel = kernel(launch::in_half()).workspace(launch::workspace_bytes).needs("sm_90a");
+    let kernel = kernel.tiles([("queries", launch::FEWEST_QUERIES), ("queries", 64), ("past", launch::FEWEST_KEYS)]);
+    let kernel = kernel.tiles([("group", 4), ("group", attention_decode::MOST_ROWS), ("dim", 8), ("dim", 64), ("dim", 128)]);
+    kernel.dtypes(attention::HALF).tolerance(attention::rounded_weights())
 }
 
 #[cfg(test)]
