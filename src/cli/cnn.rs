@@ -3,11 +3,11 @@
 mod accuracy;
 mod show;
 mod timing;
+mod workload;
 
 use super::{Failure, print, project};
 use crate::core::dtype::DType;
 use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
-use crate::core::suite::Suite;
 use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::{DeviceChoice, parse_seconds};
 use crate::harness::devices::Devices;
@@ -22,6 +22,7 @@ use accuracy::{Absent, Classified};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use workload::{Variant, Workload};
 
 /// The weights that ship with the project.
 const WEIGHTS: &str = "fixtures/cnn/mnist.safetensors";
@@ -32,39 +33,6 @@ enum Function {
     Relu,
     Gelu,
     Silu,
-}
-
-/// A way to compute it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Variant {
-    /// The tiers of the CPU
-    Cpu,
-    /// Own kernels
-    Cuda,
-    /// A library's kernels where the catalogue has one, own ones elsewhere
-    Baseline,
-    /// Own kernels, the activations by Triton
-    Triton,
-    /// Each of them
-    All,
-}
-
-impl Variant {
-    const EACH: [Variant; 4] = [Variant::Cuda, Variant::Triton, Variant::Baseline, Variant::Cpu];
-
-    /// In reports, and among the candidates of the operator.
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Variant::Cpu => ("cpu", "tiers"),
-            Variant::Cuda | Variant::All => ("cuda", "cuda"),
-            Variant::Baseline => ("baseline", "baseline"),
-            Variant::Triton => ("triton", "triton"),
-        }
-    }
-
-    fn kind(self) -> DeviceKind {
-        if self == Variant::Cpu { DeviceKind::Cpu } else { DeviceKind::Cuda }
-    }
 }
 
 /// Arguments of `cnn`.
@@ -112,15 +80,6 @@ pub struct Cnn {
     /// Add the measurement to this summary, or begin it
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-}
-
-/// What the variants share.
-struct Workload {
-    suite: Suite,
-    digits: LabelledDigits,
-    classifier: Classifier,
-    dtype: DType,
-    seed: u64,
 }
 
 /// Wrong data or weights.

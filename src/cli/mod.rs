@@ -21,6 +21,7 @@ mod merge;
 mod of_gate;
 mod plot;
 mod predict;
+mod project;
 mod ptx;
 mod report;
 mod schema;
@@ -29,9 +30,9 @@ mod sim_server;
 
 use crate::core::environment;
 use crate::harness::command::{Bench, Command, Failure, List, Noise, Tune, print};
-use crate::harness::{Gate, Project};
 use clap::{Parser, Subcommand};
 use of_gate::OfGate;
+use project::{gate, project};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -122,16 +123,6 @@ pub fn main() -> ExitCode {
         Sub::Ptx(ptx) => ptx.run(),
     };
     ended.map_or_else(Failure::exit_code, |()| ExitCode::SUCCESS)
-}
-
-/// The project that the catalogue belongs to.
-fn project() -> Project {
-    Project::new(env!("CARGO_MANIFEST_DIR"), env!("CARGO_PKG_NAME")).run_by("kernelgate check")
-}
-
-/// The gate over the catalogue.
-fn gate() -> Gate {
-    Gate::new(project()).suites(crate::ops::catalogue())
 }
 
 #[cfg(test)]

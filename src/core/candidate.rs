@@ -1,213 +1,22 @@
 //! Candidates: the ways to compute an operator that the gate judges.
 
+mod body;
 mod cpu;
 mod cuda;
+mod enqueue;
+mod kernel;
 mod library;
+mod traits;
 mod triton;
 
-pub use cpu::{Cpu, CpuBody};
-pub use cuda::{Cuda, Kernel, Language, Program};
-pub use library::{CudaHost, Enqueue, EnqueueBody};
+pub use body::{Body, CpuBody};
+pub use cpu::Cpu;
+pub use cuda::Cuda;
+pub use enqueue::{Enqueue, EnqueueBody};
+pub use kernel::{Kernel, Language, Program};
+pub use library::CudaHost;
+pub use traits::{Declare, Traits};
 pub use triton::TritonMetadata;
-
-use super::constraint::Limit;
-use super::distribution::Distribution;
-use super::dtype::DType;
-use super::launch::Launch;
-use super::tolerance::Override;
-use std::sync::Arc;
-
-/// Scratch bytes at a point.
-type BytesFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
-
-/// What every kind of candidate can declare about itself.
-#[derive(Clone, Debug)]
-pub struct Traits {
-    /// Tile extents by axis; boundary shapes are made from them.
-    pub tiles: Vec<(&'static str, usize)>,
-    /// Base pointers are multiples of this many bytes, and the gate tries every such offset.
-    pub alignment: usize,
-    /// The same in single dtypes, where it is another.
-    pub alignments: Vec<(DType, usize)>,
-    /// Shapes that it takes, where they are fewer than the operator has.
-    pub limits: Vec<Limit>,
-    /// Two runs give the same bits.
-    pub deterministic: bool,
-    /// The dtypes it supports.
-    pub dtypes: Vec<DType>,
-    /// A tolerance of its own, with the reason.
-    pub tolerance: Option<Override>,
-    /// Inputs that are not tried, with the reason.
-    pub exclude_distributions: Vec<(Distribution, &'static str)>,
-    /// Whether its speed is held against a baseline.
-    pub timed: bool,
-    /// Whether it is a lesson: a step on the way to the best candidate, timed only on request.
-    pub lesson: bool,
-}
-
-impl Traits {
-    /// Whether it supports a dtype.
-    pub fn computes(&self, dtype: DType) -> bool {
-        self.dtypes.contains(&dtype)
-    }
-
-    /// Base pointers are multiples of this many bytes in a case of `dtype`.
-    pub fn alignment_in(&self, dtype: DType) -> usize {
-        self.alignments.iter().rev().find(|(own, _)| *own == dtype).map_or(self.alignment, |&(_, bytes)| bytes)
-    }
-}
-
-impl Default for Traits {
-    fn default() -> Self {
-        Traits {
-            tiles: Vec::new(),
-            alignment: 16,
-            alignments: Vec::new(),
-            limits: Vec::new(),
-            deterministic: true,
-            dtypes: DType::FLOATS.to_vec(),
-            tolerance: None,
-            exclude_distributions: Vec::new(),
-            timed: true,
-            lesson: false,
-        }
-    }
-}
-
-/// Declarations shared by [`Cpu`], [`Cuda`] and [`CudaHost`].
-pub trait Declare: Sized {
-    /// The declarations so far.
-    fn traits_mut(&mut self) -> &mut Traits;
-
-    /// The candidate works in tiles of `extent` along `axis`: shapes around its multiples are tried.
-    fn tile(mut self, axis: &'static str, extent: usize) -> Self {
-        self.traits_mut().tiles.push((axis, extent));
-        self
-    }
-
-    /// The same along several axes: `.tiles([("m", 128), ("n", 256)])`.
-    fn tiles<const AXES: usize>(self, tiles: [(&'static str, usize); AXES]) -> Self {
-        tiles.into_iter().fold(self, |candidate, (axis, extent)| candidate.tile(axis, extent))
-    }
-
-    /// Base pointers that are multiples of `bytes` suffice (default 16).
-    fn alignment(mut self, bytes: usize) -> Self {
-        self.traits_mut().alignment = bytes;
-        self
-    }
-
-    /// The same in cases of one dtype: a kernel that reads pairs needs 8 bytes of f32 and 4 of f16.
-    fn alignment_in(mut self, dtype: DType, bytes: usize) -> Self {
-        self.traits_mut().alignments.push((dtype, bytes));
-        self
-    }
-
-    /// Takes fewer extents along `axis` than the operator has: `.extents("cols", 1..=1024)`. Its other shapes are not tried;
-    /// reports say what it takes.
-    fn extents(mut self, axis: &'static str, extents: std::ops::RangeInclusive<usize>) -> Self {
-        self.traits_mut().limits.push(Limit { axis, extents, multiple: 1 });
-        self
-    }
-
-    /// Takes multiples of `step` alone along `axis`.
-    fn multiples(mut self, axis: &'static str, step: usize) -> Self {
-        self.traits_mut().limits.push(Limit { axis, extents: 0..=usize::MAX, multiple: step });
-        self
-    }
-
-    /// Two runs may differ in the last bits (atomics); they must then agree within the tolerance.
-    fn nondeterministic(mut self) -> Self {
-        self.traits_mut().deterministic = false;
-        self
-    }
-
-    /// Restricts the dtypes.
-    fn dtypes(mut self, dtypes: impl IntoIterator<Item = DType>) -> Self {
-        self.traits_mut().dtypes = dtypes.into_iter().collect();
-        self
-    }
-
-    /// Leaves the candidate out of the perf check: it is kept for its clarity, not its speed.
-    fn untimed(mut self) -> Self {
-        self.traits_mut().timed = false;
-        self
-    }
-
-    /// Marks a lesson: a step on the way to the best candidate. It is checked like any other, but timed only on request
-    /// (`--lessons`).
-    fn lesson(mut self) -> Self {
-        self.traits_mut().lesson = true;
-        self
-    }
-
-    /// Is not tried on such inputs, for code that cannot be changed; the reason is part of every report.
-    fn exclude_distributions(mut self, distribution: Distribution, reason: &'static str) -> Self {
-        self.traits_mut().exclude_distributions.push((distribution, reason));
-        self
-    }
-
-    /// Replaces the derived tolerance; the reason is part of every report.
-    fn tolerance(mut self, tolerance: Override) -> Self {
-        self.traits_mut().tolerance = Some(tolerance);
-        self
-    }
-}
-
-/// The code of a candidate.
-#[derive(Clone)]
-pub enum Body {
-    /// A host function a dtype.
-    Cpu(CpuBody),
-    /// A CUDA kernel, for a GPU or the simulator.
-    Cuda(Kernel),
-    /// Host code that enqueues GPU work: a library. For a GPU only.
-    Enqueue(EnqueueBody),
-}
-
-impl Body {
-    /// The file of the kernel, as compiler messages name it.
-    pub fn file(&self) -> Option<&str> {
-        if let Body::Cuda(kernel) = self { Some(&kernel.program.file) } else { None }
-    }
-
-    /// What host code that enqueues GPU work says of a case that it was prepared for.
-    pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
-        if let Body::Enqueue(body) = self { body.describe(point, dtype) } else { None }
-    }
-
-    /// Whether it is host code that enqueues GPU work.
-    pub fn is_library(&self) -> bool {
-        matches!(self, Body::Enqueue(_))
-    }
-
-    /// Whether it runs on the host alone.
-    pub fn is_host(&self) -> bool {
-        matches!(self, Body::Cpu(_))
-    }
-
-    /// What a kernel launches at a point; nothing of host code.
-    pub fn launches(&self, point: &[usize]) -> Vec<Launch> {
-        if let Body::Cuda(kernel) = self { kernel.plan(point).0 } else { Vec::new() }
-    }
-
-    /// Threads that the launches at a point start; none of host code.
-    pub fn threads(&self, point: &[usize]) -> usize {
-        let threads = |launch: &Launch| {
-            let extents = launch.grid.iter().chain(&launch.block);
-            extents.fold(1usize, |product, &extent| product.saturating_mul(extent))
-        };
-        self.launches(point).iter().map(threads).fold(0, usize::saturating_add)
-    }
-
-    /// Scratch bytes that the candidate asks for at a point.
-    pub fn workspace_bytes(&self, point: &[usize]) -> usize {
-        match self {
-            Body::Cpu(_) => 0,
-            Body::Cuda(kernel) => (kernel.workspace_bytes)(point),
-            Body::Enqueue(body) => (body.workspace_bytes)(point),
-        }
-    }
-}
 
 /// A candidate as the gate holds it: named, its shape type erased.
 #[derive(Clone)]

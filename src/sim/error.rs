@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why a module could not be read or a launch could not start.
 ///
-/// What a running kernel does wrong is no error of this type: it is a [`Finding`](super::Finding) of the report.
+/// What a running kernel does wrong is no error of this type: it is a [`Finding`](crate::sim::report::Finding) of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// The text is not PTX as the simulator knows it.

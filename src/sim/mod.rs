@@ -1,9 +1,9 @@
 //! Executes PTX on the CPU and watches what the kernel does.
 //!
-//! The room knows PTX and memory, nothing of the gate. [`Module::parse`] makes text a tree, the first [`launch`] of an
-//! entry makes the tree an array of instructions with a handler for 32 lanes each, and that array runs for every warp
-//! of the grid. Every access to memory passes checks: bounds, alignment, initialisation, races. What they find is in
-//! the [`Report`], with exact counts of the work done.
+//! It knows PTX and memory, nothing of the gate. [`Module::parse`] makes text a tree (`ptx`), the first [`launch`] of an
+//! entry makes the tree an array of instructions (`passes`, into `ir`) with a handler for 32 lanes each (`isa`), and that
+//! array runs for every warp of the grid (`run`, on a `machine`). Every access to memory passes checks: bounds, alignment,
+//! initialisation, races. What they find is in the [`Report`], with exact counts of the work done.
 //!
 //! ```
 //! use kernelgate::sim::{Launch, Memory, Module, Options, launch};
@@ -41,33 +41,27 @@
 
 #![expect(clippy::needless_range_loop, reason = "a lane indexes several rows at once")]
 
-mod decode;
 mod error;
-mod exec;
-mod lanes;
-mod memory;
+mod ir;
+mod isa;
+mod machine;
 mod metrics;
-mod module;
 mod names;
-mod ops;
 mod options;
-mod printf;
-mod program;
+mod passes;
 mod ptx;
-mod race;
 mod report;
 mod rng;
-mod tensor_map;
+mod run;
 #[cfg(test)]
 mod tests;
 mod tier;
 
 pub use error::Error;
-pub use exec::{Arg, Dim, Launch, launch};
-pub use memory::{Memory, Pointer};
+pub use machine::memory::{Memory, Pointer};
+pub use machine::tensor_map::{Element, Im2col, Swizzle, TensorMap};
 pub use metrics::{InstructionClass, LineCount, Metrics, Traffic};
-pub use module::Module;
 pub use names::{is_called, is_named, source_name};
 pub use options::{Accumulation, Checks, Completion, Options, WarpOrder};
 pub use report::{Check, Finding, Place, Report, Source};
-pub use tensor_map::{Element, Im2col, Swizzle, TensorMap};
+pub use run::{Arg, Dim, Launch, Module, launch};

@@ -1,7 +1,7 @@
 //! What a launch tells: findings of the checks, printed text, metrics.
 
-use super::metrics::Metrics;
-use super::names::source_name;
+use crate::sim::metrics::Metrics;
+use crate::sim::names::source_name;
 use serde::Serialize;
 use std::fmt;
 

@@ -1,12 +1,12 @@
 //! Candidates that run on the host.
 
-use super::{Body, Candidate, Declare, IntoCandidate, Traits};
+use super::body::{Body, CpuBody, CpuFn};
+use super::traits::{Declare, Traits};
+use super::{Candidate, IntoCandidate};
 use crate::core::dtype::{DType, Element};
 use crate::core::shape::Shape;
 use crate::core::tensor::{Inputs, Outputs};
 use std::sync::Arc;
-
-type CpuFn = Arc<dyn Fn(&[usize], &Inputs<'_>, &mut Outputs<'_>) + Send + Sync>;
 
 /// A candidate that runs on the host: one function a dtype.
 #[derive(Clone)]
@@ -52,28 +52,6 @@ impl<S: Shape> Cpu<S> {
 impl<S> Declare for Cpu<S> {
     fn traits_mut(&mut self) -> &mut Traits {
         &mut self.traits
-    }
-}
-
-/// The host functions of a CPU candidate.
-#[derive(Clone)]
-pub struct CpuBody(Vec<(DType, CpuFn)>);
-
-impl CpuBody {
-    /// Whether there is a function for `dtype`.
-    pub fn computes(&self, dtype: DType) -> bool {
-        self.0.iter().any(|(own, _)| *own == dtype)
-    }
-
-    /// Runs the function for `dtype`; `false` if there is none.
-    pub fn call(&self, dtype: DType, point: &[usize], x: &Inputs<'_>, y: &mut Outputs<'_>) -> bool {
-        match self.0.iter().find(|(d, _)| *d == dtype) {
-            Some((_, function)) => {
-                function(point, x, y);
-                true
-            }
-            None => false,
-        }
     }
 }
 

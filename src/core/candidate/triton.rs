@@ -1,6 +1,7 @@
 //! Triton programs that were compiled ahead of time: how one is launched, from the metadata that Triton writes beside its PTX.
 
-use super::cuda::{Cuda, target_of};
+use super::cuda::Cuda;
+use super::kernel::target_of;
 use crate::core::launch::{Launch, Scalar};
 use crate::core::shape::Shape;
 use serde::Deserialize;

@@ -2,8 +2,8 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer as Memory, Function};
-use super::problem::{LIMIT, fault};
 use super::program::Loaded;
+use super::support::{LIMIT, fault};
 use super::work::encode;
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;

@@ -1,6 +1,6 @@
 //! Compiled kernels on disk, by the hash of everything that went into them. A damaged entry is compiled again.
 
-use super::compile::Artifact;
+use super::artifact::Artifact;
 use crate::device::recipe::hash;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

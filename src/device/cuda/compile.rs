@@ -1,22 +1,12 @@
 //! A program and a dtype to machine code or PTX, through the cache.
 
+use super::artifact::Artifact;
 use super::{cache, nvrtc, toolkit};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::device::fault::Fault;
 use crate::device::recipe::{HEADER, Target, headers, key, options};
 use crate::device::standard;
-
-/// What comes out of the compiler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Artifact {
-    /// A cubin, or PTX text.
-    pub code: Vec<u8>,
-    /// The compiler's version, `13.0`.
-    pub compiler: String,
-    /// What it printed; empty when it came from the cache.
-    pub log: String,
-}
 
 /// Compiles through the cache.
 ///

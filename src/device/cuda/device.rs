@@ -1,21 +1,21 @@
-//! A GPU as a device of the gate.
+//! One GPU, opened.
 
 use super::driver::{Context, driver_version};
-use super::problem::CudaProblem;
+use super::nvrtc;
+use super::presence::find_driver;
 use super::program::Programs;
-use super::{nvrtc, probe};
-use crate::core::candidate::{Body, Language, Program};
+use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
+use crate::device::DeviceKind;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 /// One GPU, opened.
 pub struct CudaDevice {
     pub(super) context: Context,
     pub(super) programs: Programs,
-    fingerprint: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     capability: (i32, i32),
     shared_bytes: usize,
 }
@@ -26,7 +26,7 @@ impl CudaDevice {
     /// # Errors
     /// Why there is none, and what to do.
     pub fn open(ordinal: usize) -> Result<Self, String> {
-        probe::find_driver()?;
+        find_driver()?;
         // An old driver lacks functions that the bindings then panic over.
         std::panic::catch_unwind(|| Self::open_unguarded(ordinal))
             .unwrap_or_else(|_| Err("the CUDA driver is too old for this build: update it".into()))
@@ -97,38 +97,5 @@ pub fn support() -> Program {
         headers: Vec::new(),
         options: Vec::new(),
         needs: None,
-    }
-}
-
-impl Device for CudaDevice {
-    fn fingerprint(&self) -> &Fingerprint {
-        &self.fingerprint
-    }
-
-    fn runs(&self, body: &Body) -> bool {
-        matches!(body, Body::Cuda(_) | Body::Enqueue(_))
-    }
-
-    fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
-        if self.is_lost() {
-            return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
-        }
-        Ok(Box::new(CudaProblem::new(self, job)?))
-    }
-
-    fn is_lost(&self) -> bool {
-        self.context.is_abandoned()
-    }
-
-    fn capacity(&self) -> Capacity {
-        let memory = self.fingerprint.memory_bytes;
-        Capacity {
-            elements: 1 << 20,
-            flops: 1 << 30,
-            threads: usize::MAX,
-            timed: true,
-            timed_bytes: memory / 4,
-            asked_bytes: memory / 4,
-        }
     }
 }

@@ -3,7 +3,9 @@
 //! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
 //! files with `unsafe`; everything else builds on their safe functions.
 
+mod adapter;
 mod arena;
+mod artifact;
 mod cache;
 mod choices;
 mod compile;
@@ -17,12 +19,14 @@ mod device;
 mod driver;
 mod nvrtc;
 mod precompile;
+mod presence;
 mod probe;
 mod problem;
 mod program;
 mod ptx;
 mod refresh;
 mod scratch;
+mod support;
 mod tensor_map;
 mod timing;
 mod toolkit;
@@ -31,8 +35,10 @@ mod work;
 
 pub use crate::device::recipe::Target;
 pub use arena::CudaArena;
-pub use compile::{Artifact, can_include, compile, compile_afresh, compile_instances};
+pub use artifact::Artifact;
+pub use compile::{can_include, compile, compile_afresh, compile_instances};
 pub use device::CudaDevice;
 pub use precompile::{precompile, programs};
-pub use probe::{Finding, find_driver, probe};
+pub use presence::find_driver;
+pub use probe::{Finding, probe};
 pub use ptx::{ptx, ptx_afresh};

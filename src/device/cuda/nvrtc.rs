@@ -1,7 +1,7 @@
 //! The calls into NVRTC. Nothing here panics when the library is absent.
 #![expect(unsafe_code, reason = "the C interface of NVRTC")]
 
-use super::compile::Artifact;
+use super::artifact::Artifact;
 use super::toolkit;
 use crate::device::fault::Fault;
 use crate::device::recipe::Target;

@@ -1,5 +1,6 @@
 //! What is here and what is missing. Never panics: a machine without a GPU is an ordinary machine.
 
+use super::presence::find_driver;
 use super::{cache, driver, nvrtc, toolkit};
 
 /// One line of `kernelgate doctor`.
@@ -48,19 +49,6 @@ fn describe(device: &super::CudaDevice) -> String {
     use crate::device::Device as _;
     let fingerprint = device.fingerprint();
     format!("{} ({}, {} multiprocessors)", fingerprint.name, device.arch(), fingerprint.units)
-}
-
-/// The driver's version, or why there is none.
-pub fn find_driver() -> Result<String, String> {
-    if !driver::is_present() {
-        return Err("the CUDA driver (libcuda.so.1) is not installed; without an NVIDIA GPU none is needed".into());
-    }
-    let version = driver::driver_version().map_err(|e| format!("the CUDA driver does not answer: {e}"))?;
-    match driver::device_count() {
-        Ok(0) => Err("the CUDA driver sees no GPU".into()),
-        Ok(_) => Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10)),
-        Err(e) => Err(format!("the CUDA driver sees no GPU: {e}")),
-    }
 }
 
 #[cfg(test)]

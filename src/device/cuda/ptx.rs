@@ -1,6 +1,7 @@
 //! PTX for the simulator: compiled here, through the cache.
 
-use super::compile::{Artifact, compile_afresh};
+use super::artifact::Artifact;
+use super::compile::compile_afresh;
 use super::{cache, nvrtc, toolkit};
 use crate::core::candidate::Program;
 use crate::core::dtype::DType;

@@ -4,7 +4,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Error, forget_persisting};
-use super::problem::{fault, run_support};
+use super::support::{fault, run_support};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
 use crate::device::image::Image;

@@ -10,8 +10,9 @@
 //! placement does to a time, and their mean averages it.
 
 use super::driver::{Buffer, Error, Event, Graph};
-use super::problem::{COUNT_BYTES, CudaProblem, fault, fill, memory_fault, run_support};
+use super::problem::CudaProblem;
 use super::refresh::{OfCase, Refresh};
+use super::support::{COUNT_BYTES, fault, fill, memory_fault, run_support};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
 use crate::device::{Device, Heat, Poison, Sample, TimingPlan};

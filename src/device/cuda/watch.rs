@@ -4,7 +4,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Context, Error, Event};
-use super::problem::{LIMIT, fault, fill, run_support};
+use super::support::{LIMIT, fault, fill, run_support};
 use crate::core::launch::Launch;
 use crate::device::Poison;
 use crate::device::fault::Fault;

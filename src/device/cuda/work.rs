@@ -2,8 +2,8 @@
 
 use super::device::CudaDevice;
 use super::driver::Function;
-use super::problem::{fault, host_fault};
 use super::program::Loaded;
+use super::support::{fault, host_fault};
 use super::tensor_map;
 use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel, Program};
 use crate::core::dtype::DType;

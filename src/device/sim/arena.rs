@@ -1,6 +1,7 @@
 //! An arena in the simulator: one memory for the kernels of all programs.
 
-use super::device::{ARCH, SimDevice};
+use super::arch::ARCH;
+use super::device::SimDevice;
 use super::explain::{Placed, fault, findings};
 use super::modes::{Mode, options, work_budget};
 use super::problem::{dim, encode};

@@ -1,6 +1,6 @@
 //! The folder of a project's compiled kernels: with it, a machine needs no compiler to simulate them.
 
-use super::device::ARCH;
+use super::arch::ARCH;
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;

@@ -1,5 +1,6 @@
 //! The simulator as a device of the gate.
 
+use super::arch::ARCH;
 use super::problem::SimProblem;
 use super::program::Programs;
 use crate::core::candidate::Body;
@@ -7,9 +8,6 @@ use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
 use std::path::PathBuf;
-
-/// The architecture that is simulated, as the compiler's options name its PTX.
-pub const ARCH: &str = "compute_90a";
 
 /// Launches that must agree bit for bit: each has a schedule of its own, so a few say more than many on hardware.
 const REPEATS: usize = 6;

@@ -1,6 +1,6 @@
 //! What the simulator says, in the words of the gate: buffers by their names, errors as faults, metrics as counts.
 
-use super::device::ARCH;
+use super::arch::ARCH;
 use crate::device::counts::{Counts, Traffic};
 use crate::device::fault::Fault;
 use crate::sim::{self, Error, Finding, InstructionClass, Metrics, Pointer};

@@ -1,5 +1,6 @@
 //! The PTX simulator as a device of the gate: CUDA candidates run on any machine, under checks that hardware lacks.
 
+mod arch;
 mod arena;
 mod committed;
 mod device;
@@ -10,6 +11,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
+pub use arch::ARCH;
 pub use arena::SimArena;
 pub use committed::{Committed, FOLDER};
-pub use device::{ARCH, SimDevice};
+pub use device::SimDevice;

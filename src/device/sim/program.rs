@@ -1,8 +1,8 @@
 //! Programs as parsed modules: PTX as it is given, or compiled from CUDA C++.
 
-use super::committed::Committed;
 #[cfg(feature = "cuda")]
-use super::device::ARCH;
+use super::arch::ARCH;
+use super::committed::Committed;
 use super::explain::fault;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;

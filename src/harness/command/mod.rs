@@ -3,68 +3,27 @@
 //! or with `--gate` any gate.
 
 mod bench;
+mod ending;
 mod list;
 mod noise;
 mod noise_stored;
 mod selection;
 mod tune;
+mod workplace;
 
 pub use bench::{Bench, header, peer_row, row};
+pub use ending::{Failure, print};
 pub use list::List;
 pub use noise::Noise;
 pub use selection::{Selected, Selection, describe_device};
 pub use tune::Tune;
+pub use workplace::Workplace;
 
-use super::progress::without_line;
-use super::project::Project;
-use super::terminal::note;
-use crate::core::suite::Suite;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 /// The first argument of a gate that is asked for something else than its trials.
 pub const FLAG: &str = "--command";
-
-/// Whose operators are meant.
-#[derive(Clone, Copy)]
-pub struct Workplace<'a> {
-    /// The project: its baselines, its folders.
-    pub project: &'a Project,
-    /// Its operators with their candidates.
-    pub suites: &'a [Suite],
-}
-
-/// How a command ends when it does not end well.
-#[derive(Debug)]
-pub enum Failure {
-    /// A verdict failed; it has been said already.
-    Verdict,
-    /// Wrong input, with what is wrong.
-    Input(String),
-    /// Something required is not there.
-    Missing(String),
-    /// Another process has said it, and ended with this code.
-    Code(u8),
-}
-
-impl Failure {
-    /// Says what there is to say, and gives the exit code.
-    pub fn exit_code(self) -> ExitCode {
-        match self {
-            Failure::Verdict => ExitCode::from(1),
-            Failure::Input(why) => {
-                note(format_args!("error: {why}"));
-                ExitCode::from(2)
-            }
-            Failure::Missing(why) => {
-                note(format_args!("missing: {why}"));
-                ExitCode::from(3)
-            }
-            Failure::Code(code) => ExitCode::from(code),
-        }
-    }
-}
 
 /// What a gate can be asked.
 #[derive(Subcommand)]
@@ -109,16 +68,4 @@ struct Line {
 pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Command> {
     let program = arguments.next()?;
     (arguments.next()? == FLAG).then(|| Line::parse_from(std::iter::once(program).chain(arguments)).command)
-}
-
-/// Prints to stdout; a reader that has gone away is no reason to panic.
-///
-/// # Errors
-/// If stdout cannot be written to.
-pub fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write as _;
-    match without_line(|| std::io::stdout().write_all(text.as_bytes())) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Input(format!("stdout: {e}"))),
-        _ => Ok(()),
-    }
 }

@@ -2,10 +2,13 @@
 //! `m`×`n`, all row-major, the items of a tensor one behind the other. op leaves a matrix as it is or transposes it: a factor
 //! that is transposed has its extents the other way round in memory.
 
+mod shape;
 mod simt;
 #[cfg(feature = "cuda")]
 mod vendor;
 mod wgmma;
+
+pub use shape::Products;
 
 use super::float::Float;
 use super::gemm::wgmma::Tile;
@@ -22,66 +25,6 @@ use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use rayon::prelude::*;
 use std::borrow::Cow;
-
-crate::shape! {
-    /// The shape of a batch of products.
-    pub struct Products {
-        /// Items.
-        batch: 0..=1 << 20,
-        /// Rows of op(A) and C.
-        m: 1..=1 << 18,
-        /// Columns of op(B) and C.
-        n: 1..=1 << 18,
-        /// Columns of op(A), rows of op(B).
-        k: 1..=1 << 18,
-        /// Whether A is `[batch, k, m]` and not `[batch, m, k]`.
-        transposed_a: bool = [false, true],
-        /// Whether B is `[batch, n, k]` and not `[batch, k, n]`.
-        transposed_b: bool = [false, true],
-    }
-}
-
-impl Products {
-    /// The product of one item.
-    fn item(&self) -> Product {
-        Product { m: self.m, n: self.n, k: self.k }
-    }
-
-    /// Rows and columns of an item of A in memory.
-    fn a(&self) -> [usize; 2] {
-        if self.transposed_a { [self.k, self.m] } else { [self.m, self.k] }
-    }
-
-    /// The same of B.
-    fn b(&self) -> [usize; 2] {
-        if self.transposed_b { [self.n, self.k] } else { [self.k, self.n] }
-    }
-
-    /// The place of op(A[item])[i, p] in A.
-    fn at_a(&self, item: usize, i: usize, p: usize) -> usize {
-        item * self.m * self.k + if self.transposed_a { p * self.m + i } else { i * self.k + p }
-    }
-
-    /// The place of op(B[item])[p, j] in B.
-    fn at_b(&self, item: usize, p: usize, j: usize) -> usize {
-        item * self.k * self.n + if self.transposed_b { j * self.k + p } else { p * self.n + j }
-    }
-
-    /// The layouts of A and B as libraries name them: as it is, or transposed.
-    fn layout(&self) -> &'static str {
-        match (self.transposed_a, self.transposed_b) {
-            (false, false) => "nn",
-            (false, true) => "nt",
-            (true, false) => "tn",
-            (true, true) => "tt",
-        }
-    }
-
-    /// The f32 entry of the layout, or the one for rows that start anywhere.
-    fn simt_entry(&self, aligned: bool) -> String {
-        format!("bmm_simt_{}{}", self.layout(), if aligned { "" } else { "_any" })
-    }
-}
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {

@@ -2,12 +2,15 @@
 
 pub(super) mod batched;
 mod launch;
+mod shape;
 pub(super) mod simt;
 mod times;
 pub mod tuning;
 #[cfg(feature = "cuda")]
 mod vendor;
 pub(super) mod wgmma;
+
+pub use shape::Product;
 
 use super::family::rows::{double, permute_columns};
 use super::family::stretch::STRETCH;
@@ -25,18 +28,6 @@ use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-
-crate::shape! {
-    /// The shape of a matrix product.
-    pub struct Product {
-        /// Rows of A and C.
-        m: 0..=1 << 20,
-        /// Columns of B and C.
-        n: 1..=1 << 18,
-        /// Columns of A, rows of B.
-        k: 1..=1 << 18,
-    }
-}
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {

@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::run::{Ahead, Stores, map, map_with};
 use super::scratch::with_scratch;
 use super::softmax::softmax;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// The extents of a cache. Tensors are `[positions, batch, heads, dim]`, with `group` query heads to a head of keys.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::level::Kernel;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 use super::x86::{arithmetic, memory};
 
 /// AVX2, FMA and F16C: eight lanes, sixteen registers.

@@ -7,8 +7,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::avx2::Avx2;
-use super::level::Kernel;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 use super::x86::{arithmetic, memory};
 
 /// AVX-512 F, BW, DQ and VL: sixteen lanes, thirty-two registers.

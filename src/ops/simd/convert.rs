@@ -1,9 +1,9 @@
 //! Whole slices from one element type to another: widened exactly, rounded to nearest even.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::run::{Ahead, Stores, map};
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 struct Convert<'a, X, Y> {
     from: &'a [X],

@@ -1,11 +1,11 @@
 //! gelu, gelu_tanh and silu, and the bare vector functions, over slices.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::math;
 use super::run::{Ahead, Stores, map};
 use super::threads::for_each_piece;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// A function of one element.
 pub(super) trait Formula: Copy + Sync {

@@ -1,13 +1,13 @@
 //! swiglu, rope, sums of rows, and RMSNorm of a sum: operators of several inputs or outputs, each in one pass.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::math;
 use super::norm::inverse_root;
 use super::run::{Ahead, Stores, map, map_with, sums};
 use super::scratch::with_scratch;
 use super::threads::{for_each_pair, for_each_piece, for_each_row};
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 struct Gated<'a, T> {
     stores: Stores,

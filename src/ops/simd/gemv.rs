@@ -1,11 +1,11 @@
 //! A matrix times few vectors: a dot product a row, in stretches whose products stay in the cache.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::run::{Ahead, Stores, map_with, sums};
 use super::scratch::with_scratch;
 use super::threads::for_each_row;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// Products of a stretch: 16 KiB. Sums of many equal products in one go would lean to one side.
 const STRETCH: usize = 4096;

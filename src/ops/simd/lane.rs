@@ -82,7 +82,8 @@ pub(super) fn store_ragged<S: Simd, T: Lane>(simd: S, y: &mut [T], v: S::V) {
 mod tests {
     use rstest::rstest;
 
-    use super::super::level::{Kernel, Level};
+    use super::super::level::Level;
+    use super::super::vector::Kernel;
     use super::*;
 
     /// Widens all of `from`, rounds all of `to`.

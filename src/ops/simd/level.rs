@@ -7,13 +7,7 @@ use super::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 use super::avx512::Avx512;
 use super::portable::Portable;
-use super::vector::Simd;
-
-/// Work written once for every instruction set.
-pub trait Kernel {
-    type Output;
-    fn run<S: Simd>(self, simd: S) -> Self::Output;
-}
+use super::vector::{Kernel, Simd};
 
 /// An instruction set that this processor has.
 #[derive(Clone, Copy, Debug)]

@@ -5,11 +5,11 @@
 
 use super::elementwise::{Formula, Gelu, Relu, Silu};
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::run::{Ahead, Stores, map, map_with};
 use super::scratch::with_scratch;
 use super::threads::for_each_piece;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 use std::ops::Range;
 
 /// The extents of a pooling, of one plane: an image with its channels inside, or one channel of it.

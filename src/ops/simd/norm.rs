@@ -1,11 +1,11 @@
 //! layernorm, layernorm_gelu and rmsnorm over the rows of a matrix.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::math;
 use super::run::{Ahead, Stores, map_with, sums};
 use super::threads::for_each_piece;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// What a row is normalised by, and what follows.
 #[derive(Clone, Copy)]

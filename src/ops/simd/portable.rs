@@ -2,8 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::level::Kernel;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// Eight floats in an array, which compilers map to whatever vectors the target's baseline has.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
 //! softmax and its logarithm over the rows of a matrix.
 
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::math;
 use super::run::{Ahead, Stores, map, maximum, sums};
 use super::scratch::with_scratch;
 use super::threads::for_each_piece;
-use super::vector::Simd;
+use super::vector::{Kernel, Simd};
 
 /// Columns at a time: their input and exponentials stay in the first-level cache together.
 const CHUNK: usize = 4096;

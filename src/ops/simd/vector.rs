@@ -2,7 +2,11 @@
 
 use half::{bf16, f16};
 
-use super::level::Kernel;
+/// Work written once for every instruction set.
+pub trait Kernel {
+    type Output;
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
 
 /// The most lanes of any [`Simd`]; sizes the stack buffers that ragged ends pass through.
 pub(super) const MAX_LANES: usize = 16;

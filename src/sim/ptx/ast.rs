@@ -1,8 +1,8 @@
 //! The syntax tree of a PTX module: names resolved to indices, opcodes still text.
 
-use super::special::Special;
-use super::types::{Space, Type};
 use crate::sim::error::Error;
+use crate::sim::ptx::special::Special;
+use crate::sim::ptx::types::{Space, Type};
 use std::collections::BTreeMap;
 
 /// A parsed `.ptx` file.

@@ -1,10 +1,10 @@
 //! A walk over the tokens of a text: single tokens, and what stands at the module level as well as in functions, the
 //! declarations of variables and parameters.
 
-use super::ast::Variable;
-use super::lexer::{Kind, Token};
-use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
+use crate::sim::ptx::ast::Variable;
+use crate::sim::ptx::lexer::{Kind, Token};
+use crate::sim::ptx::types::{Space, Type};
 
 /// Of all variables in global and constant memory together. What lies in shared and local memory is held to the limits
 /// of the architecture when an entry is laid out.

@@ -1,7 +1,7 @@
 //! An opcode taken apart: its name, its types, its other modifiers, each of which a decoder has to consume.
 
-use super::types::Type;
 use crate::sim::error::{Error, Result};
+use crate::sim::ptx::types::Type;
 
 /// `cvt.rn.ftz.f16.f32` is name `cvt`, modifiers `rn ftz`, types `F16 F32`.
 #[derive(Debug, Clone)]

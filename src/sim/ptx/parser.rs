@@ -1,11 +1,11 @@
 //! The module level of PTX: directives, variables, function headers; bodies go to [`super::statement`].
 
-use super::ast::{Body, Function, Module, Variable};
-use super::cursor::Cursor;
-use super::lexer::{Kind, tokens};
-use super::statement::BodyParser;
-use super::types::Space;
 use crate::sim::error::{Error, Result};
+use crate::sim::ptx::ast::{Body, Function, Module, Variable};
+use crate::sim::ptx::cursor::Cursor;
+use crate::sim::ptx::lexer::{Kind, tokens};
+use crate::sim::ptx::statement::BodyParser;
+use crate::sim::ptx::types::Space;
 use std::collections::{HashMap, HashSet};
 
 /// Caps against hostile input; real kernels stay far below.

@@ -1,12 +1,12 @@
 //! The inside of a function: scopes, registers, labels, instructions and their operands.
 
-use super::ast::{Base, Body, Callees, Instruction, Operand, Register, SourceLine, Symbol, Variable};
-use super::cursor::Cursor;
-use super::lexer::Kind;
-use super::parser::{MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS, ModuleNames};
-use super::special::Special;
-use super::types::{Space, Type};
 use crate::sim::error::{Error, Result};
+use crate::sim::ptx::ast::{Base, Body, Callees, Instruction, Operand, Register, SourceLine, Symbol, Variable};
+use crate::sim::ptx::cursor::Cursor;
+use crate::sim::ptx::lexer::Kind;
+use crate::sim::ptx::parser::{MAX_INSTRUCTIONS, MAX_NESTING, MAX_REGISTERS, ModuleNames};
+use crate::sim::ptx::special::Special;
+use crate::sim::ptx::types::{Space, Type};
 use std::collections::{HashMap, HashSet};
 
 #[derive(Clone, Copy)]

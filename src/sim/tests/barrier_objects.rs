@@ -1,7 +1,9 @@
 //! Barrier objects in shared memory: phases, tokens, bytes that never come.
 
-use super::{kernel, read_words, run};
-use crate::sim::{Check, Launch, Memory, Report};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::report::{Check, Report};
+use crate::sim::tests::{kernel, read_words, run};
 use rstest::rstest;
 
 /// 64 threads write a word each, meet at an object at offset 0 and read each other's word. `ARRIVE` and `WAIT` are up

@@ -1,9 +1,12 @@
 //! Bulk copies by tensor map and without, into and out of shared memory.
 
-use super::{read_words, words};
-use crate::sim::{
-    Arg, Check, Completion, Element, Im2col, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, launch,
-};
+use crate::sim::machine::memory::{Memory, Pointer};
+use crate::sim::machine::tensor_map::{Element, Im2col, Swizzle, TensorMap};
+use crate::sim::options::{Completion, Options};
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::tests::{read_words, words};
+use crate::sim::{Arg, Launch, Module};
 use rstest::rstest;
 
 /// A 20 x 6 tensor of words, rows 96 bytes apart, and boxes of 8 x 4.

@@ -1,10 +1,13 @@
 //! Reductions by tensor map: values of each operation at the edges of a tensor, and what the checks find.
 
-use super::run;
-use crate::sim::{
-    Arg, Check, Completion, Element, Error, Finding, Im2col, Launch, Memory, Module, Options, Swizzle, TensorMap,
-    launch,
-};
+use crate::sim::error::Error;
+use crate::sim::machine::memory::Memory;
+use crate::sim::machine::tensor_map::{Element, Im2col, Swizzle, TensorMap};
+use crate::sim::options::{Completion, Options};
+use crate::sim::report::{Check, Finding};
+use crate::sim::run::launch;
+use crate::sim::tests::run;
+use crate::sim::{Arg, Launch, Module};
 use rstest::rstest;
 
 /// One reduction of a box: how the tensor looks, where the box goes, and what stands around it in the kernel.
@@ -41,7 +44,7 @@ impl Case {
         let count = box_extents.iter().product::<u32>() as usize * bytes as usize;
         Case {
             map: TensorMap {
-                base: crate::sim::Pointer::NULL,
+                base: crate::sim::machine::memory::Pointer::NULL,
                 element,
                 extents: extents.to_vec(),
                 strides_bytes: strides,
@@ -310,7 +313,7 @@ fn what_is_reduced_elsewhere_takes_atomics_only(
 fn blocks_that_add_floats_go_in_order() {
     let before = "setp.ne.u32 %p3, %r9, 0; selp.u32 %r6, 0x3F800000, 0x4B800000, %p3; shl.b32 %r7, %r1, 2; add.u32 %r7, %r7, %r2; st.shared.u32 [%r7], %r6;";
     let case = Case { blocks: 3, before, ..sum() };
-    assert!(Module::parse(&case.text()).unwrap().program("k", false).unwrap().in_order);
+    assert!(Module::parse(&case.text()).unwrap().program("k", false).unwrap().traits.in_order);
     let (found, findings) = case.run(Completion::Early);
     assert_eq!(findings, []);
     assert_eq!(found, 16_777_216f32.to_le_bytes().repeat(32));

@@ -1,7 +1,9 @@
 //! Device functions: arguments, results, variables of their own, and the calls that are not carried out.
 
-use super::{read_words, run};
-use crate::sim::{Error, Launch, Memory, Module};
+use crate::sim::error::Error;
+use crate::sim::machine::memory::Memory;
+use crate::sim::tests::{read_words, run};
+use crate::sim::{Launch, Module};
 use rstest::rstest;
 
 pub(super) const HEAD: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n";

@@ -1,7 +1,11 @@
 //! Kernels with one defect each, and the one finding that they must give.
 
-use super::{kernel, words};
-use crate::sim::{Check, Launch, Memory, Options, Report, launch};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::Options;
+use crate::sim::report::{Check, Report};
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, words};
 use rstest::rstest;
 
 /// Runs 64 threads on a buffer of 64 words with data (`%rd0`), one of 64 words without (`%rd1`), a freed one (`%rd2`)

@@ -1,7 +1,11 @@
 //! Control flow, warp operations, barriers, atomics, text: what lanes do together.
 
-use super::{kernel, read_words, run, words};
-use crate::sim::{Checks, Error, Launch, Memory, Module, Options, WarpOrder, launch};
+use crate::sim::error::Error;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::{Checks, Options, WarpOrder};
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, read_words, run, words};
+use crate::sim::{Launch, Module};
 use rstest::rstest;
 
 /// Runs one warp (or more) with one output word a thread.

@@ -1,7 +1,9 @@
 //! Blocks that touch the same global memory: ordered or not.
 
-use super::{kernel, run, words};
-use crate::sim::{Check, Launch, Memory, Report};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::report::{Check, Report};
+use crate::sim::tests::{kernel, run, words};
 use rstest::rstest;
 
 /// Four blocks of 32 threads on a buffer of 128 words and a counter. `%r2` is the global thread number, `%rd4` its own

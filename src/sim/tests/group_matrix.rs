@@ -1,9 +1,11 @@
 //! The tensor-map and warp-group fixture: right in every mode, and wrong in the ways that such kernels go wrong.
 
-use crate::sim::{
-    Accumulation, Arg, Check, Completion, Dim, Element, Launch, Memory, Module, Options, Swizzle, TensorMap, WarpOrder,
-    launch,
-};
+use crate::sim::machine::memory::Memory;
+use crate::sim::machine::tensor_map::{Element, Swizzle, TensorMap};
+use crate::sim::options::{Accumulation, Completion, Options, WarpOrder};
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::{Arg, Dim, Launch, Module};
 use half::bf16;
 use rstest::rstest;
 

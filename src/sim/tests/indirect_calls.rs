@@ -1,8 +1,11 @@
 //! Calls through pointers: which function each lane gets to, what comes back, and pointers that lead nowhere.
 
-use super::calls::{HEAD, TWICE, results, with_functions};
-use super::run;
-use crate::sim::{Check, Error, Finding, Launch, Memory, Module};
+use crate::sim::error::Error;
+use crate::sim::machine::memory::Memory;
+use crate::sim::report::{Check, Finding};
+use crate::sim::tests::calls::{HEAD, TWICE, results, with_functions};
+use crate::sim::tests::run;
+use crate::sim::{Launch, Module};
 use rstest::rstest;
 
 /// Takes and gives what `twice` does.

@@ -1,7 +1,11 @@
 //! Matrix operations and asynchronous copies: values against sums written from the tables of the PTX manual.
 
-use super::{kernel, read_words, run, words};
-use crate::sim::{Accumulation, Check, Completion, Dim, Launch, Memory, Options, launch};
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::{Accumulation, Completion, Options};
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, read_words, run, words};
+use crate::sim::{Dim, Launch};
 use half::{bf16, f16};
 use rstest::rstest;
 

@@ -18,7 +18,11 @@ mod tiers;
 mod values;
 mod warp_tiles;
 
-use super::{Launch, Memory, Module, Options, Pointer, Report, launch};
+use crate::sim::machine::memory::{Memory, Pointer};
+use crate::sim::options::Options;
+use crate::sim::report::Report;
+use crate::sim::run::launch;
+use crate::sim::{Launch, Module};
 
 /// A kernel `k` with parameters of 8 bytes and plenty of registers: `%r`, `%rs`, `%rd`, `%f`, `%d`, `%p`.
 fn kernel(params: usize, body: &str) -> Module {

@@ -1,7 +1,8 @@
 //! Forms that few kernels use: rare integer and conversion modifiers, registers of 128 bits, vectors of atomics.
 
-use super::{evaluate, kernel, operation, read_words, run, words};
-use crate::sim::{Launch, Memory};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::tests::{evaluate, kernel, operation, read_words, run, words};
 use rstest::rstest;
 
 const INF: u64 = 0x7F80_0000;
@@ -164,7 +165,7 @@ fn vectors_of_atomics(#[case] body: &str, #[case] expected: [u32; 4]) {
 #[case("atom.global.add.b128 %q1, [%rd0], %q2;")]
 fn vectors_that_no_device_knows_are_unsupported(#[case] body: &str) {
     let module = kernel(1, &format!(".reg .b128 %q<4>;\n{body}"));
-    assert!(matches!(module.check("k"), Err(crate::sim::Error::Unsupported { .. })), "{body}");
+    assert!(matches!(module.check("k"), Err(crate::sim::error::Error::Unsupported { .. })), "{body}");
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Products of integers and of double precision, and asynchronous stores to other blocks: values against plain sums.
 
-use super::{kernel, read_words, run, words};
-use crate::sim::{Check, Launch, Memory, Options, launch};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::Options;
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, read_words, run, words};
 use rstest::rstest;
 
 /// What stands at (row, k) of the left factor, or (column, k) of the right one; within `bits` bits, signed or not.

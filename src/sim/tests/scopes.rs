@@ -1,7 +1,11 @@
 //! Flags in global memory: fences and atomics order what their scopes reach, and blocks that wait for each other run.
 
-use super::{kernel, read_words, words};
-use crate::sim::{Check, Checks, Launch, Memory, Options, Report, WarpOrder, launch};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::{Checks, Options, WarpOrder};
+use crate::sim::report::{Check, Report};
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, read_words, words};
 use rstest::rstest;
 
 /// Thread 0 of the first half writes `[%rd0]`, thread 0 of the second half reads it; the halves are blocks, or two

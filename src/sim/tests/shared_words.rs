@@ -1,7 +1,11 @@
 //! Words that several lanes of a warp, or several warps, touch at one time.
 
-use super::{kernel, words};
-use crate::sim::{Check, Launch, Memory, Options, WarpOrder, launch};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::{Options, WarpOrder};
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, words};
 use rstest::rstest;
 
 /// What one warp finds: `%rd0` a word, `%rd2` and `%rd3` the own and the next word of a buffer, `%r0` the lane. The

@@ -1,8 +1,8 @@
 //! All builds of a handler give the same bits.
 
-use crate::sim::lanes::{Class, Guard, LANES, Registers, Row};
-use crate::sim::ops::lane_wise;
-use crate::sim::program::{Exec, Instr};
+use crate::sim::ir::program::{Exec, Instr};
+use crate::sim::isa::lane_wise;
+use crate::sim::machine::registers::{Class, Guard, LANES, Registers, Row};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::rng::Rng;
 use rstest::rstest;

@@ -1,6 +1,6 @@
 //! Values of operations, by opcode and type, at their corners.
 
-use super::{evaluate, operation};
+use crate::sim::tests::{evaluate, operation};
 use rstest::rstest;
 
 const NAN: u64 = 0x7FFF_FFFF;

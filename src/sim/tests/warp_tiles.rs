@@ -1,7 +1,11 @@
 //! `wmma`: products of whole matrices, by way of both memories and both orders.
 
-use super::{kernel, read_words, run, words};
-use crate::sim::{Accumulation, Check, Launch, Memory, Options, launch};
+use crate::sim::Launch;
+use crate::sim::machine::memory::Memory;
+use crate::sim::options::{Accumulation, Options};
+use crate::sim::report::Check;
+use crate::sim::run::launch;
+use crate::sim::tests::{kernel, read_words, run, words};
 use half::{bf16, f16};
 use rstest::rstest;
 

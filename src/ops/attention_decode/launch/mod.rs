@@ -2,6 +2,7 @@
 
 mod cluster_tma;
 mod keys_first;
+mod share;
 mod split;
 mod split_kv_tma;
 mod warpgroups;
@@ -11,11 +12,10 @@ use crate::ops::attention::{Heads, naive_launch, with_scalars};
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
 pub use cluster_tma::plan as cluster_tma;
+pub use share::{MOST_DIM, MOST_ROWS};
 pub use split_kv_tma::{plan as split_kv_tma, workspace_bytes as tma_workspace_bytes};
 
-/// Rows that an entry serves at most, and elements of their dims.
-pub const MOST_ROWS: usize = 8;
-pub const MOST_DIM: usize = 128;
+use share::{MOST_PARTS, Share, entry, is_served, key_heads, rows, with_tensors};
 
 /// In half width: warpgroups (wgmma) where they pay, else keys before values in clusters of 64 blocks, else clusters, else
 /// persistent blocks.
@@ -33,63 +33,8 @@ pub fn naive(s: &Heads) -> Plan {
     with_scalars(s, naive_launch(s)).into()
 }
 
-/// Rows of a head of keys: the queries of all its query heads.
-fn rows(s: &Heads) -> usize {
-    s.group * s.queries
-}
-
-fn key_heads(s: &Heads) -> usize {
-    s.batch * s.heads
-}
-
-/// Dim and rows of the entry that serves the shape.
-fn entry(s: &Heads) -> (usize, usize) {
-    let most_rows = [1, 4, MOST_ROWS].into_iter().find(|&most| rows(s) <= most).unwrap_or(MOST_ROWS);
-    (if s.dim <= 64 { 64 } else { MOST_DIM }, most_rows)
-}
-
-fn is_served(s: &Heads) -> bool {
-    rows(s) <= MOST_ROWS && s.dim <= MOST_DIM && s.dim.is_multiple_of(8)
-}
-
-/// How the keys of a head are split.
-struct Share {
-    parts: usize,
-    /// Keys of a split; the last may have fewer.
-    keys: usize,
-}
-
-impl Share {
-    /// As many splits as fill `blocks` blocks, none of them shorter than a few KV blocks.
-    fn of(s: &Heads, blocks: usize, most_parts: usize) -> Share {
-        const FEWEST_KEYS: usize = 64;
-        let wanted = (blocks / key_heads(s).max(1)).clamp(1, most_parts);
-        let keys = s.keys.div_ceil(wanted).next_multiple_of(FEWEST_KEYS);
-        Share { parts: s.keys.div_ceil(keys), keys }
-    }
-
-    fn launch(&self, s: &Heads, kernel: &str, threads: usize) -> Launch {
-        let (dim, rows) = entry(s);
-        let entry = format!("attention_decode_{kernel}_{dim}_{rows}");
-        Launch::blocks(key_heads(s) * self.parts, threads).entry(entry).without_pointers()
-    }
-
-    fn with_scalars(&self, s: &Heads, launch: Launch) -> Launch {
-        let launch = launch.scalar(rows(s) as i32).scalar(s.queries as i32).scalar(s.keys as i32).scalar(s.dim as i32);
-        let launch = launch.scalar(i32::from(s.causal)).scalar(s.scale() as f32);
-        launch.scalar(self.parts as i32).scalar(self.keys as i32)
-    }
-}
-
-fn with_tensors(launch: Launch) -> Launch {
-    ["q", "k", "v", "y"].into_iter().fold(launch, Launch::pointer)
-}
-
 /// Blocks of `split_kv` that run at the same time on an H100 or H200.
 const AT_ONCE: usize = 3 * MULTIPROCESSORS;
-/// Most splits of a head without a cluster.
-const MOST_PARTS: usize = 64;
-
 fn split_share(s: &Heads) -> Share {
     Share::of(s, AT_ONCE, MOST_PARTS)
 }

@@ -17,15 +17,12 @@ use rayon::prelude::*;
 use super::super::family::stretch::longest;
 use super::convert::convert;
 use super::lane::Lane;
-use super::level::{Kernel, Level};
+use super::level::Level;
 use super::scratch::with_scratch;
-use super::vector::{MAX_LANES, Simd};
-use pack::{Panels, Slab};
+use super::vector::{Kernel, MAX_LANES, Simd};
+use pack::{DEPTH, Panels, Slab};
 use tile::Tile;
 
-/// Steps of k a block. A panel of B, 48 columns wide, is then 72 KiB and streams from the second level at 16 bytes a
-/// cycle, which it bears easily; more steps between the loads and stores of C were worth about 1 % over 256 at 1024³.
-const DEPTH: usize = 384;
 /// Columns a task at most: its packed B, 768 KiB, still fits a second-level cache of 1 MiB; each step down k then
 /// reads A half as often as with 256.
 const WIDTH: usize = 512;

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use super::super::convert::convert;
 use super::super::lane::{Lane, load_ragged};
-use super::super::level::{Kernel, Level};
+use super::super::level::Level;
 use super::super::scratch::with_scratch;
-use super::super::vector::{MAX_LANES, Simd};
+use super::super::vector::{Kernel, MAX_LANES, Simd};
 use super::{SERIAL_BELOW, Target, longest};
 
 /// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.

@@ -2,8 +2,7 @@
 
 use std::slice;
 
-use super::super::level::Kernel;
-use super::super::vector::{MAX_LANES, Simd};
+use super::super::vector::{Kernel, MAX_LANES, Simd};
 use super::pack::{SLAB_STRIDE, Slab};
 
 /// One tile of C and what it is made from.

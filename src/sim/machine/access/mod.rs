@@ -1,0 +1,6 @@
+//! Accesses of a warp to memory, under all checks.
+
+pub(crate) mod global;
+pub(crate) mod local;
+pub(crate) mod shared;
+pub(crate) mod wavefronts;

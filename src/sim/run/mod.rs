@@ -1,0 +1,14 @@
+//! Carrying a program out: modules, launches, the turns of clusters and warps.
+
+mod cluster;
+mod in_turn;
+mod interpreter;
+mod job;
+mod launch;
+mod module;
+mod setup;
+mod shares;
+mod standstill;
+
+pub use launch::{Arg, Dim, Launch, launch};
+pub use module::Module;
