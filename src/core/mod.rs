@@ -18,3 +18,4 @@ pub mod suite;
 pub mod tensor;
 pub mod tensor_map;
 pub mod tolerance;
+pub mod work;

@@ -3,6 +3,7 @@
 use super::{Body, BytesFn, Candidate, Declare, IntoCandidate, Traits};
 use crate::core::dtype::DType;
 use crate::core::shape::Shape;
+use crate::core::work::Work;
 use std::sync::Arc;
 
 /// What host code that enqueues GPU work is given: everything must go on the stream, and nothing may wait.
@@ -48,6 +49,7 @@ impl Enqueue {
 type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
 type PrepareFn = Arc<dyn Fn(&[usize], DType) -> Result<(), String> + Send + Sync>;
 type DescribeFn = Arc<dyn Fn(&[usize], DType) -> Option<String> + Send + Sync>;
+type WorkFn = Arc<dyn Fn(&[usize], DType, Option<&str>) -> Option<Work> + Send + Sync>;
 
 /// Host code that enqueues GPU work, with its scratch space.
 #[derive(Clone)]
@@ -55,6 +57,7 @@ pub struct EnqueueBody {
     function: EnqueueFn,
     prepare: PrepareFn,
     describe: DescribeFn,
+    work: WorkFn,
     pub(super) workspace_bytes: BytesFn,
 }
 
@@ -62,6 +65,12 @@ impl EnqueueBody {
     /// What it does for a case that it was prepared for, where it can say.
     pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
         (self.describe)(point, dtype)
+    }
+
+    /// The tiles that it works off, where it can tell without a run: from what it once [described](Self::describe), or asked
+    /// now, which may open the library.
+    pub fn work(&self, point: &[usize], dtype: DType, described: Option<&str>) -> Option<Work> {
+        (self.work)(point, dtype, described)
     }
 
     /// Does what must be done before the first launch of a case.
@@ -97,6 +106,7 @@ impl<S: Shape> CudaHost<S> {
             function,
             prepare: Arc::new(|_, _| Ok(())),
             describe: Arc::new(|_, _| None),
+            work: Arc::new(|_, _, _| None),
             workspace_bytes: Arc::new(|_| 0),
         };
         CudaHost { body, traits: Traits::default(), shape: std::marker::PhantomData }
@@ -113,6 +123,13 @@ impl<S: Shape> CudaHost<S> {
     /// What it does for a case that it was prepared for: an algorithm that it chose, say. Reports of times show it.
     pub fn describe(mut self, describe: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
         self.body.describe = Arc::new(move |point, dtype| describe(&S::from_point(point), dtype));
+        self
+    }
+
+    /// The tiles that it works off, where it can tell without a run: from a description of its own, or asked now. Predictions
+    /// use them.
+    pub fn shares(mut self, work: impl Fn(&S, DType, Option<&str>) -> Option<Work> + Send + Sync + 'static) -> Self {
+        self.body.work = Arc::new(move |point, dtype, described| work(&S::from_point(point), dtype, described));
         self
     }
 

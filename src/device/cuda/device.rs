@@ -8,7 +8,7 @@ use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use crate::device::{Capacity, Device, DeviceKind, Job, Problem, RoundTrip};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 /// One GPU, opened.
@@ -114,6 +114,10 @@ impl Device for CudaDevice {
             return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
         }
         Ok(Box::new(CudaProblem::new(self, job)?))
+    }
+
+    fn round_trip(&self) -> Result<Option<RoundTrip>, Fault> {
+        super::round_trip::measure(self).map(Some)
     }
 
     fn is_lost(&self) -> bool {

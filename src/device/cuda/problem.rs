@@ -8,6 +8,7 @@ use super::work::Work;
 use crate::core::launch::Launch;
 use crate::core::tensor::Tensor;
 use crate::device::argument::{MAP_BYTES, arguments};
+use crate::device::content::Content;
 use crate::device::fault::{Escape, Fault};
 use crate::device::image::Image;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
@@ -97,7 +98,13 @@ fn run_support_on(context: &Context, device: &CudaDevice, entry: &str, launch: &
 /// Poisons the image at the start of `memory` and puts the inputs in place.
 pub(super) fn fill(image: &Image, memory: &Buffer, poison: Poison) -> Result<(), Error> {
     memory.fill(0, image.len(), poison.byte())?;
-    image.inputs().try_for_each(|(range, bytes)| memory.upload(range.start, bytes))
+    image.inputs().try_for_each(|(range, content)| put(memory, range.start, content))
+}
+
+/// Uploads the block of a content and repeats it on the device.
+fn put(memory: &Buffer, start: usize, content: &Content) -> Result<(), Error> {
+    memory.upload(start, content.block().bytes())?;
+    content.doublings().try_for_each(|(to, bytes)| memory.copy_from(start + to, memory, start, bytes))
 }
 
 /// A driver error as a fault; a sticky one loses the device.
@@ -150,6 +157,10 @@ impl Problem for CudaProblem<'_> {
         self.image.collect(&self.download()?, poison)
     }
 
+    fn run_unread(&mut self) -> Result<(), Fault> {
+        self.run_once(Poison::Nan, || self.keep())
+    }
+
     fn run_on(&mut self, inputs: &[Tensor], poison: Poison) -> Result<Vec<Tensor>, Fault> {
         self.image.replace_inputs(inputs);
         if let Some(watch) = &self.watch {
@@ -181,7 +192,7 @@ impl Problem for CudaProblem<'_> {
                 run_support_on(&beside, device, "kernelgate_gate", &load.scalar(LOAD_NS).scalar(0u64))?;
             }
             let restored = self.image.changed_in_place();
-            let mut restored = restored.map(|(range, bytes)| self.memory.upload(range.start, bytes));
+            let mut restored = restored.map(|(range, content)| put(&self.memory, range.start, content));
             restored.try_for_each(|done| done).map_err(|e| fault(device, e))?;
             self.enqueue(self.memory.address())?;
             self.finish()?;
