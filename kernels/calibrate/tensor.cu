@@ -2,7 +2,7 @@
 // y[block * 256 + thread] is the sum of the thread's accumulators.
 //
 // Nothing but wgmma in the loop: what it reaches is the ceiling of a GEMM mainloop. A is 64 rows, B 256, of 128 bytes
-// (64 elements at half width, 32 of tf32), K-major in the 128-byte swizzle; a step is four wgmma.
+// (128 elements of e4m3, 64 at half width, 32 of tf32), K-major in the 128-byte swizzle; a step is four wgmma.
 // Launch: grid any, block 256, compute capability 9.0a.
 #include "kernelgate.cuh"
 
@@ -11,6 +11,9 @@ constexpr int ACCUMULATORS = ROWS_B / 2;
 
 #if defined(KERNELGATE_F32)
 #define SHAPE_AND_TYPES "m64n256k8.f32.tf32.tf32"
+#define SCALES "1, 1"
+#elif defined(KERNELGATE_E4M3)
+#define SHAPE_AND_TYPES "m64n256k32.f32.e4m3.e4m3"
 #define SCALES "1, 1"
 #elif defined(KERNELGATE_F16)
 #define SHAPE_AND_TYPES "m64n256k16.f32.f16.f16"

@@ -2,8 +2,8 @@
 
 use super::versioned;
 use crate::core::dtype::DType;
-use crate::device::Heat;
 use crate::device::fingerprint::Fingerprint;
+use crate::device::{Heat, RoundTrip};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -34,6 +34,15 @@ pub struct Calibration {
     pub launches: Vec<Launch>,
     /// The time of the tensor cores' kernel over its blocks: the staircase of waves.
     pub waves: Vec<Wave>,
+    /// Access that is not contiguous.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accesses: Vec<Access>,
+    /// A launch that waits for what the one before has written, in a graph, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependent_us: Option<f64>,
+    /// An empty kernel that the host launches and waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<RoundTrip>,
     /// What disturbed the measurement, and what could not be measured.
     pub notes: Vec<String>,
 }
@@ -124,6 +133,31 @@ pub struct Launch {
     pub p5_p95_us: [f64; 2],
 }
 
+/// How an access is not contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Elements of four bytes, so many bytes apart.
+    Strided,
+    /// Rows of so many bytes, in random order.
+    Gathered,
+}
+
+/// The bytes a second of an access that is not contiguous.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// How.
+    pub pattern: Pattern,
+    /// Bytes from an element to the next, or of a row.
+    pub step_bytes: usize,
+    /// Bytes of what is read from.
+    pub footprint_bytes: usize,
+    /// Time of a cold launch, µs.
+    pub launch_us: f64,
+    /// 10⁹ bytes a second of those that were asked for, not of those that were moved.
+    pub gb_per_s: f64,
+}
+
 /// The time of equal blocks, one of which fills a multiprocessor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wave {
@@ -191,8 +225,11 @@ impl Calibration {
         let calibration: Calibration = versioned::parse(text, VERSION, ["calibration", "calibrate again"])?;
         let peaks = calibration.peaks.iter().flat_map(|peak| [peak.burst_tflops, peak.sustained_tflops]);
         let rates = peaks.chain(calibration.bandwidths.iter().map(|bandwidth| bandwidth.gb_per_s));
+        let rates = rates.chain(calibration.accesses.iter().map(|access| access.gb_per_s));
         let times = calibration.latencies.iter().map(|latency| latency.load_ns);
         let times = times.chain(calibration.launches.iter().map(|launch| launch.node_us));
+        let times = times.chain(calibration.dependent_us);
+        let times = times.chain(calibration.host.iter().flat_map(|host| [host.launch_us, host.synchronised_us]));
         match rates.chain(times).find(|number| !(number.is_finite() && *number > 0.0 && *number < 1e9)) {
             Some(number) => Err(format!("{number} is no rate and no time that a device has: it was changed by hand")),
             None => Ok(calibration),
@@ -249,6 +286,9 @@ pub(super) mod tests {
             latencies: vec![Latency { level: Level::L2, footprint_bytes: 1 << 22, load_ns: 150.0 }],
             launches: vec![Launch { blocks: 1, node_us: 1.0, p5_p95_us: [0.9, 1.1] }],
             waves: vec![Wave { blocks: 132, launch_us: 10.0, of_full: 1.0 }],
+            accesses: Vec::new(),
+            dependent_us: None,
+            host: None,
             notes: Vec::new(),
         }
     }

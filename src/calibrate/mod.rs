@@ -4,7 +4,9 @@
 //! A [`Probe`] is an operator with kernels that reach one limit and do nothing else. It is checked against its reference
 //! before it is timed, like any candidate.
 
+mod access;
 mod calibration;
+mod factors;
 mod latency;
 mod launch;
 mod levels;
@@ -16,6 +18,9 @@ mod table;
 mod tensor;
 pub mod versioned;
 
-pub use calibration::{Bandwidth, Calibration, Latency, Launch, Level, Peak, Pipe, Ridge, VERSION, Wave};
+pub use calibration::{
+    Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, Ridge, VERSION, Wave,
+};
+pub use factors::{Factor, Quantity};
 pub use probe::{Probe, time_case};
 pub use run::{Effort, calibrate, suites};

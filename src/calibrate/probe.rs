@@ -10,18 +10,18 @@ use crate::core::suite::Suite;
 use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
 use crate::device::{Device, Heat, Job, Poison, Problem, TimingPlan};
-use crate::measure::inputs::draw;
+use crate::measure::inputs::{Pool, draw};
 use crate::measure::series::Summary;
 use crate::measure::session::{Contestant, SessionSettings, measure};
 use std::sync::Arc;
 
-/// Times a case whose kernel is known to be right. What it left behind while it was timed has the bits of its first run.
+/// Times a case whose kernel is known to be right, on inputs that may be blocks to be repeated. What it left behind while it was timed has the bits of its first run.
 ///
 /// # Errors
 /// What the device says of it.
 pub fn time_case(device: &dyn Device, job: &Job<'_>, heat: Heat, settings: &SessionSettings) -> Result<Summary, Fault> {
     let mut problem = device.prepare(job)?;
-    problem.run(Poison::Nan)?;
+    problem.run_unread()?;
     let session = settings.stopping.longest();
     let plan = TimingPlan { heat, batch_us: BATCH_US, instances: INSTANCES, planted_us: 0.0, session };
     let mut contestants = [Contestant::arm(problem, &plan)?];
@@ -88,7 +88,8 @@ impl Probe {
     pub fn measure(&self, device: &dyn Device, settings: &SessionSettings) -> Result<Summary, Fault> {
         self.verify(device)?;
         let candidate = self.kernel(device)?;
-        let (operator, inputs) = (self.operator.as_ref(), self.inputs(&self.point));
+        let operator = self.operator.as_ref();
+        let inputs = Pool::new(DEFAULT_SEED).blocks(operator, &self.point, self.dtype);
         let (point, dtype) = (&self.point[..], self.dtype);
         time_case(
             device,

@@ -1,8 +1,8 @@
 //! The procedure: which probes are measured on which device, and what is made of their times.
 
-use super::calibration::{Bandwidth, Calibration, Latency, Launch, Level, Peak, Pipe, VERSION, Wave};
+use super::calibration::{Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, VERSION, Wave};
 use super::probe::Probe;
-use super::{latency, launch, levels, math, stream, tensor};
+use super::{access, latency, launch, levels, math, stream, tensor};
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;
 use crate::device::fault::Fault;
@@ -43,13 +43,16 @@ impl Effort {
 /// The kernels of all probes, for machines that have no compiler.
 pub fn suites() -> Vec<Suite> {
     let levels = [Level::Shared, Level::L1, Level::L2].map(|level| levels::probe(level, 1, 16 * KIB, 1));
-    let tensor = DType::FLOATS.map(|dtype| tensor::probe(dtype, 1, 1));
+    let tensor = tensor::DTYPES.map(|dtype| tensor::probe(dtype, 1, 1));
     let others = [
         stream::probe((1, 1), MIB, Heat::Hot),
         latency::probe(1, KIB, 1),
         math::fma(1, 1),
         math::special(1, 1),
         launch::probe(1),
+        launch::dependent(),
+        access::strided(1, MIB),
+        access::gathered(64, MIB),
     ];
     levels.iter().chain(&tensor).chain(&others).map(Probe::suite).collect()
 }
@@ -77,6 +80,9 @@ pub fn calibrate(
         latencies: Vec::new(),
         launches: Vec::new(),
         waves: Vec::new(),
+        accesses: Vec::new(),
+        dependent_us: None,
+        host: None,
         notes: Vec::new(),
     };
     let mut run = Run { device, effort, calibration, say };
@@ -85,6 +91,7 @@ pub fn calibrate(
     run.caches()?;
     run.mixes()?;
     run.footprints()?;
+    run.accesses()?;
     run.waves()?;
     // Last: what follows on a hot card would be slower.
     run.peaks()?;
@@ -160,6 +167,22 @@ impl Run<'_> {
             let Some(found) = self.time(&launch::probe(blocks), BRIEFLY)? else { continue };
             let p5_p95_us = [found.p5_us, found.p95_us];
             self.calibration.launches.push(Launch { blocks, node_us: found.median_us, p5_p95_us });
+        }
+        let row = self.time(&launch::dependent(), BRIEFLY)?;
+        self.calibration.dependent_us = row.map(|row| row.median_us / launch::HANDS as f64);
+        self.calibration.host = self.device.round_trip()?;
+        Ok(())
+    }
+
+    fn accesses(&mut self) -> Result<(), Fault> {
+        let footprint_bytes = (4 * self.cache_bytes()).max(256 * MIB).min(self.effort.most_bytes);
+        let strided = STRIDES.map(|stride| (Pattern::Strided, stride * 4, access::strided(stride, footprint_bytes)));
+        let gathered = ROW_BYTES.map(|bytes| (Pattern::Gathered, bytes, access::gathered(bytes, footprint_bytes)));
+        for (pattern, step_bytes, probe) in strided.into_iter().chain(gathered) {
+            let Some(found) = self.time(&probe, BRIEFLY)? else { continue };
+            let launch_us = found.median_us;
+            let gb_per_s = probe.cost().bytes as f64 / launch_us * 1e-3;
+            self.calibration.accesses.push(Access { pattern, step_bytes, footprint_bytes, launch_us, gb_per_s });
         }
         Ok(())
     }
@@ -293,7 +316,7 @@ impl Run<'_> {
         if self.is_gpu() {
             probes.push((Pipe::Special, DType::F32, math::special(threads, steps)));
             let tensor = |dtype| (Pipe::Tensor, dtype, tensor::probe(dtype, 4 * units, TENSOR_STEPS));
-            probes.extend(DType::FLOATS.map(tensor));
+            probes.extend(tensor::DTYPES.map(tensor));
         }
         for (pipe, dtype, probe) in probes {
             let Some(burst) = self.time(&probe, BRIEFLY)? else { continue };
@@ -312,6 +335,10 @@ impl Run<'_> {
         Ok(())
     }
 }
+
+/// Elements from one that is read to the next, and bytes of rows that are read in random order.
+const STRIDES: [usize; 6] = [1, 2, 4, 8, 16, 32];
+const ROW_BYTES: [usize; 4] = [32, 128, 512, 4096];
 
 const BRIEFLY: Duration = Duration::from_millis(5);
 /// Steps of the tensor cores' kernel: 128 clocks each, some 130 µs.
@@ -332,15 +359,18 @@ mod tests {
     fn all() -> Vec<Probe> {
         let levels = [Level::Shared, Level::L1, Level::L2].map(|level| levels::probe(level, 1, 1, 1));
         let streams = MIXES.map(|mix| stream::probe(mix, MIB, Heat::Hot));
-        let tensor = DType::FLOATS.map(|dtype| tensor::probe(dtype, 1, 1));
+        let tensor = tensor::DTYPES.map(|dtype| tensor::probe(dtype, 1, 1));
         let others = [
             stream::reading(MIB, Heat::Hot),
             latency::probe(1, KIB, 1),
             math::fma(1, 1),
             math::special(1, 1),
             launch::probe(1),
+            launch::dependent(),
         ];
-        levels.into_iter().chain(streams).chain(tensor).chain(others).collect()
+        let accesses = STRIDES.map(|stride| access::strided(stride, MIB));
+        let accesses = accesses.into_iter().chain(ROW_BYTES.map(|bytes| access::gathered(bytes, MIB)));
+        levels.into_iter().chain(accesses).chain(streams).chain(tensor).chain(others).collect()
     }
 
     #[test]
@@ -364,7 +394,7 @@ mod tests {
             Err(Fault::Unsupported(_)) => false,
             Err(fault) => panic!("{}: {fault}", probe.describe()),
         });
-        assert_eq!(found.count(), 3 + MIXES.len() + 3);
+        assert_eq!(found.count(), 3 + MIXES.len() + 3 + STRIDES.len() + ROW_BYTES.len());
     }
 
     #[test]
@@ -376,7 +406,8 @@ mod tests {
         assert_eq!(found.latencies.len(), 3);
         assert_eq!(found.peaks.len(), 1);
         assert_eq!(found.bandwidths.len(), 3 + 1 + MIXES.len() + 2 * 2 * 2);
-        assert!(found.launches.is_empty() && found.waves.is_empty(), "a host has none");
+        assert!(found.launches.is_empty() && found.waves.is_empty() && found.host.is_none(), "a host has none");
+        assert_eq!(found.accesses.len(), STRIDES.len() + ROW_BYTES.len());
         assert!(said > 15 && found.ridges().len() >= 3);
         assert!(found.latencies[0].load_ns < found.latencies[2].load_ns, "{:?}", found.latencies);
     }

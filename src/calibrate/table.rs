@@ -86,6 +86,17 @@ impl fmt::Display for Calibration {
             let name = format!("{} {}", ridge.pipe, ridge.dtype);
             writeln!(f, "{name:<28} {:<8} {:>10.1} {:>10.1}", ridge.level, ridge.burst, ridge.sustained)?;
         }
+        if let Some(us) = self.dependent_us {
+            writeln!(f, "\na launch behind one that it depends on: {us:.3} µs")?;
+        }
+        if let Some(host) = self.host {
+            let (launch, end) = (host.launch_us, host.synchronised_us);
+            writeln!(f, "a launch by the host: {launch:.2} µs, and {end:.2} µs until it knows of the end")?;
+        }
+        writeln!(f, "\n{:<44} {:>8}", "factor", "of ideal")?;
+        for factor in self.factors() {
+            writeln!(f, "{:<44} {:>8.3}", factor.quantity, factor.value)?;
+        }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
 }

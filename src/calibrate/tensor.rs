@@ -1,7 +1,7 @@
 //! Probes of the tensor cores: wgmma on tiles that stay in shared memory.
 
 use super::probe::Probe;
-use crate::core::candidate::{Cuda, IntoCandidate};
+use crate::core::candidate::{Cuda, Declare, IntoCandidate};
 use crate::core::cost::Cost;
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -10,7 +10,7 @@ use crate::device::Heat;
 
 crate::shape! {
     /// Blocks of two warpgroups, and how often each multiplies its tiles.
-    struct Tiles { blocks: 1..=1 << 20, steps: 1..=1 << 20, width: 32..=64 }
+    struct Tiles { blocks: 1..=1 << 20, steps: 1..=1 << 20, width: 32..=128 }
 }
 
 const BLOCK: usize = 256;
@@ -19,6 +19,9 @@ const WARPGROUPS: usize = 2;
 const ROWS_A: usize = 64;
 const ROWS_B: usize = 256;
 const ROW_BYTES: usize = 128;
+
+/// The dtypes of operands; f32 stands for tf32.
+pub const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::E4M3];
 
 /// `steps` steps in each of `blocks` blocks, in a dtype; f32 stands for tf32.
 pub fn probe(dtype: DType, blocks: usize, steps: usize) -> Probe {
@@ -33,7 +36,7 @@ pub fn probe(dtype: DType, blocks: usize, steps: usize) -> Probe {
     let cuda = Cuda::source(include_str!("../../kernels/calibrate/tensor.cu"), "tensor", |s: &Tiles| {
         Launch::blocks(s.blocks, BLOCK).shared((ROWS_A + ROWS_B) * ROW_BYTES).scalar(s.steps as i32)
     });
-    let cuda = cuda.file("kernels/calibrate/tensor.cu").needs("sm_90a");
+    let cuda = cuda.file("kernels/calibrate/tensor.cu").needs("sm_90a").dtypes(DTYPES);
     let shapes =
         [(blocks, steps), (2, 3)].map(|(blocks, steps)| Tiles { blocks, steps, width: ROW_BYTES / dtype.size() });
     Probe::new(operator, vec![cuda.named("cuda")], shapes, dtype, Heat::Hot)

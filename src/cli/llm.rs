@@ -1,7 +1,7 @@
 //! `kernelgate llm`: a language model on the catalogue: writes text, says how fast, judges a text.
 
 mod generate;
-mod open;
+pub(super) mod open;
 mod show;
 
 use super::{Failure, print, project};

@@ -3,6 +3,7 @@
 use super::candidate::{EnqueueBody, Program};
 use super::shape::Point;
 use super::tensor_map::TensorMap;
+use super::work::Work;
 use std::sync::Arc;
 
 /// A scalar kernel argument; its size must be that of the parameter.
@@ -123,6 +124,8 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
     /// What is enqueued in place of the kernel.
     pub library: Option<Library>,
+    /// What its blocks share, where that is not a tile a block.
+    pub work: Option<Work>,
 }
 
 impl Launch {
@@ -143,6 +146,7 @@ impl Launch {
             pointers: true,
             arguments: Vec::new(),
             library: None,
+            work: None,
         }
     }
 
@@ -208,6 +212,12 @@ impl Launch {
     /// A step that is no kernel: what a library enqueues.
     pub fn library(library: Library) -> Self {
         Launch { library: Some(library), ..Launch::blocks(1, 1) }
+    }
+
+    /// Says what the blocks share: tiles of a persistent kernel, say. It changes no launch; predictions use it.
+    pub fn shares(mut self, work: Work) -> Self {
+        self.work = Some(work);
+        self
     }
 
     /// Whether there is nothing to run.

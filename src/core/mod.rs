@@ -19,3 +19,4 @@ pub mod suite;
 pub mod tensor;
 pub mod tensor_map;
 pub mod tolerance;
+pub mod work;

@@ -1,6 +1,7 @@
 //! One block of memory that holds every buffer of a case, each between guard bands, and what it must still hold after
 //! a run. The host keeps the image; the CPU device runs in it, the GPU gets a copy of it.
 
+use super::content::Content;
 use super::fault::Fault;
 use super::{Job, Poison};
 use crate::core::dtype::DType;
@@ -16,9 +17,9 @@ pub const BASE_ALIGNMENT: usize = 256;
 /// What a buffer is for.
 #[derive(Clone, Debug, PartialEq)]
 enum Use {
-    Input(Tensor),
+    Input(Content),
     /// Holds this before a run, and the result afterwards.
-    InPlace(Tensor),
+    InPlace(Content),
     Output,
     Workspace,
 }
@@ -34,9 +35,9 @@ struct Slot {
 
 impl Slot {
     /// What it holds before a run, if that is not poison.
-    fn content(&self) -> Option<&Tensor> {
+    fn content(&self) -> Option<&Content> {
         match &self.purpose {
-            Use::Input(tensor) | Use::InPlace(tensor) => Some(tensor),
+            Use::Input(content) | Use::InPlace(content) => Some(content),
             Use::Output | Use::Workspace => None,
         }
     }
@@ -58,32 +59,32 @@ impl Image {
     pub fn of(job: &Job<'_>) -> Self {
         let mut image = Image { slots: Vec::new(), bytes: 0 };
         let operator = job.operator;
-        for (port, tensor) in operator.inputs().iter().zip(job.inputs) {
-            let purpose = if port.in_place { Use::InPlace(tensor.clone()) } else { Use::Input(tensor.clone()) };
-            image.push(port.name, purpose, tensor, tensor.bytes().len(), job.offset_bytes);
+        for (i, (port, tensor)) in operator.inputs().iter().zip(job.inputs).enumerate() {
+            let dims = operator.input_dims(i, job.point);
+            let content = Content::new(tensor.clone(), dims.iter().product::<usize>() * tensor.dtype().size());
+            let bytes = content.len();
+            let zero = Tensor::zeros(tensor.dtype(), if port.in_place { &dims } else { &[0] });
+            let purpose = if port.in_place { Use::InPlace(content) } else { Use::Input(content) };
+            image.push(port.name, purpose, zero, bytes, job.offset_bytes);
         }
         // What is changed in place lies among the inputs already, before all other outputs.
         for (i, port) in operator.outputs().iter().enumerate().filter(|(_, port)| !port.in_place) {
             let zero = Tensor::zeros(port.dtype(job.dtype), &operator.output_dims(i, job.point));
-            image.push(port.name, Use::Output, &zero, zero.bytes().len(), job.offset_bytes);
+            let bytes = zero.bytes().len();
+            image.push(port.name, Use::Output, zero, bytes, job.offset_bytes);
         }
         let workspace_bytes = job.candidate.body.workspace_bytes(job.point);
         if workspace_bytes > 0 {
             let none = Tensor::zeros(job.dtype, &[0]);
-            image.push("workspace", Use::Workspace, &none, workspace_bytes, 0);
+            image.push("workspace", Use::Workspace, none, workspace_bytes, 0);
         }
         image.bytes = (image.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT);
         image
     }
 
-    fn push(&mut self, name: &str, purpose: Use, zero: &Tensor, bytes: usize, offset: usize) {
+    /// Of an output only the dtype and the extents are needed later, which `zero` has; of others the dtype.
+    fn push(&mut self, name: &str, purpose: Use, zero: Tensor, bytes: usize, offset: usize) {
         let start = (self.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT) + offset;
-        // Only the dtype and the extents of an output are needed later, not a copy of an input's data.
-        let zero = match &purpose {
-            Use::Output => zero.clone(),
-            Use::InPlace(tensor) => Tensor::zeros(tensor.dtype(), tensor.dims()),
-            Use::Input(_) | Use::Workspace => Tensor::zeros(zero.dtype(), &[0]),
-        };
         self.slots.push(Slot { name: name.into(), range: start..start + bytes, purpose, zero });
         self.bytes = start + bytes;
     }
@@ -139,9 +140,9 @@ impl Image {
     }
 
     /// What is changed in place: where it lies, and what it holds before a run.
-    pub fn changed_in_place(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
+    pub fn changed_in_place(&self) -> impl Iterator<Item = (Range<usize>, &Content)> {
         self.slots.iter().filter_map(|slot| match &slot.purpose {
-            Use::InPlace(tensor) => Some((slot.range.clone(), tensor.bytes())),
+            Use::InPlace(content) => Some((slot.range.clone(), content)),
             _ => None,
         })
     }
@@ -160,9 +161,9 @@ impl Image {
     /// Fills `memory` as it must be before a run: inputs in place, poison everywhere else.
     pub fn fill(&self, memory: &mut [u8], poison: Poison) {
         let mut free = 0;
-        for (range, bytes) in self.inputs() {
+        for (range, content) in self.inputs() {
             memory[free..range.start].fill(poison.byte());
-            memory[range.clone()].copy_from_slice(bytes);
+            content.put(&mut memory[range.clone()], 0);
             free = range.end;
         }
         memory[free..].fill(poison.byte());
@@ -174,7 +175,8 @@ impl Image {
         for (slot, tensor) in slots.zip(inputs) {
             assert_eq!(slot.range.len(), tensor.bytes().len(), "`{}` has other extents", slot.name);
             let is_in_place = matches!(slot.purpose, Use::InPlace(_));
-            slot.purpose = if is_in_place { Use::InPlace(tensor.clone()) } else { Use::Input(tensor.clone()) };
+            let content = Content::new(tensor.clone(), tensor.bytes().len());
+            slot.purpose = if is_in_place { Use::InPlace(content) } else { Use::Input(content) };
         }
     }
 
@@ -184,7 +186,7 @@ impl Image {
         for slot in &self.slots {
             let into = &mut memory[slot.range.clone()];
             match slot.content() {
-                Some(tensor) => put_rotated(tensor, shift, into),
+                Some(content) => content.put(into, shift),
                 None => into.fill(poison.byte()),
             }
         }
@@ -193,8 +195,8 @@ impl Image {
     /// Puts what is changed in place back as [`Image::refresh`] with this `shift` has left it.
     pub fn restore(&self, memory: &mut [u8], shift: usize) {
         for slot in &self.slots {
-            if let Use::InPlace(tensor) = &slot.purpose {
-                put_rotated(tensor, shift, &mut memory[slot.range.clone()]);
+            if let Use::InPlace(content) = &slot.purpose {
+                content.put(&mut memory[slot.range.clone()], shift);
             }
         }
     }
@@ -204,9 +206,9 @@ impl Image {
         self.poisoned_ranges().for_each(|range| memory[range].fill(poison.byte()));
     }
 
-    /// Where each input lies, and its bytes before a run.
-    pub fn inputs(&self) -> impl Iterator<Item = (Range<usize>, &[u8])> {
-        self.slots.iter().filter_map(|slot| Some((slot.range.clone(), slot.content()?.bytes())))
+    /// Where each input lies, and what it holds before a run.
+    pub fn inputs(&self) -> impl Iterator<Item = (Range<usize>, &Content)> {
+        self.slots.iter().filter_map(|slot| Some((slot.range.clone(), slot.content()?)))
     }
 
     /// Splits `memory` into the inputs (shared) and the outputs (exclusive), in argument order. What is changed in place is
@@ -242,11 +244,10 @@ impl Image {
             if let Some(at) = first_other(&memory[gap.clone()], poison.byte()) {
                 return Err(self.guard_fault(i, gap.start + at, gap));
             }
-            if let Use::Input(tensor) = &slot.purpose {
-                let now = &memory[slot.range.clone()];
-                if let Some(offset) = first_difference(now, tensor.bytes()) {
-                    return Err(Fault::InputModified { input: slot.name.clone(), offset });
-                }
+            if let Use::Input(content) = &slot.purpose
+                && let Some(offset) = content.first_difference(&memory[slot.range.clone()])
+            {
+                return Err(Fault::InputModified { input: slot.name.clone(), offset });
             }
             free = slot.range.end;
         }
@@ -284,25 +285,12 @@ impl Image {
     }
 }
 
-/// The elements of a tensor, rotated by `shift` of them.
-fn put_rotated(tensor: &Tensor, shift: usize, into: &mut [u8]) {
-    let (bytes, elements) = (tensor.bytes(), tensor.len().max(1));
-    let (tail, head) = bytes.split_at(shift % elements * tensor.dtype().size());
-    into[..head.len()].copy_from_slice(head);
-    into[head.len()..].copy_from_slice(tail);
-}
-
 /// The first byte that is not `byte`; compares words, since guards are checked on every run.
 fn first_other(bytes: &[u8], byte: u8) -> Option<usize> {
     const BLOCK: usize = 64;
     let expected = [byte; BLOCK];
     let block = bytes.chunks(BLOCK).position(|chunk| chunk != &expected[..chunk.len()])?;
     bytes[block * BLOCK..].iter().position(|&b| b != byte).map(|i| block * BLOCK + i)
-}
-
-/// The first byte in which both differ.
-fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
-    if a == b { None } else { a.iter().zip(b).position(|(a, b)| a != b) }
 }
 
 #[cfg(test)]

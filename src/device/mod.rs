@@ -3,6 +3,7 @@
 pub mod arena;
 mod argument;
 pub mod code;
+mod content;
 pub mod counts;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -87,6 +88,14 @@ pub trait Device: Send + Sync {
         self.capacity()
     }
 
+    /// What it takes the host to launch an empty kernel, and to see its end; `None` where nothing is launched.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn round_trip(&self) -> Result<Option<RoundTrip>, Fault> {
+        Ok(None)
+    }
+
     /// Launches in a row that must agree bit for bit.
     fn repeats(&self) -> usize {
         100
@@ -117,6 +126,15 @@ impl Capacity {
     }
 }
 
+/// An empty kernel as the host sees it: medians.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// Until the launch has returned, µs.
+    pub launch_us: f64,
+    /// From there until the host knows that the kernel has ended, µs.
+    pub synchronised_us: f64,
+}
+
 /// What to prepare: a case and the candidate that is to compute it.
 pub struct Job<'a> {
     /// What is computed.
@@ -127,7 +145,8 @@ pub struct Job<'a> {
     pub point: &'a [usize],
     /// In which dtype.
     pub dtype: DType,
-    /// On which inputs.
+    /// On which inputs. One that has fewer elements than its port is repeated in its buffer: what is only timed is not drawn
+    /// in full.
     pub inputs: &'a [Tensor],
     /// How far every buffer starts behind a 256-byte boundary; a multiple of the candidate's alignment.
     pub offset_bytes: usize,
@@ -162,7 +181,16 @@ pub trait Problem {
     /// Whatever the candidate did wrong.
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault>;
 
-    /// The same on other inputs of the same extents, in the very buffers of the case; these are its inputs from now on.
+    /// Runs once and keeps the outputs for later comparison; neither they nor bands and inputs are looked at. For candidates
+    /// that are known to be right, at sizes of which reading everything back takes far longer than the run.
+    ///
+    /// # Errors
+    /// As [`Problem::run`], as far as it is seen.
+    fn run_unread(&mut self) -> Result<(), Fault> {
+        self.run(Poison::Nan).map(drop)
+    }
+
+    /// [`Problem::run`] on other inputs of the same extents, in the very buffers of the case; these are its inputs from now on.
     ///
     /// # Errors
     /// As [`Problem::run`]; [`Fault::Unsupported`] where the inputs of a case stay what they are.

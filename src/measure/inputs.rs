@@ -33,6 +33,54 @@ pub fn draw(operator: &dyn Operator, point: &[usize], dtype: DType, seed: u64) -
         .collect()
 }
 
+/// Normal values that are drawn once, for the inputs of all shapes of a sweep. What is timed alone needs no values of its own;
+/// a perf trial [draws](draw) them.
+pub struct Pool {
+    normal: Vec<f64>,
+    seed: u64,
+}
+
+impl Pool {
+    /// Draws the values.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = rng(derive(seed, &["pool"]));
+        Pool { normal: distribution::normal(&mut rng, DRAWN, 0.0, 1.0, DType::F32), seed }
+    }
+
+    /// A block for each input of a case, from another place of the pool for each: a device repeats it until the buffer is
+    /// full. Indices are there in full.
+    pub fn blocks(&self, operator: &dyn Operator, point: &[usize], dtype: DType) -> Vec<Tensor> {
+        let ports = operator.inputs().iter().enumerate();
+        ports
+            .map(|(i, port)| {
+                let n: usize = operator.input_dims(i, point).iter().product();
+                let dtype = port.dtype(dtype);
+                let values: Vec<f64> = match port.role {
+                    Role::Data if dtype.is_integer() => {
+                        let mut rng = rng(derive(self.seed, &["timing", operator.name(), port.name]));
+                        Distribution::Normal.draw(&mut rng, 1, n.min(DRAWN), dtype, operator.range())
+                    }
+                    Role::Data => self.scaled(i, n, 0.0, 1.0, dtype),
+                    Role::Parameter { mean } => self.scaled(i, n, mean, PARAMETER_DEVIATION, dtype),
+                    Role::Weight => self.scaled(i, n, 0.0, weight_deviation(operator, i, point), dtype),
+                    Role::Index => {
+                        let mut rng = rng(derive(self.seed, &["timing", operator.name(), port.name]));
+                        Distribution::Normal.draw_indices(&mut rng, n, operator.index_bound(i, point))
+                    }
+                };
+                Tensor::from_f64(dtype, &[values.len()], &values)
+            })
+            .collect()
+    }
+
+    /// Up to `n` values of the pool, from its `port`th part on.
+    fn scaled(&self, port: usize, n: usize, mean: f64, deviation: f64, dtype: DType) -> Vec<f64> {
+        let first = port * DRAWN / 8;
+        let values = self.normal.iter().cycle().skip(first % DRAWN).take(n.min(DRAWN));
+        values.map(|value| dtype.round(mean + deviation * value)).collect()
+    }
+}
+
 /// A tensor of `dims` that repeats the elements of `block`.
 fn repeat(block: &Tensor, dims: &[usize]) -> Tensor {
     let mut tensor = Tensor::zeros(block.dtype(), dims);
@@ -82,6 +130,21 @@ mod tests {
         assert_ne!(table.get(0), table.get(8), "rows must differ");
         let sum: f64 = (0..DRAWN).map(|i| table.get(i).powi(2)).sum();
         approx::assert_abs_diff_eq!(sum / DRAWN as f64, 1.0, epsilon = 0.05);
+    }
+
+    #[test]
+    fn a_pool_gives_blocks_that_are_random_and_of_the_dtype() {
+        let pool = Pool::new(1);
+        let point = [100_000, 70_000];
+        let blocks = pool.blocks(&lookup(), &point, DType::BF16);
+        assert_eq!((blocks[0].len(), blocks[0].dtype()), (DRAWN, DType::BF16));
+        let values = blocks[0].to_f64();
+        approx::assert_abs_diff_eq!(values.iter().map(|v| v * v).sum::<f64>() / DRAWN as f64, 1.0, epsilon = 0.05);
+        assert!(blocks[1].len() == 70_000 && blocks[1].to_f64().contains(&99_999.0), "indices in full");
+        assert_eq!(pool.blocks(&lookup(), &[10, 3], DType::F32)[0].len(), 80, "no more than the port has");
+        let two = Op::<Lookup>::new("two").input("a", |s| [s.rows]).input("b", |s| [s.rows]).output("y", |s| [s.rows]);
+        let blocks = pool.blocks(&two, &point, DType::F32);
+        assert_ne!(blocks[0].to_f64(), blocks[1].to_f64(), "inputs differ");
     }
 
     #[test]

@@ -30,22 +30,40 @@ impl Operators {
 
     /// The fastest candidate on the CPU: the last tier.
     pub fn on_cpu(&self, operator: &str, dtype: DType) -> Result<CpuBody, Error> {
-        let last = self.candidates(operator, dtype)?.rev().find_map(|candidate| match &candidate.body {
-            Body::Cpu(body) => Some(body.clone()),
-            _ => None,
-        });
+        match &self.candidate_on_cpu(operator, dtype)?.body {
+            Body::Cpu(body) => Ok(body.clone()),
+            _ => Err(missing(operator, dtype, "on the CPU")),
+        }
+    }
+
+    /// The same with its name.
+    pub fn candidate_on_cpu(&self, operator: &str, dtype: DType) -> Result<&Candidate, Error> {
+        let last = self.candidates(operator, dtype)?.rfind(|candidate| candidate.body.is_host());
         last.ok_or_else(|| missing(operator, dtype, "on the CPU"))
     }
 
     /// The fastest kernel of the crate's own for an architecture: the last one that runs there.
     pub fn on_gpu(&self, operator: &str, dtype: DType, arch: &str) -> Result<Kernel, Error> {
-        let last = self.candidates(operator, dtype)?.rev().find_map(|candidate| match &candidate.body {
-            Body::Cuda(kernel) if kernel.program.language == Language::Cuda && kernel.program.runs_on(arch) => {
-                Some(kernel.clone())
-            }
-            _ => None,
-        });
+        match &self.candidate_on_gpu(operator, dtype, arch)?.body {
+            Body::Cuda(kernel) => Ok(kernel.clone()),
+            _ => Err(missing(operator, dtype, &format!("for {arch}"))),
+        }
+    }
+
+    /// The same with its name.
+    pub fn candidate_on_gpu(&self, operator: &str, dtype: DType, arch: &str) -> Result<&Candidate, Error> {
+        let is_own = |candidate: &&Candidate| {
+            let Body::Cuda(kernel) = &candidate.body else { return false };
+            kernel.program.language == Language::Cuda && kernel.program.runs_on(arch)
+        };
+        let last = self.candidates(operator, dtype)?.rfind(is_own);
         last.ok_or_else(|| missing(operator, dtype, &format!("for {arch}")))
+    }
+
+    /// A library, where the catalogue has one that computes this; else the fastest kernel of the crate's own.
+    pub fn candidate_by_library(&self, operator: &str, dtype: DType, arch: &str) -> Result<&Candidate, Error> {
+        let library = self.candidates(operator, dtype)?.find(|candidate| candidate.body.is_library());
+        library.map_or_else(|| self.candidate_on_gpu(operator, dtype, arch), Ok)
     }
 
     /// A kernel of Triton's, where the catalogue has one; else the fastest of the crate's own.
@@ -57,11 +75,9 @@ impl Operators {
         triton.map_or_else(|| self.on_gpu(operator, dtype, arch), Ok)
     }
 
-    /// A library, where the catalogue has one that computes this; else the fastest kernel of the crate's own.
+    /// The code of [`Operators::candidate_by_library`].
     pub fn by_library(&self, operator: &str, dtype: DType, arch: &str) -> Result<Body, Error> {
-        let mut bodies = self.candidates(operator, dtype)?.map(|candidate| &candidate.body);
-        let library = bodies.find(|body| body.is_library()).cloned();
-        library.map_or_else(|| self.on_gpu(operator, dtype, arch).map(Body::Cuda), Ok)
+        Ok(self.candidate_by_library(operator, dtype, arch)?.body.clone())
     }
 
     /// The kernel that is there to be read: the first.

@@ -12,6 +12,7 @@
 //! | `layout` | how many bytes each buffer takes, and which share a place |
 //! | `catalogue` | which candidate computes a step |
 //! | `reference`, `cpu`, `launched` | the executors |
+//! | `planned` | the steps of a run as cases of their operators |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
 //! | `text` | tokenizer and chat template |
 //! | `golden` | what another program computed, to be held against |
@@ -38,6 +39,7 @@ mod mapped;
 mod named;
 mod opt;
 mod perplexity;
+mod planned;
 mod random;
 mod reference;
 mod sampling;
@@ -49,8 +51,8 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, stage_points};
-pub use cnn::CLASSES;
+pub use chain::{Chain, chain, stage_points};
+pub use cnn::{CLASSES, classifier};
 pub use config::{Architecture, Config, RopeScaling};
 pub use cpu::CpuExecutor;
 pub use description::{Extents, Model};
@@ -64,6 +66,7 @@ pub use launched::LaunchedExecutor;
 pub use layout::{Limits, Memory};
 pub use named::{NAMES, named};
 pub use perplexity::{Perplexity, perplexity};
+pub use planned::{PlannedStep, Way, planned};
 pub use random::RandomWeights;
 pub use reference::ReferenceExecutor;
 pub use sampling::{Sampler, Sampling};

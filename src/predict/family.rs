@@ -5,6 +5,8 @@ use super::fit::fit;
 use super::limits::Limits;
 use super::model::Parameters;
 use crate::core::dtype::DType;
+use crate::core::stats::sorted;
+use crate::core::work::Work;
 use serde::{Deserialize, Serialize};
 
 /// A measured case of a sweep.
@@ -14,6 +16,27 @@ pub struct Observation {
     pub shape: String,
     /// Median time of a cold launch, µs.
     pub us: f64,
+    /// The tiles of a library, where it was asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+}
+
+/// A case of the sweep, as the model sees it.
+#[derive(Clone, Debug)]
+struct Case {
+    features: Features,
+    place: Vec<f64>,
+    /// By how much the model missed it, as the logarithm of a ratio.
+    miss: f64,
+    /// The same where a library was not asked for its tiles.
+    unasked_miss: f64,
+}
+
+impl Case {
+    /// Of a prediction that knows as much as this one.
+    fn miss(&self, is_unasked: bool) -> f64 {
+        if is_unasked { self.unasked_miss } else { self.miss }
+    }
 }
 
 /// What is said of a case that was not run.
@@ -44,11 +67,12 @@ pub struct Family {
     pub dtype: DType,
     /// What was fitted.
     pub parameters: Parameters,
-    /// The cases of the sweep: where each lies, and by how much the model missed it, as the logarithm of a ratio.
-    cases: Vec<(Features, Vec<f64>, f64)>,
+    cases: Vec<Case>,
     limits: Limits,
     /// Nine of ten predictions are this near, as the logarithm of a ratio.
     pub spread: f64,
+    /// The same where a library is not asked for its tiles.
+    unasked_spread: f64,
 }
 
 /// Cases that a family is fitted to at the least.
@@ -59,6 +83,9 @@ const MARGIN: f64 = 1.25;
 
 /// Cases whose logarithms are apart by this hardly say anything of each other.
 const REACH: f64 = 0.7;
+
+/// What another attribute adds to the square of a distance.
+const OTHER: f64 = 0.5;
 
 /// How much a correction is drawn to zero, in neighbours that lie at the same place.
 const PRIOR: f64 = 1.0;
@@ -90,46 +117,44 @@ impl Family {
         measured: Vec<(Features, f64)>,
         limits: &Limits,
     ) -> Self {
-        let cases: Vec<_> = measured
-            .into_iter()
-            .map(|(features, us)| {
-                let miss = (us / parameters.time_us(&features, limits)).ln();
-                let place = features.place();
-                (features, place, miss)
-            })
-            .collect();
+        let cases = measured.into_iter().map(|(features, us)| {
+            let miss = |features: &Features| (us / parameters.time_us(features, limits)).ln();
+            let unasked_miss = features.unasked().as_ref().map_or_else(|| miss(&features), miss);
+            Case { place: features.place(), miss: miss(&features), unasked_miss, features }
+        });
         let mut family = Family {
             operator: operator.into(),
             candidate: candidate.into(),
             dtype,
             parameters,
-            cases,
+            cases: cases.collect(),
             limits: limits.clone(),
             spread: 0.0,
+            unasked_spread: 0.0,
         };
-        // Each case as the others would have predicted it.
-        let mut left: Vec<f64> = (0..family.cases.len())
-            .map(|i| (family.cases[i].2 - family.correction(&family.cases[i].0, Some(i))).abs())
-            .collect();
-        left.sort_by(f64::total_cmp);
-        // The rank that covers nine of ten of what comes, not of what was seen.
-        let rank = (0.9 * (left.len() + 1) as f64).ceil() as usize;
-        family.spread = left.get(rank.clamp(1, left.len().max(1)) - 1).copied().unwrap_or(0.0);
+        family.spread = family.spread_of(false);
+        family.unasked_spread = family.spread_of(true);
         family
     }
 
+    /// How far nine of ten cases are from what the others would have predicted.
+    fn spread_of(&self, is_unasked: bool) -> f64 {
+        let left = self.cases.iter().enumerate();
+        let left = left.map(|(i, case)| (case.miss(is_unasked) - self.correction(case, is_unasked, Some(i))).abs());
+        let left = sorted(&left.collect::<Vec<f64>>());
+        // The rank that covers nine of ten of what comes, not of what was seen.
+        let rank = (0.9 * (left.len() + 1) as f64).ceil() as usize;
+        left.get(rank.clamp(1, left.len().max(1)) - 1).copied().unwrap_or(0.0)
+    }
+
     /// What the nearest cases of the sweep say of the model's miss, the `without`th left out.
-    fn correction(&self, features: &Features, without: Option<usize>) -> f64 {
-        let place = features.place();
-        let others = self
-            .cases
-            .iter()
-            .enumerate()
-            .filter(|(i, (other, _, _))| Some(*i) != without && other.attributes == features.attributes);
-        let (sum, weights) = others.fold((0.0, PRIOR), |(sum, weights), (_, (_, there, miss))| {
-            let squares: f64 = place.iter().zip(there).map(|(a, b)| (a - b) * (a - b)).sum();
-            let weight = (-squares / (REACH * REACH)).exp();
-            (sum + weight * miss, weights + weight)
+    fn correction(&self, at: &Case, is_unasked: bool, without: Option<usize>) -> f64 {
+        let others = self.cases.iter().enumerate().filter(|(i, _)| Some(*i) != without);
+        let (sum, weights) = others.fold((0.0, PRIOR), |(sum, weights), (_, case)| {
+            let apart = at.features.attributes.iter().zip(&case.features.attributes).filter(|(a, b)| a != b).count();
+            let squares: f64 = at.place.iter().zip(&case.place).map(|(a, b)| (a - b) * (a - b)).sum();
+            let weight = (-(squares + OTHER * apart as f64) / (REACH * REACH)).exp();
+            (sum + weight * case.miss(is_unasked), weights + weight)
         });
         sum / weights
     }
@@ -137,14 +162,21 @@ impl Family {
     /// Whether a case is like those that the family was fitted to, and what is not if so.
     pub fn outside(&self, features: &Features) -> Option<String> {
         for (i, &extent) in features.extents.iter().enumerate() {
-            let all = self.cases.iter().map(|(case, _, _)| case.extents[i] as f64);
+            let all = self.cases.iter().filter_map(|case| Some(*case.features.extents.get(i)? as f64));
             let (low, high) = all.fold((f64::INFINITY, 0.0f64), |(low, high), at| (low.min(at), high.max(at)));
             if !((low / MARGIN)..=(high * MARGIN)).contains(&(extent as f64)) {
                 return Some(format!("extent {} is {extent}, the sweep went from {low} to {high}", i + 1));
             }
         }
-        let known = self.cases.iter().any(|(case, _, _)| case.attributes == features.attributes);
+        let known = self.cases.iter().any(|case| case.features.attributes == features.attributes);
         (!known).then(|| "the sweep has no case with these attributes".into())
+    }
+
+    /// The time of a case wherever it lies, corrected by what the nearest ones of the sweep say, µs.
+    pub(super) fn time_us(&self, features: &Features) -> f64 {
+        let here = Case { features: features.clone(), place: features.place(), miss: 0.0, unasked_miss: 0.0 };
+        let correction = self.correction(&here, features.is_unasked(), None);
+        self.parameters.time_us(features, &self.limits) * correction.exp()
     }
 
     /// The time of a case.
@@ -156,12 +188,13 @@ impl Family {
             let Family { operator, candidate, dtype, .. } = self;
             return Err(format!("{operator}::{candidate}::{dtype}: outside the calibrated domain: {why}"));
         }
-        let us = self.parameters.time_us(features, &self.limits) * self.correction(features, None).exp();
+        let us = self.time_us(features);
+        let spread = if features.is_unasked() { self.unasked_spread } else { self.spread };
         let pipe = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
         Ok(Prediction {
             us,
-            low_us: us * (-self.spread).exp(),
-            high_us: us * self.spread.exp(),
+            low_us: us * (-spread).exp(),
+            high_us: us * spread.exp(),
             memory_us: self.limits.memory_us(features.read_bytes, features.written_bytes),
             pipe_us: pipe.unwrap_or(0.0),
             launch_us: self.limits.launch_us * features.launches,

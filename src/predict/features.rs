@@ -1,15 +1,19 @@
-//! What the model knows of a case: bytes by direction, operations, launches and blocks.
+//! What the model knows of a case: bytes by direction, operations, launches, tiles.
 
+use super::tiling::Tiling;
 use crate::check::Subject;
 use crate::core::candidate::Body;
 use crate::core::dtype::DType;
+use crate::core::launch::Launch;
+use crate::core::operator::Operator;
+use crate::core::work::Work;
 use crate::measure::inputs::output_bytes;
 
 /// Operations a byte from which a product in a narrow type runs on tensor cores.
 const DENSE: f64 = 16.0;
 
-/// The tile of an output that a library's block is taken to compute, rows and columns.
-const LIBRARY_TILE: [usize; 2] = [128, 256];
+/// Rows that begin at multiples of it are read in whole vectors.
+const VECTOR_BYTES: usize = 16;
 
 /// What a time depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +32,16 @@ pub struct Features {
     pub launches: f64,
     /// Blocks of the largest launch.
     pub blocks: f64,
+    /// How the work may be cut into tiles: one way where a launch says it, several where a library chooses.
+    pub tilings: Vec<Tiling>,
+    /// The ways of a library, if it is one: those that a prediction has to choose from where the library is not asked.
+    pub of_library: Vec<Tiling>,
+    /// Bytes that are read and written besides: copies in the workspace.
+    pub copied_bytes: f64,
+    /// The share of the compulsory bytes that the last cache holds before the launch, or takes from it: 0 for a cold one.
+    pub cached: f64,
+    /// The share of the compulsory bytes that lie in rows which begin off a 16-byte boundary.
+    pub unaligned: f64,
     /// The extents of the shape.
     pub extents: Vec<usize>,
     /// Its attributes.
@@ -37,38 +51,73 @@ pub struct Features {
 impl Features {
     /// Those of a subject at a point inside its axes.
     pub fn of(subject: &Subject<'_>, point: &[usize]) -> Self {
+        Self::with_work(subject, point, None)
+    }
+
+    /// The same; of a library with the tiles that it said to have, where it said so.
+    pub fn with_work(subject: &Subject<'_>, point: &[usize], said: Option<Work>) -> Self {
         let (operator, dtype) = (subject.operator, subject.dtype);
         let cost = operator.cost(point, dtype);
         let written = output_bytes(operator, point, dtype).min(cost.bytes);
-        let (launches, blocks) = match &subject.candidate.body {
-            Body::Cuda(kernel) => {
-                let plan = kernel.plan(point).0;
-                let blocks = plan.iter().map(|launch| launch.grid.iter().product::<usize>());
-                (plan.len(), blocks.max().unwrap_or(0))
-            }
-            Body::Cpu(_) => (1, 1),
-            Body::Enqueue(_) => {
-                let dims = operator.output_dims(0, point);
-                let columns = dims.last().copied().unwrap_or(1).max(1);
-                let rows = dims.iter().product::<usize>() / columns;
-                (1, rows.div_ceil(LIBRARY_TILE[0]) * columns.div_ceil(LIBRARY_TILE[1]))
-            }
-        };
-        let split = |is_extent: bool| {
-            let axes = operator.axes().iter().zip(point);
-            axes.filter(|(axis, _)| axis.is_extent() == is_extent).map(|(_, &at)| at).collect()
-        };
-        Features {
+        let flops = cost.flops as f64;
+        let mut features = Features {
             read_bytes: (cost.bytes - written) as f64,
             written_bytes: written as f64,
-            flops: cost.flops as f64,
+            flops,
             on_tensor_cores: dtype != DType::F32 && cost.intensity() >= DENSE,
             dtype,
-            launches: launches.max(1) as f64,
-            blocks: blocks.max(1) as f64,
-            extents: split(true),
-            attributes: split(false),
+            launches: 1.0,
+            blocks: 1.0,
+            tilings: vec![Tiling::of_blocks(1, flops)],
+            of_library: Vec::new(),
+            copied_bytes: 0.0,
+            cached: 0.0,
+            unaligned: 0.0,
+            extents: of_axes(operator, point, true),
+            attributes: of_axes(operator, point, false),
+        };
+        match &subject.candidate.body {
+            Body::Cuda(kernel) => features.take_launches(&kernel.plan(point).0),
+            Body::Cpu(_) => {}
+            Body::Enqueue(_) => features.take_library(operator, point, said),
         }
+        // What is copied first is aligned in its copy.
+        let copies = features.copied_bytes > 0.0;
+        features.unaligned = unaligned_bytes(operator, point, dtype, copies) / (cost.bytes.max(1) as f64);
+        features
+    }
+
+    fn take_launches(&mut self, plan: &[Launch]) {
+        let blocks = |launch: &Launch| launch.grid.iter().product::<usize>();
+        let most_blocks = plan.iter().map(blocks).max().unwrap_or(0);
+        let works = || plan.iter().filter_map(|launch| launch.work);
+        self.launches = plan.len().max(1) as f64;
+        self.blocks = most_blocks.max(1) as f64;
+        self.copied_bytes = works().map(|work| work.copied_bytes as f64).sum();
+        let main = works().filter(|work| work.tiles > 0).max_by_key(|work| work.tiles * work.flops);
+        self.tilings = vec![main.map_or_else(|| Tiling::of_blocks(most_blocks, self.flops), |work| Tiling::of(&work))];
+    }
+
+    fn take_library(&mut self, operator: &dyn Operator, point: &[usize], said: Option<Work>) {
+        let dims = operator.output_dims(0, point);
+        let columns = dims.last().copied().unwrap_or(1).max(1);
+        let rows = (dims.iter().product::<usize>() / columns).max(1);
+        let depth = (self.flops / (2 * rows * columns) as f64).round().max(1.0) as usize;
+        self.of_library = Tiling::of_library([rows, columns, depth], self.dtype.size());
+        self.tilings = said.map_or_else(|| self.of_library.clone(), |work| vec![Tiling::of(&work)]);
+        // The same whatever was said: it is a part of the place.
+        let fewest = self.of_library.iter().map(|tiling| tiling.tiles).fold(f64::INFINITY, f64::min);
+        self.blocks = if fewest.is_finite() { fewest } else { 1.0 };
+    }
+
+    /// The same where a library was not asked for its tiles; `None` of anything else.
+    pub fn unasked(&self) -> Option<Self> {
+        (!self.of_library.is_empty()).then(|| Features { tilings: self.of_library.clone(), ..self.clone() })
+    }
+
+    /// Whether the tiles are a guess.
+    pub fn is_unasked(&self) -> bool {
+        !self.of_library.is_empty() && self.tilings == self.of_library
     }
 
     /// Compulsory bytes.
@@ -76,10 +125,80 @@ impl Features {
         self.read_bytes + self.written_bytes
     }
 
-    /// Where the case lies among others of its family: logarithms of what times depend on.
+    /// Where the case lies among others of its family: logarithms of what times depend on, and how far from the usual it is.
     pub fn place(&self) -> Vec<f64> {
         let log = |x: f64| x.max(1.0).ln();
         let sizes = [log(self.bytes()), log(self.flops), log(self.blocks)];
-        sizes.into_iter().chain(self.extents.iter().map(|&extent| log(extent as f64))).collect()
+        let copies = if self.copied_bytes > 0.0 { APART } else { 0.0 };
+        let odd = [copies, APART * self.unaligned];
+        let extents = self.extents.iter().map(|&extent| log(extent as f64));
+        sizes.into_iter().chain(odd).chain(extents).collect()
+    }
+}
+
+/// How far apart cases are, as a logarithm, of which one alone makes copies or has all its rows off a boundary.
+const APART: f64 = 0.7;
+
+fn of_axes(operator: &dyn Operator, point: &[usize], is_extent: bool) -> Vec<usize> {
+    let axes = operator.axes().iter().zip(point);
+    axes.filter(|(axis, _)| axis.is_extent() == is_extent).map(|(_, &at)| at).collect()
+}
+
+/// Bytes of the tensors whose rows begin off a boundary; of the outputs alone where the inputs are copied first.
+fn unaligned_bytes(operator: &dyn Operator, point: &[usize], dtype: DType, outputs_alone: bool) -> f64 {
+    let bytes = |dims: Vec<usize>, dtype: DType| {
+        let row = dims.last().copied().unwrap_or(1) * dtype.size();
+        let is_apart = dims.len() > 1 && !row.is_multiple_of(VECTOR_BYTES);
+        if is_apart { (dims.iter().product::<usize>() * dtype.size()) as f64 } else { 0.0 }
+    };
+    let inputs = operator.inputs().iter().enumerate();
+    let inputs = inputs.map(|(i, port)| bytes(operator.input_dims(i, point), port.dtype(dtype)));
+    let outputs = operator.outputs().iter().enumerate();
+    let outputs = outputs.map(|(i, port)| bytes(operator.output_dims(i, point), port.dtype(dtype)));
+    outputs.sum::<f64>() + if outputs_alone { 0.0 } else { inputs.sum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::{Candidate, Cuda, IntoCandidate};
+    use crate::core::cost::Cost;
+    use crate::core::operator::Op;
+
+    crate::shape! { struct Matrix { rows: 1..=1 << 20, cols: 1..=1 << 16 } }
+
+    fn features(launches: impl Fn(&Matrix) -> Vec<Launch> + Send + Sync + 'static, point: [usize; 2]) -> Features {
+        let operator = Op::<Matrix>::new("scale")
+            .input("x", |s| [s.rows, s.cols])
+            .input("scale", |s| [s.cols])
+            .output("y", |s| [s.rows, s.cols])
+            .cost(|s, t| Cost { bytes: (2 * s.rows + 1) * s.cols * t.size(), flops: s.rows * s.cols });
+        let candidate: Candidate = Cuda::source("", "scale", launches).named("cuda");
+        Features::of(&Subject { operator: &operator, candidate: &candidate, dtype: DType::BF16 }, &point)
+    }
+
+    #[test]
+    fn a_persistent_kernel_has_the_tiles_that_it_says_and_not_its_blocks() {
+        let work = Work { tiles: 500, resident: 2, flops: 7, cache_bytes: 3, copied_bytes: 0 };
+        let found = features(
+            move |_| vec![Launch::blocks(9, 32).shares(Work::copy(10, 20)), Launch::blocks(132, 256).shares(work)],
+            [64, 64],
+        );
+        let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0 };
+        assert_eq!(found.tilings, [tiling]);
+        assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
+        let plain = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
+        assert_eq!(plain.tilings, [Tiling::of_blocks(64, 64.0 * 64.0)]);
+    }
+
+    #[test]
+    fn rows_off_a_boundary_are_counted() {
+        let aligned = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
+        assert!(aligned.unaligned.abs() < 1e-9);
+        let odd = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 65]);
+        assert!((odd.unaligned - 128.0 / 129.0).abs() < 1e-9, "the vector has no rows: {}", odd.unaligned);
+        let copied = features(|s| vec![Launch::blocks(s.rows, 256).shares(Work::copy(1, 1))], [64, 65]);
+        assert!((copied.unaligned - 64.0 / 129.0).abs() < 1e-9, "{}", copied.unaligned);
+        assert_ne!(odd.place(), aligned.place());
     }
 }

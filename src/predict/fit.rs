@@ -13,7 +13,7 @@ const ROUNDS: usize = 60;
 /// The parameters that fit best to measured cases.
 pub fn fit(cases: &[(Features, f64)], limits: &Limits) -> Parameters {
     // From several beginnings: bound by memory, by the pipe, by launches.
-    let begins = [[1.0, 1.0, 1.0], [1.0, 1.1, 4.0], [4.0, 1.0, 0.2]];
+    let begins = [[1.0, 1.0, 1.0], [1.0, 1.1, 4.0], [4.0, 1.0, 0.2], [3.0, 1.0, 1.05]];
     let begins = begins.map(|[launch, memory, pipe]| Parameters { launch, memory, pipe, ..Parameters::IDEAL });
     let fitted = begins.map(|begin| descend(begin.as_array(), |at| loss(&Parameters::from_array(at), cases, limits)));
     let best = fitted.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -56,6 +56,7 @@ fn descend(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::tiling::Tiling;
     use super::*;
     use crate::calibrate::Calibration;
     use crate::core::dtype::DType;
@@ -81,6 +82,11 @@ pub(super) mod tests {
                 dtype: DType::BF16,
                 launches: 1.0,
                 blocks: (m.div_ceil(128) * n.div_ceil(256)) as f64,
+                tilings: vec![Tiling::of_blocks(m.div_ceil(128) * n.div_ceil(256), 2.0 * (m * n * k) as f64)],
+                of_library: Vec::new(),
+                copied_bytes: 0.0,
+                cached: 0.0,
+                unaligned: 0.0,
                 extents: vec![m, n, k],
                 attributes: Vec::new(),
             };
@@ -90,8 +96,15 @@ pub(super) mod tests {
         cases.collect()
     }
 
-    pub const TRUTH: Parameters =
-        Parameters { launch: 3.0, memory: 1.08, pipe: 1.3, wave: 0.05, quantisation: 0.8, overlap: 4.0 };
+    pub const TRUTH: Parameters = Parameters {
+        launch: 3.0,
+        memory: 1.08,
+        pipe: 1.3,
+        wave: 0.05,
+        quantisation: 0.8,
+        overlap: 4.0,
+        ..Parameters::IDEAL
+    };
 
     #[test]
     fn a_fit_predicts_what_it_has_not_seen() {

@@ -9,10 +9,14 @@ use crate::check::Subject;
 use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The version of the format. It grows when a reader of the version before would misunderstand a file.
-pub const VERSION: u32 = 1;
+///
+/// 1: waves were those of the grid, and tiles had no traffic of their own. What was measured is still good: see
+/// [`Fitted::read_to_refit`].
+pub const VERSION: u32 = 2;
 
 /// What was fitted on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,8 +95,29 @@ impl Fitted {
         versioned::read(path, Self::parse)
     }
 
+    /// Reads a file of this or an older version whose families are to be fitted again: their parameters may be any.
+    ///
+    /// # Errors
+    /// As [`Fitted::read`].
+    pub fn read_to_refit(path: &Path) -> Result<Self, String> {
+        versioned::read(path, |text| {
+            let mut value: Value =
+                serde_json::from_str(text).map_err(|error| format!("no fitted families: {error}"))?;
+            let version = value.get("version").and_then(Value::as_u64);
+            if version.is_none_or(|version| !(1..=u64::from(VERSION)).contains(&version)) {
+                return Self::parse(text);
+            }
+            value["version"] = VERSION.into();
+            for family in value["families"].as_array_mut().into_iter().flatten() {
+                family["parameters"] = serde_json::to_value(Parameters::IDEAL).map_err(|error| error.to_string())?;
+            }
+            Self::parse(&value.to_string())
+        })
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
-        let fitted: Fitted = versioned::parse(text, VERSION, ["fitted families", "run `kernelgate predict --sweep`"])?;
+        let again = "fit what it holds again by `kernelgate predict --refit`, or run `kernelgate predict --sweep`";
+        let fitted: Fitted = versioned::parse(text, VERSION, ["fitted families", again])?;
         for swept in &fitted.families {
             let numbers = swept.parameters.as_array().into_iter().zip(Parameters::BOUNDS);
             if let Some((number, _)) =
@@ -132,10 +157,25 @@ mod tests {
             candidate: "cuda".into(),
             dtype: DType::BF16,
             parameters: Parameters::IDEAL,
-            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5 }],
+            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5, work: None }],
         };
         let (measured, calibrated) = ("2026-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into());
         Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] }
+    }
+
+    #[test]
+    fn what_an_older_file_measured_can_be_fitted_again() {
+        let text = serde_json::to_string(&fitted()).unwrap();
+        let older = text.replace("\"version\":2", "\"version\":1").replace("\"memory\":1.0", "\"memory\":0.5");
+        let older = older.replace(",\"cache\":0.5,\"copy\":1.0,\"unaligned\":0.0", "");
+        assert!(!older.contains("cache\":0") && older.contains("\"memory\":0.5"), "{older}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("older.json");
+        std::fs::write(&path, &older).unwrap();
+        assert_eq!(Fitted::read_to_refit(&path), Ok(fitted()));
+        assert!(Fitted::read(&path).unwrap_err().contains("version 1"));
+        std::fs::write(&path, text.replace("\"version\":2", "\"version\":9")).unwrap();
+        assert!(Fitted::read_to_refit(&path).unwrap_err().contains("version 9"));
     }
 
     #[test]
@@ -151,7 +191,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::version("\"version\":1", "\"version\":2", "run `kernelgate predict --sweep`")]
+    #[case::version(
+        "\"version\":2",
+        "\"version\":1",
+        "`kernelgate predict --refit`, or run `kernelgate predict --sweep`"
+    )]
+    #[case::later("\"version\":2", "\"version\":3", "this program reads 2")]
     #[case::time("4.5", "-4.5", "-4.5 µs is no time")]
     #[case::parameter("\"memory\":1.0", "\"memory\":0.0", "the parameter 0 is none")]
     #[case::torn("\"families\"", "\"fam", "no fitted families")]

@@ -1,6 +1,7 @@
 //! Time on the memory and on a pipe, from a calibration.
 
-use crate::calibrate::{Calibration, Pipe};
+use super::features::Features;
+use crate::calibrate::{Bandwidth, Calibration, Level, Pipe};
 use crate::core::dtype::DType;
 use crate::device::Heat;
 
@@ -15,8 +16,13 @@ pub struct Limits {
     read: Vec<(f64, f64)>,
     /// Reading and writing as much.
     copy: Vec<(f64, f64)>,
+    /// The same two with the data in the last cache.
+    hot_read: Vec<(f64, f64)>,
+    hot_copy: Vec<(f64, f64)>,
     /// By the share that is written: µs over what `read` and `copy` say between them, at the size where mixes were measured.
     mix: Vec<(f64, f64)>,
+    /// The best bandwidth of the second cache, 10⁹ bytes a second, where it was measured.
+    cache_gb_per_s: Option<f64>,
     peaks: Vec<(Pipe, DType, f64)>,
 }
 
@@ -26,15 +32,18 @@ impl Limits {
     /// # Errors
     /// If it holds no cold reads and copies.
     pub fn of(calibration: &Calibration) -> Result<Self, String> {
-        let cold = || calibration.bandwidths.iter().filter(|bandwidth| bandwidth.heat == Heat::Cold);
-        let curve = |reads, writes| {
-            let of_mix = cold().filter(|b| (b.reads, b.writes) == (reads, writes));
+        let with = |heat: Heat| calibration.bandwidths.iter().filter(move |bandwidth| bandwidth.heat == heat);
+        let cold = || with(Heat::Cold);
+        // The probes of the caches read their windows again and again: theirs is no time of a stream.
+        let is_stream = |b: &Bandwidth| b.gb_per_s * b.launch_us * 1e3 < 1.5 * b.footprint_bytes as f64;
+        let curve = |heat, reads, writes| {
+            let of_mix = with(heat).filter(|b| (b.reads, b.writes) == (reads, writes) && is_stream(b));
             let mut points: Vec<(f64, f64)> = of_mix.map(|b| (b.footprint_bytes as f64, b.launch_us)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points.dedup_by(|a, b| a.0 == b.0);
             points
         };
-        let (read, copy) = (curve(1, 0), curve(1, 1));
+        let (read, copy) = (curve(Heat::Cold, 1, 0), curve(Heat::Cold, 1, 1));
         if read.is_empty() || copy.is_empty() {
             return Err(format!(
                 "the calibration of {} has no cold reads and copies: run `kernelgate calibrate`",
@@ -47,7 +56,10 @@ impl Limits {
             units: calibration.device.units.max(1) as f64,
             read,
             copy,
+            hot_read: curve(Heat::Hot, 1, 0),
+            hot_copy: curve(Heat::Hot, 1, 1),
             mix: Vec::new(),
+            cache_gb_per_s: calibration.best_gb_per_s(Level::L2),
             peaks: calibration.peaks.iter().map(|peak| (peak.pipe, peak.dtype, peak.sustained_tflops)).collect(),
         };
         let largest = cold().filter(|b| b.writes > 0 && b.reads != b.writes).map(|b| b.footprint_bytes).max();
@@ -66,8 +78,27 @@ impl Limits {
 
     /// Between reading and copying, by the share that is written.
     fn between(&self, bytes: f64, written: f64) -> f64 {
-        let (read, copy) = (line(&self.read, bytes), line(&self.copy, bytes));
-        read + (copy - read) * (2.0 * written).min(1.0)
+        between(&self.read, &self.copy, bytes, written)
+    }
+
+    /// The memory's part of a launch by where its bytes are.
+    pub(super) fn memory_of(&self, features: &Features) -> f64 {
+        let (cached, cold) = (features.cached, 1.0 - features.cached);
+        let (read, written) = (features.read_bytes, features.written_bytes);
+        if cached <= 0.0 {
+            return self.memory_us(read, written);
+        }
+        self.memory_us(cold * read, cold * written) + self.cached_us(cached * read, cached * written)
+    }
+
+    /// The same with all data in the last cache; as long as from memory where that was not measured.
+    fn cached_us(&self, read: f64, written: f64) -> f64 {
+        let bytes = read + written;
+        if self.hot_read.is_empty() || self.hot_copy.is_empty() || bytes <= 0.0 {
+            return self.memory_us(read, written);
+        }
+        let us = between(&self.hot_read, &self.hot_copy, bytes, written / bytes);
+        (us - self.launch_us).clamp(0.0, self.memory_us(read, written))
     }
 
     /// The memory's part of a launch with cold caches, the launch itself left out, µs.
@@ -86,12 +117,23 @@ impl Limits {
         self.copy.last().map_or(0.0, |(most, us)| bytes * us / most)
     }
 
+    /// The time of bytes that are read from the second cache, µs; 0 where that was not measured.
+    pub fn cache_us(&self, bytes: f64) -> f64 {
+        self.cache_gb_per_s.map_or(0.0, |gb_per_s| bytes / (gb_per_s * 1e3))
+    }
+
     /// The time of operations at the sustained peak of a pipe, µs; `None` where that was not measured.
     pub fn pipe_us(&self, flops: f64, on_tensor_cores: bool, dtype: DType) -> Option<f64> {
         let wanted = if on_tensor_cores { (Pipe::Tensor, dtype) } else { (Pipe::Fma, DType::F32) };
         let peak = self.peaks.iter().find(|(pipe, dtype, _)| (*pipe, *dtype) == wanted)?;
         Some(flops / (peak.2 * 1e6))
     }
+}
+
+/// Between two curves, by the share that is written.
+fn between(read: &[(f64, f64)], copy: &[(f64, f64)], bytes: f64, written: f64) -> f64 {
+    let (read, copy) = (line(read, bytes), line(copy, bytes));
+    read + (copy - read) * (2.0 * written).min(1.0)
 }
 
 /// On the line through the points, and through the last two of them beyond their ends; never below zero.
@@ -137,14 +179,19 @@ mod tests {
             units: 132.0,
             read: vec![(1e6, 2.0), (1e8, 26.0)],
             copy: vec![(1e6, 2.0), (1e8, 31.0)],
+            hot_read: vec![(1e6, 1.5), (1e8, 13.5)],
+            hot_copy: vec![(1e6, 1.5), (1e8, 16.0)],
             mix: vec![(0.0, 1.0), (0.5, 1.0), (1.0, 1.1)],
+            cache_gb_per_s: Some(8000.0),
             peaks: vec![(Pipe::Fma, DType::F32, 60.0), (Pipe::Tensor, DType::BF16, 800.0)],
         };
         approx::assert_relative_eq!(limits.memory_us(1e8, 0.0), 25.0);
         approx::assert_relative_eq!(limits.memory_us(5e7, 5e7), 30.0);
         approx::assert_relative_eq!(limits.memory_us(0.0, 1e8), 33.0);
         approx::assert_relative_eq!(limits.memory_us(0.0, 0.0), 0.0);
+        approx::assert_relative_eq!(limits.cached_us(5e7, 5e7), 15.0);
         approx::assert_relative_eq!(limits.pipe_us(8e8, true, DType::BF16).unwrap(), 1.0);
+        approx::assert_relative_eq!(limits.cache_us(16e6), 2.0);
         assert_eq!(limits.pipe_us(1.0, true, DType::F16), None, "not measured");
         // The shipped calibrations have what is needed.
         for file in ["nvidia-h200-132", "nvidia-h100-80gb-hbm3-132"] {

@@ -8,6 +8,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `features` | what the model knows of a case |
+//! | `tiling` | the tiles that it is computed in, as its launch says or as a library may choose |
 //! | `limits` | time on the memory and on a pipe, from a calibration |
 //! | `model` | parameters, and the time that they give |
 //! | `fit` | parameters from a sweep |
@@ -16,10 +17,12 @@
 //! | `sweep` | shapes that are drawn, and measured |
 //! | `validation` | how far predictions were off, beside a roofline and a regression |
 //! | `class` | what binds a measured time |
+//! | `composition` | steps one behind the other: a chain, a model |
 //! | `annotate` | what the records of the gate say of it |
 
 mod annotate;
 mod class;
+mod composition;
 mod family;
 mod features;
 mod fit;
@@ -27,14 +30,17 @@ mod fitted;
 mod limits;
 mod model;
 mod sweep;
+mod tiling;
 mod validation;
 
 pub use annotate::Predictor;
 pub use class::classify;
+pub use composition::{Basis, Composed, Composer, Step, StepTime};
 pub use family::{Family, Observation, Prediction};
 pub use features::Features;
 pub use fitted::{Fitted, Swept, VERSION, stored};
 pub use limits::Limits;
 pub use model::Parameters;
 pub use sweep::{Sweep, sweep, with_features};
-pub use validation::{Errors, Validation};
+pub use tiling::Tiling;
+pub use validation::{Errors, Validation, cross_validated};

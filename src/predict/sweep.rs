@@ -4,12 +4,13 @@ use super::family::Observation;
 use super::features::Features;
 use crate::calibrate::time_case;
 use crate::check::Subject;
+use crate::core::candidate::Body;
 use crate::core::operator::Operator;
 use crate::core::seed::{Rng, below, derive, rng, unit};
 use crate::core::shape::{Point, describe, outside};
 use crate::device::fault::Fault;
 use crate::device::{Device, Heat, Job};
-use crate::measure::inputs::{draw, footprint_bytes};
+use crate::measure::inputs::{Pool, footprint_bytes};
 use crate::measure::session::SessionSettings;
 use crate::measure::stopping::StoppingRule;
 use std::collections::BTreeSet;
@@ -52,6 +53,7 @@ pub fn sweep(
     let begun = Instant::now();
     let operator = subject.operator;
     let mut rng = rng(derive(sweep.seed, &["sweep", operator.name()]));
+    let pool = Pool::new(sweep.seed);
     let (mut found, mut seen, mut misses) = (Vec::new(), BTreeSet::new(), 0);
     while found.len() < sweep.shapes && misses < MOST_MISSES && begun.elapsed() < sweep.budget {
         let Some(point) = draw_shape(operator, &mut rng) else { break };
@@ -63,9 +65,13 @@ pub fn sweep(
             misses += 1;
             continue;
         }
-        match measured(device, subject, &point) {
+        match measured(device, subject, &point, &pool) {
             Ok(us) => {
-                let observation = Observation { shape: describe(operator.axes(), &point), us };
+                let work = match &subject.candidate.body {
+                    Body::Enqueue(body) => body.work(&point, subject.dtype, None),
+                    _ => None,
+                };
+                let observation = Observation { shape: describe(operator.axes(), &point), us, work };
                 say(&observation);
                 found.push(observation);
                 misses = 0;
@@ -77,11 +83,11 @@ pub fn sweep(
     Ok(found)
 }
 
-fn measured(device: &dyn Device, subject: &Subject<'_>, point: &[usize]) -> Result<f64, Fault> {
+fn measured(device: &dyn Device, subject: &Subject<'_>, point: &[usize], pool: &Pool) -> Result<f64, Fault> {
     let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds: 80, budget: Duration::from_millis(15) };
     let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping };
     let Subject { operator, candidate, dtype } = *subject;
-    let inputs = draw(operator, point, dtype, derive(0, &[operator.name()]));
+    let inputs = pool.blocks(operator, point, dtype);
     let job = Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 };
     Ok(time_case(device, &job, Heat::Cold, &settings)?.median_us)
 }
@@ -110,7 +116,7 @@ fn draw_shape(operator: &dyn Operator, rng: &mut Rng) -> Option<Point> {
 pub fn with_features(subject: &Subject<'_>, observations: &[Observation]) -> Vec<(Features, f64)> {
     let parsed = observations.iter().filter_map(|observation| {
         let point = crate::core::shape::parse(subject.operator.axes(), &observation.shape).ok()?;
-        Some((Features::of(subject, &point), observation.us))
+        Some((Features::with_work(subject, &point, observation.work), observation.us))
     });
     parsed.collect()
 }

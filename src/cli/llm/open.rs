@@ -15,6 +15,9 @@ use crate::models::{
 };
 use std::path::Path;
 
+/// New positions of one run at most: longer prompts go in parts.
+pub const QUERIES: usize = 512;
+
 /// A model that was found.
 pub struct Opened {
     /// Its configuration.
@@ -143,8 +146,6 @@ impl Opened {
 
     /// Room for the prompt and what is written behind it, or for a window.
     fn limits(&self, llm: &Llm) -> Result<Limits, Failure> {
-        /// New positions of one run at most: longer prompts go in parts.
-        const QUERIES: usize = 512;
         let context = self.model.context;
         let (capacity, all_logits) = match (&llm.golden, &llm.perplexity) {
             (Some(file), _) => return Ok(Golden::read(file).map_err(input)?.limits()),

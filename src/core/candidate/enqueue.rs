@@ -2,6 +2,7 @@
 
 use super::kernel::BytesFn;
 use crate::core::dtype::DType;
+use crate::core::work::Work;
 use std::sync::Arc;
 
 /// What host code that enqueues GPU work is given: everything must go on the stream, and nothing may wait.
@@ -47,6 +48,7 @@ impl Enqueue {
 pub(super) type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
 pub(super) type PrepareFn = Arc<dyn Fn(&[usize], DType) -> Result<(), String> + Send + Sync>;
 pub(super) type DescribeFn = Arc<dyn Fn(&[usize], DType) -> Option<String> + Send + Sync>;
+pub(super) type WorkFn = Arc<dyn Fn(&[usize], DType, Option<&str>) -> Option<Work> + Send + Sync>;
 
 /// Host code that enqueues GPU work, with its scratch space.
 #[derive(Clone)]
@@ -54,6 +56,7 @@ pub struct EnqueueBody {
     pub(super) function: EnqueueFn,
     pub(super) prepare: PrepareFn,
     pub(super) describe: DescribeFn,
+    pub(super) work: WorkFn,
     pub(super) workspace_bytes: BytesFn,
 }
 
@@ -61,6 +64,12 @@ impl EnqueueBody {
     /// What it does for a case that it was prepared for, where it can say.
     pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
         (self.describe)(point, dtype)
+    }
+
+    /// The tiles that it works off, where it can tell without a run: from what it once [described](Self::describe), or asked
+    /// now, which may open the library.
+    pub fn work(&self, point: &[usize], dtype: DType, described: Option<&str>) -> Option<Work> {
+        (self.work)(point, dtype, described)
     }
 
     /// Does what must be done before the first launch of a case.

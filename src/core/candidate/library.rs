@@ -6,6 +6,7 @@ use super::traits::{Declare, Traits};
 use super::{Candidate, IntoCandidate};
 use crate::core::dtype::DType;
 use crate::core::shape::Shape;
+use crate::core::work::Work;
 use std::sync::Arc;
 
 /// A candidate whose host code enqueues GPU work: a vendor library, or a launcher of your own.
@@ -24,6 +25,7 @@ impl<S: Shape> CudaHost<S> {
             function,
             prepare: Arc::new(|_, _| Ok(())),
             describe: Arc::new(|_, _| None),
+            work: Arc::new(|_, _, _| None),
             workspace_bytes: Arc::new(|_| 0),
         };
         CudaHost { body, traits: Traits::default(), shape: std::marker::PhantomData }
@@ -40,6 +42,13 @@ impl<S: Shape> CudaHost<S> {
     /// What it does for a case that it was prepared for: an algorithm that it chose, say. Reports of times show it.
     pub fn describe(mut self, describe: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
         self.body.describe = Arc::new(move |point, dtype| describe(&S::from_point(point), dtype));
+        self
+    }
+
+    /// The tiles that it works off, where it can tell without a run: from a description of its own, or asked now. Predictions
+    /// use them.
+    pub fn shares(mut self, work: impl Fn(&S, DType, Option<&str>) -> Option<Work> + Send + Sync + 'static) -> Self {
+        self.body.work = Arc::new(move |point, dtype, described| work(&S::from_point(point), dtype, described));
         self
     }
 

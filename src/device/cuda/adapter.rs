@@ -5,7 +5,7 @@ use super::problem::CudaProblem;
 use crate::core::candidate::Body;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Capacity, Device, Job, Problem};
+use crate::device::{Capacity, Device, Job, Problem, RoundTrip};
 
 impl Device for CudaDevice {
     fn fingerprint(&self) -> &Fingerprint {
@@ -21,6 +21,10 @@ impl Device for CudaDevice {
             return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
         }
         Ok(Box::new(CudaProblem::new(self, job)?))
+    }
+
+    fn round_trip(&self) -> Result<Option<RoundTrip>, Fault> {
+        super::round_trip::measure(self).map(Some)
     }
 
     fn is_lost(&self) -> bool {

@@ -3,10 +3,11 @@
 
 use super::choices::Choices;
 use super::scratch::{Scratch, milliseconds};
-use super::toolkit;
+use super::{cublaslt_tile as tile, toolkit};
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
-use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
+use crate::core::work::Work;
+use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Attribute, cublasStatus_t as Status};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
@@ -124,17 +125,9 @@ pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
 
 /// The algorithm that was chosen for a shape, in the library's numbers.
 pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
-    use sys::cublasLtMatmulAlgoConfigAttributes_t as Attribute;
     let algorithm = CHOICES.get(gemm, dtype)?;
-    let number = |attribute| {
-        let (mut value, mut written) = (0u32, 0);
-        // SAFETY: the algorithm is alive, and `value` has room for the four bytes of these attributes.
-        let status = unsafe {
-            sys::cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, (&raw mut value).cast(), 4, &mut written)
-        };
-        // Some have two bytes: the rest stays 0.
-        if status == Status::CUBLAS_STATUS_SUCCESS { value.to_string() } else { "?".to_owned() }
-    };
+    let number =
+        |attribute| configured(&algorithm, attribute).map_or_else(|| "?".to_owned(), |value| value.to_string());
     let parts = [
         ("algorithm", Attribute::CUBLASLT_ALGO_CONFIG_ID),
         ("tile", Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID),
@@ -146,6 +139,43 @@ pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
         ("cluster_shape", Attribute::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID),
     ];
     Some(parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", "))
+}
+
+/// The tiles of the algorithm that [`describe`] told of, or that was chosen for a shape, or else of the one that the library's
+/// heuristics put first: nothing is run. `None` without the library or a GPU, and for tiles whose extents are not known.
+pub fn work(gemm: Gemm, dtype: DType, described: Option<&str>) -> Option<Work> {
+    if gemm.is_empty() {
+        return None;
+    }
+    let (number, parts) = match described {
+        Some(text) => tile::described(text)?,
+        None => asked(gemm, dtype)?,
+    };
+    let extents = tile::extents(number)?;
+    Some(tile::work(gemm.batch, [gemm.m, gemm.n, gemm.k], extents, parts.max(1) as usize, dtype.size()))
+}
+
+/// The number of a tile and the parts of k.
+fn asked(gemm: Gemm, dtype: DType) -> Option<(u32, u32)> {
+    let first = || -> Result<Option<sys::cublasLtMatmulAlgo_t>, String> {
+        let library = library()?;
+        let description = Description::of(gemm, dtype)?;
+        Ok(propose(library, &description, workspace_bytes(gemm))?.into_iter().next())
+    };
+    let algorithm = CHOICES.get(gemm, dtype).or_else(|| first().ok()?)?;
+    let tile = configured(&algorithm, Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID)?;
+    Some((tile, configured(&algorithm, Attribute::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?))
+}
+
+/// A number of an algorithm's configuration.
+fn configured(algorithm: &sys::cublasLtMatmulAlgo_t, attribute: Attribute) -> Option<u32> {
+    let (mut value, mut written) = (0u32, 0);
+    // SAFETY: the algorithm is alive, and `value` has room for the four bytes of these attributes.
+    let status = unsafe {
+        sys::cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, (&raw mut value).cast(), 4, &mut written)
+    };
+    // Some have two bytes: the rest stays 0.
+    (status == Status::CUBLAS_STATUS_SUCCESS).then_some(value)
 }
 
 static CHOICES: Choices<Gemm, sys::cublasLtMatmulAlgo_t> = Choices::new();

@@ -5,6 +5,7 @@ use super::driver::{Buffer, Context, Error};
 use crate::core::launch::Launch;
 use crate::device::Poison;
 use crate::device::argument::{MAP_BYTES, arguments};
+use crate::device::content::Content;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use std::time::Duration;
@@ -36,7 +37,13 @@ pub(super) fn run_support_on(
 /// Poisons the image at the start of `memory` and puts the inputs in place.
 pub(super) fn fill(image: &Image, memory: &Buffer, poison: Poison) -> Result<(), Error> {
     memory.fill(0, image.len(), poison.byte())?;
-    image.inputs().try_for_each(|(range, bytes)| memory.upload(range.start, bytes))
+    image.inputs().try_for_each(|(range, content)| put(memory, range.start, content))
+}
+
+/// Uploads the block of a content and repeats it on the device.
+pub(super) fn put(memory: &Buffer, start: usize, content: &Content) -> Result<(), Error> {
+    memory.upload(start, content.block().bytes())?;
+    content.doublings().try_for_each(|(to, bytes)| memory.copy_from(start + to, memory, start, bytes))
 }
 
 /// A driver error as a fault; a sticky one loses the device.

@@ -10,6 +10,7 @@ use crate::core::seed::derive;
 use crate::core::tensor::Tensor;
 use crate::core::tensor_map::{Fill, Swizzle};
 use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
+use crate::device::content::Content;
 use crate::device::counts::{Counts, Taken, resident_warps};
 use crate::device::fault::Fault;
 use crate::device::image::{BASE_ALIGNMENT, Image};
@@ -89,14 +90,14 @@ impl SimProblem {
     fn put<'i>(
         &self,
         memory: &mut sim::Memory,
-        contents: impl Iterator<Item = (Range<usize>, &'i [u8])>,
+        contents: impl Iterator<Item = (Range<usize>, &'i Content)>,
     ) -> Result<(), Fault> {
         let places: Vec<Range<usize>> = self.image.ranges().collect();
-        for (range, bytes) in contents {
+        for (range, content) in contents {
             let found = places.iter().position(|place| *place == range).map(|at| &self.buffers[at]);
             if let Some(buffer) = found {
                 let pointer = buffer.pointer.offset(buffer.lead as u64);
-                memory.write(pointer, bytes).map_err(|error| fault(&self.program.file, error))?;
+                memory.write(pointer, &content.whole()).map_err(|error| fault(&self.program.file, error))?;
             }
         }
         Ok(())

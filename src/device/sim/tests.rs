@@ -94,6 +94,19 @@ fn a_right_kernel_gives_its_values_in_every_run(
 }
 
 #[test]
+fn an_input_that_is_a_block_is_repeated() {
+    let (device, operator, candidate) = (SimDevice::new(None), operator(), kernel(STORE));
+    let inputs = [Tensor::from_f64(DType::F32, &[3], &[1.0, 2.0, 3.0])];
+    let (point, dtype) = (&[8][..], DType::F32);
+    let job = Job { operator: &operator, candidate: &candidate, point, dtype, inputs: &inputs, offset_bytes: 16 };
+    let mut problem = device.prepare(&job).unwrap();
+    let y = problem.run(Poison::Nan).unwrap();
+    assert_eq!(y[0].to_f64(), [2.0, 4.0, 6.0, 2.0, 4.0, 6.0, 2.0, 4.0]);
+    problem.run_unread().unwrap();
+    assert_eq!(problem.repeat(2), Ok(0));
+}
+
+#[test]
 fn approximations_are_varied() {
     with(&kernel("rcp.approx.f32 %f2, %f1; st.global.f32 [%rd5], %f2;"), 1000, 0, |problem| {
         let problem = problem.unwrap();

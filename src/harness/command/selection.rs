@@ -63,6 +63,11 @@ pub struct Selected<'a> {
 }
 
 impl Selection {
+    /// The dtypes that were asked for; empty: all.
+    pub fn dtypes(&self) -> &[DType] {
+        &self.dtypes
+    }
+
     /// Calls `measure` for each selected subject whose device is there, one after the other and alone on the machine.
     /// Returns an empty summary of this run that knows the devices.
     pub fn each(

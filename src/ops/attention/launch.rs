@@ -4,6 +4,7 @@
 use super::{Heads, scalars};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
+use crate::core::work::Work;
 use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// Elements of dim that a swizzled row holds.
@@ -48,6 +49,19 @@ impl Tile {
         rows * self.dim * ELEMENT_BYTES + 16 + self.stages * 32
     }
 
+    /// Units of queries, and the keys that one meets: a causal one half of them and a diagonal on average.
+    fn work(&self, s: &Heads, units: usize, of_unit: usize) -> Work {
+        let keys = if s.causal { (s.keys + self.queries()).div_ceil(2) } else { s.keys };
+        let keys = keys.next_multiple_of(self.keys) * of_unit;
+        Work {
+            tiles: units,
+            resident: 1,
+            flops: 4 * self.queries() * keys * self.dim,
+            cache_bytes: 2 * keys * self.dim * ELEMENT_BYTES,
+            copied_bytes: 0,
+        }
+    }
+
     fn launch(&self, s: &Heads) -> Launch {
         let of_head = s.queries.div_ceil(self.queries());
         // A long tile and a short one make a unit where there are enough of them.
@@ -66,6 +80,7 @@ impl Tile {
         let launch = Launch::blocks(units.min(MULTIPROCESSORS), 128 * (self.groups + 1))
             .entry(self.entry)
             .shared(self.shared_bytes())
+            .shares(self.work(s, units, of_unit))
             .without_pointers()
             .pointer("y");
         let launch = maps.into_iter().map(|map| map.swizzle(Swizzle::Bytes128)).fold(launch, Launch::map);

@@ -27,7 +27,7 @@ pub(super) fn in_parts(s: &Products, parts: usize) -> Plan {
     let slices = s.k.div_ceil(SLICE).div_ceil(parts);
     let stretch = stretch(s.k, slices);
     let totals = if slices > stretch { simt::TILE_BYTES } else { 0 };
-    let multiply = simt::blocks(&s.item(), s.batch * parts, pitches);
+    let multiply = simt::blocks(s.batch, &s.item(), parts, pitches);
     let shared_bytes = multiply.shared_bytes + totals;
     let multiply = multiply.shared(shared_bytes).entry(s.simt_entry(aligned)).without_pointers();
     let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });

@@ -4,6 +4,7 @@ use super::packed::{Images, Packed};
 use super::{Convolution, Layout};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
+use crate::core::work::{MatrixTile, Work};
 use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// Elements of k that the kernels take at a time.
@@ -110,6 +111,16 @@ impl Tile {
         s.filters.div_ceil(self.filters) * places.div_ceil(self.places)
     }
 
+    /// The tiles of the product, each part of a split one counted.
+    fn work(&self, s: &Convolution, packed: &Packed<'_>) -> Work {
+        let (channels, wide) = packed.channels();
+        let groups = channels.div_ceil(self.channels().0) * s.tall * wide;
+        let depth = groups.div_ceil(SLICE / self.channels().0).div_ceil(self.split) * SLICE;
+        let extents = [self.filters, self.places];
+        let tile = MatrixTile { extents, shared_by: [1, 1], depth, element_bytes: ELEMENT_BYTES };
+        Work::product(self.tiles(s) * self.split, self.blocks, &tile)
+    }
+
     /// Threads, and bytes of shared memory.
     fn block(&self) -> (usize, usize) {
         let groups = self.filters / 64;
@@ -136,6 +147,7 @@ impl Tile {
             .entry(self.entry)
             .cluster(self.split)
             .shared(shared)
+            .shares(self.work(s, packed))
             .without_pointers()
             .pointer("y");
         let (channels, wide) = packed.channels();

@@ -2,6 +2,7 @@
 
 use crate::core::launch::Launch;
 use crate::core::tensor_map::TensorMap;
+use crate::core::work::Work;
 
 /// Elements of 16 bytes, of which the rows behind a tensor map must have a multiple.
 const UNIT: usize = 8;
@@ -61,6 +62,8 @@ impl Aligned {
         let launch = Launch::blocks(self.rows.min(COPYING_BLOCKS), 256).entry(entry).without_pointers();
         let launch = launch.pointer(self.name).pointer("workspace").scalar(self.offset as i64);
         let launch = launch.scalar(self.rows as i32).scalar(self.cols as i32).scalar(self.pitch() as i32);
+        let [read, written] = [self.cols, self.pitch()].map(|cols| self.rows * cols * ELEMENT_BYTES);
+        let launch = launch.shares(Work::copy(read, written));
         (!is_aligned(self.cols)).then_some(launch)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Product;
 use crate::core::launch::{Launch, Plan};
+use crate::core::work::{MatrixTile, Work};
+use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const TILE: [usize; 2] = [128, 128];
 const THREADS: usize = 128;
@@ -15,7 +17,7 @@ pub const PITCH_MN_MAJOR: usize = 128;
 /// What a kernel takes for the slices of a stretch where a block sums all of its k in one go.
 pub const IN_ONE_GO: i32 = i32::MAX;
 /// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
-const AT_ONCE: usize = 264;
+const AT_ONCE: usize = 2 * MULTIPROCESSORS;
 /// Most blocks that share a tile.
 const MOST_PARTS: usize = 64;
 /// A part is not worth its second pass below this k.
@@ -47,15 +49,19 @@ pub fn workspace_bytes(items: usize, s: &Product) -> usize {
     if parts > 1 { parts * items * s.m * s.n * 4 } else { 0 }
 }
 
-/// The blocks of a product: four stages of a slice of both factors, with these pitches.
-pub fn blocks(s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
-    Launch::blocks(tiles(s) * parts, THREADS).shared(4 * SLICE * (pitches[0] + pitches[1]) * 4)
+/// The blocks of `items` products: four stages of a slice of both factors, with these pitches.
+pub fn blocks(items: usize, s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
+    let tile = MatrixTile { extents: TILE, shared_by: [1, 1], depth: s.k.div_ceil(parts), element_bytes: 4 };
+    let blocks = items * tiles(s) * parts;
+    let work = Work::product(blocks, AT_ONCE / MULTIPROCESSORS, &tile);
+    let work = if parts > 1 { work.with_partial_sums(TILE) } else { work };
+    Launch::blocks(blocks, THREADS).shared(4 * SLICE * (pitches[0] + pitches[1]) * 4).shares(work)
 }
 
 /// One launch, or one and the sum of its parts.
 pub fn plan(s: &Product) -> Plan {
     let parts = parts(1, s);
-    let multiply = blocks(s, parts, [PITCH_K_MAJOR, PITCH_MN_MAJOR]).without_pointers();
+    let multiply = blocks(1, s, parts, [PITCH_K_MAJOR, PITCH_MN_MAJOR]).without_pointers();
     let multiply = multiply.entry(if s.n.is_multiple_of(4) { "gemm_simt" } else { "gemm_simt_any" });
     let multiply = multiply.pointer("a").pointer("b").pointer(if parts > 1 { "workspace" } else { "c" });
     let multiply = multiply.scalar(s.m as i32).scalar(s.n as i32).scalar(s.k as i32).scalar(parts as i32);

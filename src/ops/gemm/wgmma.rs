@@ -6,6 +6,7 @@ use super::batched;
 use super::times::{self, Times};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
+use crate::core::work::{MatrixTile, Work as Share};
 use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// What the kernels take of k at a time, and columns that a swizzled row holds.
@@ -273,13 +274,37 @@ impl Operation {
         let launch = tile
             .launch(tile.clusters(s) * self.items(), tile.parts(s))
             .entry(format!("{}_{}", self.name, tile.name))
-            .without_pointers();
+            .without_pointers()
+            .shares(self.share(tile, s));
         if tile.work == Work::SplitK {
             let launch = launch.pointer("workspace").map(a).map(b).scalar(self.sums_from(s));
             return with_scalars(launch, s, &[tile.parts(s) as i32]);
         }
         let launch = self.others.iter().copied().fold(launch.pointer(self.output), Launch::pointer);
         with_scalars(launch.map(a).map(b).map(c), s, scalars)
+    }
+
+    /// The tiles that the blocks work off.
+    fn share(&self, tile: &Tile, s: &Product) -> Share {
+        let depth = |parts: usize| s.k.div_ceil(SLICE).div_ceil(parts) * SLICE;
+        let of = |tiles: usize, resident: usize, parts: usize| {
+            let [a_sharing, b_sharing] = tile.sharing();
+            let extents = [tile.rows, tile.cols];
+            let matrix =
+                MatrixTile { extents, shared_by: [a_sharing, b_sharing], depth: depth(parts), element_bytes: ELEMENT_BYTES };
+            Share::product(tiles, resident, &matrix)
+        };
+        let clusters = tile.clusters(s) * self.items();
+        match tile.work {
+            Work::Persistent(sharing) | Work::SwapAb(sharing) => {
+                of(clusters * sharing, tile.at_once * sharing / MULTIPROCESSORS, 1)
+            }
+            Work::SwapAbSplitK(split) => of(clusters * split, tile.at_once * split / MULTIPROCESSORS, split),
+            Work::SplitK => {
+                let parts = tile.parts(s);
+                of(clusters * parts, 1, parts).with_partial_sums([tile.rows, tile.cols])
+            }
+        }
     }
 
     /// The outputs from the sums of parts, 128 of them a block.

@@ -14,7 +14,7 @@ pub fn plan(s: &Layer) -> Plan {
     let (product, scalars) = (s.product(), s.scalars());
     let parts = simt::parts(1, &product);
     let entry = if s.n.is_multiple_of(4) { "linear_simt" } else { "linear_simt_any" };
-    let multiply = simt::blocks(&product, parts, [simt::PITCH_K_MAJOR; 2]).entry(entry).without_pointers();
+    let multiply = simt::blocks(1, &product, parts, [simt::PITCH_K_MAJOR; 2]).entry(entry).without_pointers();
     // Outputs are made of the sums in the memory behind the stages.
     let shared_bytes = multiply.shared_bytes + if parts > 1 { 0 } else { simt::TILE_BYTES };
     let multiply = multiply.shared(shared_bytes);

@@ -1,0 +1,116 @@
+//! `predict --sweep` and `--refit`: families from what is measured now, was recorded, or is in their file.
+
+use super::recorded::Recorded;
+use super::{Predict, made};
+use crate::calibrate::Calibration;
+use crate::check::Subject;
+use crate::cli::{Failure, print, project};
+use crate::core::seed::derive;
+use crate::core::suite::Suite;
+use crate::device::fingerprint::Fingerprint;
+use crate::harness::command::{Selected, Workplace};
+use crate::harness::terminal::note;
+use crate::predict::{Errors, Family, Fitted, Limits, Observation, Swept, VERSION, cross_validated, with_features};
+use std::path::PathBuf;
+
+impl Predict {
+    /// Measures random shapes of each family on the device, or takes what was recorded of it, and fits it.
+    pub(super) fn run_sweep(&self) -> Result<(), Failure> {
+        let mut file: Option<(PathBuf, Fitted)> = None;
+        let suites = crate::ops::catalogue();
+        if self.recorded.is_empty() {
+            self.selection.each(
+                &Workplace { project: &project(), suites: &suites },
+                |&Selected { ref subject, device, .. }| {
+                    let calibration = self.calibration(Some(device.fingerprint()))?;
+                    let observations = self.measure(device, subject, derive(self.selection.seed, &["fit"]))?;
+                    self.keep(&mut file, subject, &calibration, observations, project().describe_run(0).started)
+                },
+            )?;
+        } else {
+            let (recorded, calibration) = (Recorded::read(&self.recorded)?, self.calibration(None)?);
+            for (trial, _) in self.selection.select(&suites)? {
+                let subject = trial.subject(&suites);
+                let observations = recorded.of(&subject, &self.called, &calibration.device.key());
+                self.keep(&mut file, &subject, &calibration, observations, recorded.measured())?;
+            }
+        }
+        match file {
+            Some((out, fitted)) if !fitted.families.is_empty() => print(&format!("{}\n", out.display())),
+            _ => Err(Failure::Missing("no family was fitted".into())),
+        }
+    }
+
+    /// Fits a family and writes the file.
+    fn keep(
+        &self,
+        file: &mut Option<(PathBuf, Fitted)>,
+        subject: &Subject<'_>,
+        calibration: &Calibration,
+        observations: Vec<Observation>,
+        measured: String,
+    ) -> Result<(), Failure> {
+        let limits = Limits::of(calibration).map_err(Failure::Input)?;
+        let (out, fitted) = file.get_or_insert_with(|| {
+            let out = self.out.clone().unwrap_or_else(|| made("prediction", &calibration.device));
+            let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
+            (out, kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured)))
+        });
+        match fit(subject, observations, &limits) {
+            Ok(swept) => {
+                fitted.keep(swept);
+                // After each family: what was measured outlives whatever ends this process.
+                fitted.write(out).map_err(Failure::Input)
+            }
+            Err(why) => {
+                note(format_args!("{why}; give it more --seconds"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Fits what the file has measured once more.
+    pub(super) fn run_refit(&self) -> Result<(), Failure> {
+        let (calibration, path) = self.places(None)?;
+        let mut fitted = Fitted::read_to_refit(&path).map_err(Failure::Input)?;
+        let limits = Limits::of(&calibration).map_err(Failure::Input)?;
+        let Some(out) = &self.out else {
+            return Err(Failure::Input("--refit: say where the file goes by --out".into()));
+        };
+        let suites: Vec<Suite> = crate::ops::catalogue();
+        for (trial, _) in self.selection.select(&suites)? {
+            let subject = trial.subject(&suites);
+            let Some(swept) = fitted.swept(&subject).cloned() else { continue };
+            fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
+        }
+        fitted.calibrated = calibration.measured;
+        fitted.write(out).map_err(Failure::Input)
+    }
+}
+
+/// A family of these times; how far it is off those that a fit to the others does not see is said.
+fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -> Result<Swept, String> {
+    let (operator, candidate, dtype) = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+    let name = (operator, candidate, dtype);
+    let measured = with_features(subject, &observations);
+    let family = Family::fitted(name, measured.clone(), limits)?;
+    let left_out = cross_validated(name, &measured, limits);
+    let left_out = left_out.map_or_else(String::new, |Errors { mean, median, p95, bias }| {
+        format!("; left out: mean {mean:.1} %, median {median:.1} %, P95 {p95:.1} %, bias {bias:.1} %")
+    });
+    let (count, percent) = (observations.len(), 100.0 * family.spread);
+    note(format_args!("{operator}::{candidate}::{dtype}: {count} shapes, ± {percent:.1} %{left_out}"));
+    let (operator, candidate, parameters) = (operator.into(), candidate.into(), family.parameters);
+    Ok(Swept { operator, candidate, dtype, parameters, observations })
+}
+
+fn empty(device: &Fingerprint, calibration: &Calibration, measured: String) -> Fitted {
+    Fitted {
+        version: VERSION,
+        device: device.clone(),
+        measured,
+        revision: project().describe_run(0).revision,
+        calibrated: calibration.measured.clone(),
+        families: Vec::new(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Times that summaries have recorded: a sweep or a validation without a device.
+
+use crate::check::Subject;
+use crate::check::outcome::{Check, Verdict};
+use crate::cli::Failure;
+use crate::core::candidate::Body;
+use crate::core::shape::parse;
+use crate::device::Heat;
+use crate::predict::Observation;
+use crate::report::summary::Summary;
+use std::path::PathBuf;
+
+/// The summaries that are read.
+pub struct Recorded(Vec<Summary>);
+
+impl Recorded {
+    /// Reads them.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+        paths.iter().map(|path| Summary::read(path)).collect::<Result<_, _>>().map(Recorded).map_err(Failure::Input)
+    }
+
+    /// When the last of them was measured.
+    pub fn measured(&self) -> String {
+        self.0.iter().map(|summary| summary.run.started.as_str()).max().unwrap_or_default().to_owned()
+    }
+
+    /// The cold times of a candidate on the device of that key, its own and those as somebody's peer. `called` are the names
+    /// that it had then.
+    pub fn of(&self, subject: &Subject<'_>, called: &[String], device: &str) -> Vec<Observation> {
+        let (operator, dtype) = (subject.operator, subject.dtype);
+        let is_it = |name: &str| {
+            if called.is_empty() { name == subject.candidate.name } else { called.iter().any(|called| called == name) }
+        };
+        let records = self.0.iter().flat_map(|summary| &summary.records).filter(|record| {
+            record.operator == operator.name()
+                && record.dtype == dtype
+                && record.check == Check::Perf
+                && record.fingerprint.as_deref() == Some(device)
+        });
+        let mut found = Vec::new();
+        for record in records {
+            for timing in record.outcome.timings.iter().filter(|timing| timing.heat == Heat::Cold) {
+                let Ok(point) = parse(operator.axes(), &timing.shape) else { continue };
+                let mut keep = |us: f64, about: Option<&str>| {
+                    if !(us.is_finite() && us > 0.0) {
+                        return;
+                    }
+                    let work = match (&subject.candidate.body, about) {
+                        (Body::Enqueue(body), Some(about)) => body.work(&point, dtype, Some(about)),
+                        _ => None,
+                    };
+                    found.push(Observation { shape: timing.shape.clone(), us, work });
+                };
+                if is_it(&record.candidate) && timing.verdict != Verdict::Invalid {
+                    keep(timing.median_us, None);
+                }
+                let peers = timing.peers.iter().filter(|peer| peer.verdict == Verdict::Pass && is_it(&peer.name));
+                peers.for_each(|peer| keep(peer.median_us, Some(&peer.about)));
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn recorded(trial: &str, called: &[&str], file: &str, device: &str) -> Vec<Observation> {
+        let suites = crate::ops::catalogue();
+        let (operator, candidate) = trial.split_once("::").unwrap();
+        let suite = suites.iter().find(|suite| suite.operator.name() == operator).unwrap();
+        let candidate = suite.candidates.iter().find(|c| c.name == candidate).unwrap();
+        let dtype = crate::core::dtype::DType::BF16;
+        let subject = Subject { operator: suite.operator.as_ref(), candidate, dtype };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results").join(file);
+        let called: Vec<String> = called.iter().map(|name| (*name).to_owned()).collect();
+        Recorded::read(&[path]).unwrap_or_else(|_| panic!("{file}")).of(&subject, &called, device)
+    }
+
+    #[test]
+    fn times_are_found_by_the_name_of_then_and_on_their_device_alone() {
+        let file = "h200-goals.json";
+        let found = recorded("gemm::lesson5_wgmma", &["cuda_v10"], file, "nvidia-h200-132");
+        assert!(found.len() == 10 && found.iter().all(|one| one.work.is_none()), "{found:?}");
+        assert!(recorded("gemm::lesson5_wgmma", &[], file, "nvidia-h200-132").is_empty());
+        assert!(recorded("gemm::lesson5_wgmma", &["cuda_v10"], file, "nvidia-h100-132").is_empty());
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn a_library_of_then_is_known_by_its_tiles() {
+        let found = recorded("gemm::cublaslt", &[], "h200-goals.json", "nvidia-h200-132");
+        assert!(found.len() == 10 && found.iter().all(|one| one.work.is_some_and(|work| work.tiles > 0)), "{found:?}");
+    }
+}

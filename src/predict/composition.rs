@@ -1,0 +1,278 @@
+//! Steps one behind the other: a chain, a model. Each is predicted by its family where that has one and the case is like those
+//! of its sweep; what is not is estimated from its floor, and marked so.
+
+use super::class::classify;
+use super::family::Family;
+use super::features::Features;
+use super::fitted::Fitted;
+use super::limits::Limits;
+use super::sweep::with_features;
+use crate::check::Subject;
+use crate::check::outcome::Bound;
+use crate::core::shape::describe;
+use crate::core::stats::{median, quantile_sorted, sorted};
+use crate::core::suite::Suite;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A step, and what is in the caches before it runs.
+pub struct Step<'a> {
+    /// Who computes what.
+    pub subject: Subject<'a>,
+    /// At which point.
+    pub point: &'a [usize],
+    /// The share of its bytes that the last cache holds.
+    pub cached: f64,
+}
+
+/// What a step's time rests on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// A fitted family, inside the domain of its sweep.
+    Fitted,
+    /// The floor of the case, times what the fitted families take over theirs.
+    Floor {
+        /// Why there is nothing better.
+        why: String,
+        /// What the floor was multiplied by.
+        factor: f64,
+    },
+}
+
+/// What is said of a step.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepTime {
+    /// `operator::candidate`.
+    pub name: String,
+    /// The shape.
+    pub shape: String,
+    /// The time, µs.
+    pub us: f64,
+    /// Nine of ten lie above this …
+    pub low_us: f64,
+    /// … and below this, µs; for an estimate from the floor that is the floor and what the slowest family takes.
+    pub high_us: f64,
+    /// Launches.
+    pub launches: f64,
+    /// What binds it.
+    pub bound: Bound,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// The time of steps together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Composed {
+    /// The time, µs.
+    pub us: f64,
+    /// Where all steps are at the lower end of theirs, µs.
+    pub low_us: f64,
+    /// And at the upper end, µs.
+    pub high_us: f64,
+    /// The share of the time that rests on fitted families.
+    pub fitted: f64,
+    /// Launches of all steps.
+    pub launches: f64,
+}
+
+/// Predicts steps on one device.
+pub struct Composer<'f> {
+    families: Vec<Family>,
+    limits: &'f Limits,
+    /// Measured time over floor of the fitted families by what binds them: the median, and what one of ten exceeds.
+    over_floor: BTreeMap<&'static str, [f64; 2]>,
+}
+
+/// Where no family says anything: what memory-bound kernels of the catalogue take over their floors.
+const UNKNOWN: [f64; 2] = [1.5, 4.0];
+
+impl<'f> Composer<'f> {
+    /// With the families of a file, whose operators are in `suites`.
+    pub fn new(fitted: &Fitted, limits: &'f Limits, suites: &[Suite]) -> Self {
+        let mut families = Vec::new();
+        let mut ratios: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        for swept in &fitted.families {
+            let found = suites.iter().find(|suite| suite.operator.name() == swept.operator).and_then(|suite| {
+                let of_name = suite
+                    .candidates
+                    .iter()
+                    .find(|candidate| candidate.name == swept.candidate && candidate.traits.computes(swept.dtype))?;
+                Some(Subject { operator: suite.operator.as_ref(), candidate: of_name, dtype: swept.dtype })
+            });
+            let Some(subject) = found else { continue };
+            families.extend(fitted.family(&subject, limits));
+            for (features, us) in with_features(&subject, &swept.observations) {
+                let floor = floor_us(&features, limits);
+                if floor > 0.0 {
+                    ratios.entry(binding(&features, limits)).or_default().push(us / floor);
+                }
+            }
+        }
+        let of = |ratios: Vec<f64>| [median(&ratios), quantile_sorted(&sorted(&ratios), 0.9)];
+        let over_floor = ratios.into_iter().map(|(bound, ratios)| (bound, of(ratios))).collect();
+        Composer { families, limits, over_floor }
+    }
+
+    /// The time of a step.
+    pub fn step(&self, step: &Step<'_>) -> StepTime {
+        let Step { subject, point, cached } = step;
+        let mut features = Features::of(subject, point);
+        features.cached = *cached;
+        let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
+        let is_it = |family: &&Family| (family.operator.as_str(), family.candidate.as_str(), family.dtype) == name;
+        let said = match self.families.iter().find(is_it) {
+            Some(family) => family.predict(&features),
+            None => Err("no sweep of this family".into()),
+        };
+        let name = format!("{}::{}", subject.operator.name(), subject.candidate.name);
+        let shape = describe(subject.operator.axes(), point);
+        let (us, low_us, high_us, basis) = match said {
+            Ok(said) => (said.us, said.low_us, said.high_us, Basis::Fitted),
+            Err(why) => {
+                let floor = floor_us(&features, self.limits);
+                let [factor, most] = self.over_floor.get(binding(&features, self.limits)).copied().unwrap_or(UNKNOWN);
+                (floor * factor, floor, floor * most.max(factor), Basis::Floor { why, factor })
+            }
+        };
+        let bound = classify(us, &features, self.limits).0;
+        StepTime { name, shape, us, low_us, high_us, launches: features.launches, bound, basis }
+    }
+}
+
+/// The larger of the time on the memory and on the pipe, behind a launch.
+fn floor_us(features: &Features, limits: &Limits) -> f64 {
+    let pipe = limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype).unwrap_or(0.0);
+    limits.memory_of(features).max(pipe) + limits.launch_us * features.launches
+}
+
+/// What the largest part of the floor is.
+fn binding(features: &Features, limits: &Limits) -> &'static str {
+    let pipe = limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype).unwrap_or(0.0);
+    let (memory, launch) = (limits.memory_of(features), limits.launch_us * features.launches);
+    if launch >= memory.max(pipe) {
+        Bound::Launch.name()
+    } else if memory >= pipe {
+        Bound::Memory.name()
+    } else {
+        Bound::Compute.name()
+    }
+}
+
+impl Composed {
+    /// Steps in one stream: each begins when the one before has ended. What the graphs of the calibration and of the sweeps
+    /// overlap of a launch with the end of the one before is in the times of the steps already.
+    pub fn of(steps: &[StepTime]) -> Self {
+        let sum = |value: &dyn Fn(&StepTime) -> f64| steps.iter().map(value).sum::<f64>();
+        let us = sum(&|step| step.us);
+        let fitted = sum(&|step| if step.basis == Basis::Fitted { step.us } else { 0.0 });
+        Composed {
+            us,
+            low_us: sum(&|step| step.low_us),
+            high_us: sum(&|step| step.high_us),
+            fitted: if us > 0.0 { fitted / us } else { 0.0 },
+            launches: sum(&|step| step.launches),
+        }
+    }
+
+    /// How the time is shared by operators, the largest share first.
+    pub fn shares(steps: &[StepTime]) -> Vec<(String, f64)> {
+        let all: f64 = steps.iter().map(|step| step.us).sum();
+        let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
+        steps.iter().for_each(|step| *by_name.entry(&step.name).or_default() += step.us);
+        let mut shares: Vec<(String, f64)> = by_name.into_iter().map(|(name, us)| (name.into(), us / all)).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fit::tests::h200;
+    use super::super::fitted::{Swept, VERSION};
+    use super::super::model::Parameters;
+    use super::*;
+    use crate::calibrate::Calibration;
+    use crate::core::candidate::{Cuda, Declare};
+    use crate::core::cost::Cost;
+    use crate::core::dtype::DType;
+    use crate::core::launch::Launch;
+    use crate::core::operator::Op;
+    use crate::predict::Observation;
+
+    crate::shape! { struct Vector { n: 1..=1 << 30 } }
+
+    fn suite() -> Suite {
+        let operator = Op::<Vector>::new("copy")
+            .input("x", |s| [s.n])
+            .output("y", |s| [s.n])
+            .cost(|s, t| Cost { bytes: 2 * s.n * t.size(), flops: s.n });
+        let launch = |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256);
+        let cuda = Cuda::source("", "copy", launch).dtypes([DType::F32]);
+        Suite::of(operator).candidate("cuda", cuda).into()
+    }
+
+    /// Copies of 2^16 to 2^26 elements that take twice the plain stream.
+    fn fitted(suite: &Suite, limits: &Limits) -> Fitted {
+        let subject = subject(suite);
+        let parameters = Parameters { memory: 2.0, ..Parameters::IDEAL };
+        let us = |n: usize| parameters.time_us(&Features::of(&subject, &[n]), limits);
+        let sizes = (16..27).map(|shift| 1usize << shift).chain([3 << 20]);
+        let observations = sizes.map(|n| Observation { shape: format!("n={n}"), us: us(n), work: None }).collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
+        let calibration = Calibration::read(std::path::Path::new(path)).unwrap();
+        let (operator, candidate, dtype) = ("copy".into(), "cuda".into(), DType::F32);
+        Fitted {
+            version: VERSION,
+            device: calibration.device.clone(),
+            measured: calibration.measured.clone(),
+            revision: None,
+            calibrated: calibration.measured,
+            families: vec![Swept { operator, candidate, dtype, parameters, observations }],
+        }
+    }
+
+    fn subject(suite: &Suite) -> Subject<'_> {
+        Subject { operator: suite.operator.as_ref(), candidate: &suite.candidates[0], dtype: DType::F32 }
+    }
+
+    #[test]
+    fn steps_add_up_and_what_is_outside_is_marked() {
+        let (suite, limits) = (suite(), h200());
+        let fitted = fitted(&suite, &limits);
+        let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
+        let of = |n: usize| composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0 });
+        let (inside, outside) = (of(1 << 24), of(1 << 29));
+        assert_eq!(inside.basis, Basis::Fitted);
+        let Basis::Floor { why, factor } = &outside.basis else { panic!("{outside:?}") };
+        assert!(why.contains("outside the calibrated domain") && (1.5..2.1).contains(factor), "{why} {factor}");
+        // The floor and its factor are about what the family takes there too.
+        assert!((outside.us / (inside.us * 32.0) - 1.0).abs() < 0.2, "{outside:?} {inside:?}");
+        assert!(outside.low_us < outside.us && outside.us <= outside.high_us);
+        let steps = [inside.clone(), outside.clone(), inside.clone()];
+        let composed = Composed::of(&steps);
+        approx::assert_relative_eq!(composed.us, 2.0 * inside.us + outside.us, max_relative = 1e-9);
+        approx::assert_relative_eq!(composed.fitted, 2.0 * inside.us / composed.us, max_relative = 1e-9);
+        assert_eq!((composed.launches, Composed::shares(&steps)), (3.0, vec![("copy::cuda".into(), 1.0)]));
+    }
+
+    #[test]
+    fn what_is_in_the_cache_takes_less() {
+        let (suite, limits) = (suite(), h200());
+        let fitted = fitted(&suite, &limits);
+        let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
+        let us = |cached: f64| composer.step(&Step { subject: subject(&suite), point: &[1 << 21], cached }).us;
+        assert!(us(1.0) < 0.8 * us(0.0) && us(0.5) < us(0.0) && us(0.5) > us(1.0), "{} {}", us(1.0), us(0.0));
+    }
+
+    #[test]
+    fn an_unknown_operator_has_its_floor() {
+        let (suite, limits) = (suite(), h200());
+        let mut none = fitted(&suite, &limits);
+        none.families.clear();
+        let composer = Composer::new(&none, &limits, std::slice::from_ref(&suite));
+        let found = composer.step(&Step { subject: subject(&suite), point: &[1 << 24], cached: 0.0 });
+        let Basis::Floor { why, factor } = &found.basis else { panic!("{found:?}") };
+        assert!(why.contains("no sweep") && *factor == UNKNOWN[0], "{why}");
+    }
+}
