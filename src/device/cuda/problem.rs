@@ -2,7 +2,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Error};
-use super::support::{COUNT_BYTES, LIMIT, fault, fill, memory_fault, run_support, run_support_on};
+use super::support::{COUNT_BYTES, LIMIT, fault, fill, memory_fault, put, run_support, run_support_on};
 use super::timing::Timed;
 use super::watch::Watch;
 use super::work::Work;

@@ -1,7 +1,7 @@
 //! What a launch costs the host, and how long it takes to learn of its end.
 
 use super::device::CudaDevice;
-use super::problem::{LIMIT, fault, run_support};
+use super::support::{LIMIT, fault, run_support};
 use crate::core::launch::Launch;
 use crate::core::stats::median;
 use crate::device::RoundTrip;
