@@ -246,6 +246,9 @@ const STRIDE: usize = 0x9E37_79B1;
 const MOST_SETS: usize = 512;
 const LEAST_SETS: usize = 2;
 
+/// What all sets may take: those of a lookup have tables of which a launch touches little.
+const SETS_BYTES: usize = 1 << 30;
+
 /// Of batches of one launch, one in so many is run once more, and one in so many has the inputs of the case: long launches
 /// would otherwise take twice their time.
 const RARELY: usize = 4;
@@ -289,7 +292,10 @@ impl Problem for CpuProblem {
 
     fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
         let enough = match plan.heat {
-            Heat::Cold => (2 * self.cache_bytes).div_ceil(self.image.footprint_bytes().max(1)).clamp(LEAST_SETS, 64),
+            Heat::Cold => {
+                let sets = (2 * self.cache_bytes).div_ceil(self.image.touched_bytes().max(1));
+                sets.min(SETS_BYTES / self.image.len().max(1)).clamp(LEAST_SETS, 64)
+            }
             Heat::Hot => 1,
         };
         self.planted = Duration::from_secs_f64(plan.planted_us * 1e-6);

@@ -52,12 +52,13 @@ impl Slot {
 pub struct Image {
     slots: Vec<Slot>,
     bytes: usize,
+    touched_bytes: usize,
 }
 
 impl Image {
     /// Lays out the inputs, the outputs and the workspace of a job.
     pub fn of(job: &Job<'_>) -> Self {
-        let mut image = Image { slots: Vec::new(), bytes: 0 };
+        let mut image = Image { slots: Vec::new(), bytes: 0, touched_bytes: 0 };
         let operator = job.operator;
         for (i, (port, tensor)) in operator.inputs().iter().zip(job.inputs).enumerate() {
             let dims = operator.input_dims(i, job.point);
@@ -79,6 +80,9 @@ impl Image {
             image.push("workspace", Use::Workspace, none, workspace_bytes, 0);
         }
         image.bytes = (image.bytes + GUARD_BYTES).next_multiple_of(BASE_ALIGNMENT);
+        let all: usize = image.slots.iter().map(|slot| slot.range.len()).sum();
+        let said = operator.cost(job.point, job.dtype).bytes;
+        image.touched_bytes = if said == 0 { all } else { all.min(said + workspace_bytes) };
         image
     }
 
@@ -99,9 +103,10 @@ impl Image {
         self.slots.is_empty()
     }
 
-    /// Bytes of the buffers alone: what a launch may touch.
-    pub fn footprint_bytes(&self) -> usize {
-        self.slots.iter().map(|slot| slot.range.len()).sum()
+    /// Bytes of the buffers that a launch touches: all of them, unless the operator's cost says less. A lookup leaves most of
+    /// its table alone, and what it reads of it stays in a cache that the whole table would not fit in.
+    pub fn touched_bytes(&self) -> usize {
+        self.touched_bytes
     }
 
     /// Where each buffer lies, in argument order.
@@ -297,6 +302,7 @@ fn first_other(bytes: &[u8], byte: u8) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::cost::Cost;
     use crate::core::operator::Op;
     use rstest::rstest;
 
@@ -386,6 +392,28 @@ mod tests {
         assert_eq!(image.outputs(&memory)[0].to_f64(), [2.0, 3.0, 7.0]);
         image.poison_outputs(&mut memory, Poison::Huge);
         assert_eq!(image.outputs(&memory)[0].to_f64(), [2.0, 3.0, 7.0], "no poison in what is restored");
+    }
+
+    #[test]
+    fn what_is_touched_is_all_or_what_the_operator_says() {
+        let op = |bytes| {
+            let op = Op::<Vector>::new("gather").input("table", |_| [100]).output("y", |s| [s.n]);
+            op.cost(move |_, _| Cost { bytes, flops: 0 })
+        };
+        let touched = |bytes| {
+            let (operator, candidate) = (op(bytes), Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c"));
+            let inputs = [Tensor::zeros(DType::F32, &[100])];
+            let job = Job {
+                operator: &operator,
+                candidate: &candidate,
+                point: &[3],
+                dtype: DType::F32,
+                inputs: &inputs,
+                offset_bytes: 0,
+            };
+            Image::of(&job).touched_bytes()
+        };
+        assert_eq!([0, 24, 4000].map(touched), [412, 24, 412]);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl CudaProblem<'_> {
             return (PLACEMENTS, 1);
         }
         let cold_bytes = L2_TIMES * self.device.fingerprint().cache_bytes;
-        let sets = cold_bytes.div_ceil(self.image.footprint_bytes().max(1)).clamp(LEAST_SETS, MOST_SETS);
+        let sets = cold_bytes.div_ceil(self.image.touched_bytes().max(1)).clamp(LEAST_SETS, MOST_SETS);
         let fitting = (self.device.capacity().timed_bytes / self.image.len()).max(1);
         let sets = sets.min(fitting);
         (PLACEMENTS.min(fitting / sets), sets)
