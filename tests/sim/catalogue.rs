@@ -353,6 +353,10 @@ fn case(
     let plan = kernel.plan(point).0;
     let plan: Vec<&Plan> = plan.iter().filter(|launch| !launch.is_empty()).collect();
     let (first, then) = plan.split_first()?;
+    // What another operator's program does is tried there.
+    if plan.iter().any(|launch| launch.program.is_some()) {
+        return None;
+    }
     let (inputs, wide) = inputs(operator, point, dtype, draw);
     let mut buffers = Buffers::new(
         inputs.into_iter().zip(operator.inputs()).map(|(data, port)| (port.name.to_owned(), Argument::Input(data))),
