@@ -9,6 +9,7 @@ pub mod compare;
 pub mod correctness;
 pub mod counts;
 pub mod declaration;
+mod errors;
 pub mod judge;
 pub mod large;
 pub mod null;
