@@ -226,6 +226,9 @@ fn holders(k: usize, a: Element) -> usize {
     4 * chunks_of_two_rows / 32
 }
 
+/// The stored elements of a row, each with its place along k.
+type Stored = Vec<(usize, f32)>;
+
 impl SparseProduct {
     /// The bits of one chunk of a row.
     fn metadata(&self, words: &[u32; LANES], row: usize, chunk: usize) -> u32 {
@@ -241,8 +244,8 @@ impl SparseProduct {
         words[4 * group + first + holder] >> bit & 0xF
     }
 
-    /// The stored elements of each row with their places along k; on failure the row and the metadata of a chunk.
-    fn left(&self, registers: &Registers) -> std::result::Result<Vec<Vec<(usize, f32)>>, (usize, u32)> {
+    /// The stored elements of each row; on failure the row and the metadata of a chunk.
+    fn left(&self, registers: &Registers) -> std::result::Result<Vec<Stored>, (usize, u32)> {
         let (storage, width) = (Storage::of(self.a_element), self.a_element.per_register());
         let words = registers.word(self.metadata);
         let stored = storage.chunk() / 2;
