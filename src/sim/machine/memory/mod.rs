@@ -1,4 +1,4 @@
-//! Device memory: allocations with numbers in their addresses, shared memory of a block, and the checks on each access.
+//! Device memory: allocations with numbers in their addresses, and shared memory of a block.
 
 pub(crate) mod address;
 pub(crate) mod allocation;
