@@ -3,6 +3,7 @@
 mod argument;
 mod array_file;
 mod host_code;
+pub(super) mod image;
 pub(super) mod kind;
 pub(super) mod mode;
 mod source;
@@ -42,9 +43,13 @@ pub struct Sim {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     shared: u32,
     /// A kernel argument, in order: i32:5, f32:random:1048576, f32:fill=1:64, f32:iota:64, f32:file:x.npy,
-    /// out:f32:1048576 or map:bf16:random:256x256:64x64:128 (a tensor map: extents, box, bytes of a swizzled row)
+    /// out:f32:1048576, map:bf16:random:256x256:64x64:128 (a tensor map: extents, box, bytes of a swizzled row) or
+    /// tex:u8x4:random:64x64:linear,wrap,normalized,unit (a texture or surface object: texel, content, extents, how it is read)
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     arguments: Vec<Argument>,
+    /// What a .texref or .surfref variable stands for, as an argument of the form tex: image=tex:f32:random:64x64:linear
+    #[arg(long = "texture", value_name = "NAME=ARG", value_parser = texture)]
+    textures: Vec<(String, Argument)>,
     /// One run for each of these: in-order, descending, random-order, late-copies, shuffled-sums, adversarial, all
     #[arg(long = "mode", value_name = "MODE", value_delimiter = ',', default_value = "in-order")]
     modes: Vec<mode::Choice>,
@@ -157,6 +162,10 @@ impl Sim {
         let bound = Bound::all(&self.arguments, self.seed, &mut memory).map_err(Failure::Input)?;
         let mut call = Launch::new(entry, self.grid, self.block).cluster(self.cluster).dynamic_shared(self.shared);
         call.args = bound.iter().map(|bound| bound.value.clone()).collect();
+        let named: Vec<Argument> = self.textures.iter().map(|(_, argument)| argument.clone()).collect();
+        let handles = Bound::all(&named, self.seed, &mut memory).map_err(Failure::Input)?;
+        let handles = handles.iter().filter_map(|bound| bound.handle);
+        call.textures = self.textures.iter().map(|(name, _)| name.clone()).zip(handles).collect();
         let all = Checks { acquire: self.acquire, ..Checks::ALL };
         let checks = if self.unchecked { Checks::NONE } else { all };
         let options = mode.options(&Options { checks, seed, work_budget: self.budget, ..Options::default() });
@@ -214,6 +223,15 @@ fn extents(text: &str) -> Result<Dim, String> {
         Ok([x, y]) => Ok(Dim::new(*x, *y, 1)),
         Ok([x, y, z]) => Ok(Dim::new(*x, *y, *z)),
         _ => Err("one to three numbers with commas between are expected, such as 4096 or 16,16,1".into()),
+    }
+}
+
+fn texture(text: &str) -> Result<(String, Argument), String> {
+    let expected = "expected a name and a texture: image=tex:f32:random:64x64:linear";
+    let (name, argument) = text.split_once('=').ok_or(expected)?;
+    match argument.parse()? {
+        argument @ Argument::Texture(..) => Ok((name.to_owned(), argument)),
+        _ => Err(expected.into()),
     }
 }
 

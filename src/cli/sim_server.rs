@@ -3,6 +3,7 @@
 //! So host code that is not ours, Triton's or a notebook's, runs without a GPU: `ci/foreign/driver.py` is a client. Buffers
 //! are files, which a launch reads and writes; a reply is one line too, whatever happens.
 
+use super::sim::image::Image;
 use super::sim::kind::Kind;
 use super::sim::mode::Mode;
 use super::{Failure, print};
@@ -22,7 +23,9 @@ const MOST_BYTES: u64 = 16 << 20;
 A request: {\"ptx\": \"k.ptx\", \"entry\": \"k\", \"grid\": [8,1,1], \"block\": [128,1,1], \"buffers\": [\"x.bin\"], \
 \"arguments\": [{\"buffer\": {\"index\": 0}}, {\"bytes\": [5,0,0,0]}]}.
 Also: cluster, shared (bytes), mode, seed, budget, unchecked, id (comes back in the reply); an argument may be \
-{\"map\": {\"buffer\", \"offset\", \"element\", \"extents\", \"strides_bytes\", \"box\", \"swizzle\"}}, innermost extent first.
+{\"map\": {\"buffer\", \"offset\", \"element\", \"extents\", \"strides_bytes\", \"box\", \"swizzle\"}}, innermost extent first, or \
+{\"texture\": {\"buffer\", \"offset\", \"texel\": \"u8x4\", \"extents\", \"row_bytes\", \"options\": \"linear,wrap,normalized,unit\"}}; \
+\"textures\" has such objects by the names of .texref and .surfref variables.
 The reply has the findings, or an error.")]
 pub struct SimServer {}
 
@@ -46,6 +49,9 @@ struct Request {
     buffers: Vec<PathBuf>,
     #[serde(default)]
     arguments: Vec<Argument>,
+    /// What `.texref` and `.surfref` variables stand for.
+    #[serde(default)]
+    textures: HashMap<String, ImageView>,
     mode: Option<String>,
     #[serde(default)]
     seed: u64,
@@ -70,6 +76,25 @@ enum Argument {
         offset: u64,
     },
     Map(View),
+    /// The handle of a texture or surface object.
+    Texture(ImageView),
+}
+
+/// A texture or surface object; extents go from the innermost to the outermost.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImageView {
+    buffer: usize,
+    #[serde(default)]
+    offset: u64,
+    /// As on the command line: `f32`, `u8x4`.
+    texel: String,
+    extents: Vec<u64>,
+    /// Rows follow each other where it is left out.
+    row_bytes: Option<u64>,
+    /// As on the command line: `linear,wrap,normalized,unit`.
+    #[serde(default)]
+    options: String,
 }
 
 /// A tensor map; extents go from the innermost to the outermost.
@@ -173,8 +198,12 @@ fn answer(request: &Request, modules: &mut HashMap<PathBuf, Module>) -> Result<R
     let pointers: Vec<Pointer> = buffers.iter().map(|(_, pointer, _)| *pointer).collect();
     let [grid, block, cluster] = [request.grid, request.block, request.cluster].map(|[x, y, z]| Dim::new(x, y, z));
     let mut call = Launch::new(&entry, grid, block).cluster(cluster).dynamic_shared(request.shared);
+    for (name, view) in &request.textures {
+        let handle = texture(view, &pointers, &mut memory).map_err(|why| format!("texture {name}: {why}"))?;
+        call = call.texture(name, handle);
+    }
     let arguments = request.arguments.iter().enumerate();
-    let bind = |(at, argument)| value(argument, &pointers).map_err(|why| format!("argument {at}: {why}"));
+    let bind = |(at, argument)| value(argument, &pointers, &mut memory).map_err(|why| format!("argument {at}: {why}"));
     call.args = arguments.map(bind).collect::<Result<Vec<Arg>, String>>()?;
     let mut options = Options { seed: request.seed, ..Options::default() };
     options.checks = if request.unchecked { Checks::NONE } else { Checks::ALL };
@@ -202,14 +231,23 @@ fn failed(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-fn value(argument: &Argument, buffers: &[Pointer]) -> Result<Arg, String> {
-    let address = |index: usize, offset: u64| {
-        let found = buffers.get(index).ok_or_else(|| format!("buffer {index} of {}", buffers.len()))?;
-        Ok::<Pointer, String>(found.offset(offset))
-    };
+fn address(buffers: &[Pointer], index: usize, offset: u64) -> Result<Pointer, String> {
+    let found = buffers.get(index).ok_or_else(|| format!("buffer {index} of {}", buffers.len()))?;
+    Ok(found.offset(offset))
+}
+
+fn texture(view: &ImageView, buffers: &[Pointer], memory: &mut Memory) -> Result<u64, String> {
+    let image = Image::parse(&view.texel, &view.extents, &view.options)?;
+    let data = address(buffers, view.buffer, view.offset)?;
+    memory.texture(image.at(data, view.row_bytes)).map_err(|e| e.to_string())
+}
+
+fn value(argument: &Argument, buffers: &[Pointer], memory: &mut Memory) -> Result<Arg, String> {
+    let address = |index: usize, offset: u64| address(buffers, index, offset);
     Ok(match argument {
         Argument::Bytes(bytes) => Arg::bytes(bytes),
         Argument::Buffer { index, offset } => Arg::from(address(*index, *offset)?),
+        Argument::Texture(view) => Arg::from(texture(view, buffers, memory)?),
         Argument::Map(view) => {
             let map = TensorMap {
                 base: address(view.buffer, view.offset)?,

@@ -60,6 +60,7 @@ mod tier;
 pub use error::Error;
 pub use machine::memory::{Memory, Pointer};
 pub use machine::tensor_map::{Element, Im2col, Swizzle, TensorMap};
+pub use machine::texture::{AddressMode, ChannelKind, Channels, Filter, Texture};
 pub use metrics::{InstructionClass, LineCount, Metrics, Traffic};
 pub use names::{is_called, is_named, source_name};
 pub use options::{Accumulation, Checks, Completion, Options, WarpOrder};

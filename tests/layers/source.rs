@@ -156,7 +156,7 @@ pub fn tokens(code: &str) -> Vec<&str> {
 
 #[test]
 fn comments_literals_and_tests_are_left_out() {
-    assert_eq!(code("a \"crate::b // \\\" \" c // d\n'\"' 'x &'a e"), "a   c \n  'x &'a e");
+    assert_eq!(code("a \"crate::b // \\\" \" c // d\n'\"' 'x &'a e"), "a   c  \n  'x &'a e");
     assert_eq!(code("r#\"x \" y\"# z /* w */ '\\'' v"), "  z     v");
     assert_eq!(tokens("use a::{b, c_1};"), ["use", "a", "::", "{", "b", ",", "c_1", "}", ";"]);
     let (kept, modules) = without_tests("a #[cfg(test)] mod t { fn x() { } } b #[cfg(test)]\nmod u; c");

@@ -126,7 +126,7 @@ fn of_a_whole_program_the_kernels_are_run() {
     assert!(err.contains("scale<float, 3>") && err.contains("add"), "{err}");
 }
 
-fn subcommand(name: &str, arguments: &[&str], input: &str) -> (Option<i32>, String, String) {
+pub fn subcommand(name: &str, arguments: &[&str], input: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernelgate"));
     let streams = [Stdio::piped(), Stdio::piped(), Stdio::piped()];
     let [stdin, stdout, stderr] = streams;

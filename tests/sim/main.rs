@@ -16,3 +16,4 @@ mod races;
 mod right;
 mod speed;
 mod subject;
+mod textures;

@@ -2,9 +2,10 @@
 //!
 //! `i32:5` is a scalar; `f32:random:100`, `f32:fill=1:100`, `f32:iota:100` and `f32:file:PATH` are buffers with content;
 //! `out:f32:100` is one without; `map:bf16:random:256x256:64x64:128` is a tensor map: content, extents, box, bytes of a
-//! swizzled row.
+//! swizzled row; `tex:u8x4:random:64x64:linear,wrap` is a texture or surface object.
 
 use super::array_file;
+use super::image::{Image, texel};
 use super::kind::Kind;
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
@@ -61,6 +62,8 @@ pub enum Argument {
     Pointer(Buffer),
     /// A tensor map of a buffer of its own.
     Map(Buffer, View),
+    /// The handle of a texture or surface of a buffer of its own.
+    Texture(Buffer, Image),
 }
 
 impl FromStr for Argument {
@@ -72,6 +75,9 @@ impl FromStr for Argument {
             ["map", kind, content, extents, box_extents, row @ ..] if row.len() < 2 => {
                 map(kind, content, extents, box_extents, row.first().unwrap_or(&"0"))
             }
+            ["tex", texel, content, extents, options @ ..] if options.len() < 2 => {
+                image(texel, content, extents, options.first().unwrap_or(&""))
+            }
             ["out", kind, count] => Ok(Argument::Pointer(Buffer::parse(kind, "out", count)?)),
             [kind, "file", ..] => {
                 let path = &text[kind.len() + ":file:".len()..];
@@ -81,7 +87,8 @@ impl FromStr for Argument {
             [kind, content, count] => Ok(Argument::Pointer(Buffer::parse(kind, content, count)?)),
             [kind, value] => Ok(Argument::Scalar(Kind::parse(kind)?.encode(value)?)),
             _ => Err(
-                "expected TYPE:VALUE, TYPE:CONTENT:COUNT, out:TYPE:COUNT or map:TYPE:CONTENT:EXTENTS:BOX[:ROW BYTES]; \
+                "expected TYPE:VALUE, TYPE:CONTENT:COUNT, out:TYPE:COUNT, map:TYPE:CONTENT:EXTENTS:BOX[:ROW BYTES] or \
+                      tex:TEXEL:CONTENT:EXTENTS[:OPTIONS]; \
                       CONTENT is random, iota, fill=VALUE or file:PATH (which needs no count)"
                     .into(),
             ),
@@ -117,6 +124,13 @@ fn map(kind: &str, content: &str, extents: &str, box_extents: &str, row_bytes: &
     Ok(Argument::Map(Buffer::parse(kind, content, &elements)?, view))
 }
 
+fn image(name: &str, content: &str, extents: &str, options: &str) -> Result<Argument, String> {
+    let inner_first: Vec<u64> = numbers(extents)?.into_iter().rev().collect();
+    let image = Image::parse(name, &inner_first, options)?;
+    let kind = texel(name)?.0;
+    Ok(Argument::Texture(Buffer::parse(kind.name(), content, &image.elements().to_string())?, image))
+}
+
 /// `256x64`, each below 2^32.
 fn numbers(text: &str) -> Result<Vec<u64>, String> {
     let parse = |part: &str| part.parse::<u32>().map(u64::from);
@@ -128,7 +142,7 @@ impl Argument {
     fn buffer(&self) -> Option<&Buffer> {
         match self {
             Argument::Scalar(_) => None,
-            Argument::Pointer(buffer) | Argument::Map(buffer, _) => Some(buffer),
+            Argument::Pointer(buffer) | Argument::Map(buffer, _) | Argument::Texture(buffer, _) => Some(buffer),
         }
     }
 
@@ -142,6 +156,8 @@ impl Argument {
 pub struct Bound {
     /// What the launch gets.
     pub value: Arg,
+    /// Of a texture or surface.
+    pub handle: Option<u64>,
     memory: Option<(Pointer, usize)>,
 }
 
@@ -153,19 +169,25 @@ impl Bound {
     pub fn new(argument: &Argument, seed: u64, memory: &mut Memory) -> Result<Bound, String> {
         let Some(buffer) = argument.buffer() else {
             let Argument::Scalar(bytes) = argument else { return Err("an argument without a value".into()) };
-            return Ok(Bound { value: Arg::bytes(bytes), memory: None });
+            return Ok(Bound { value: Arg::bytes(bytes), handle: None, memory: None });
         };
         let data = buffer.content.bytes(buffer.kind, buffer.elements, seed)?;
         let length = data.as_ref().map_or(buffer.elements * buffer.kind.bytes(), |data| data.len() as u64);
         let pointer = memory.alloc(length, data.as_deref()).map_err(|e| e.to_string())?;
+        let mut handle = None;
         let value = match argument {
+            Argument::Texture(_, image) => {
+                let made = memory.texture(image.at(pointer, None)).map_err(|e| e.to_string())?;
+                handle = Some(made);
+                Arg::from(made)
+            }
             Argument::Map(buffer, view) => {
                 let map = tensor_map(buffer.kind.element(), view, pointer);
                 Arg::bytes(&map.to_bytes().map_err(|e| e.to_string())?)
             }
             _ => Arg::from(pointer),
         };
-        Ok(Bound { value, memory: Some((pointer, length as usize)) })
+        Ok(Bound { value, handle, memory: Some((pointer, length as usize)) })
     }
 
     /// All arguments of a launch, each with a seed of its own.

@@ -47,6 +47,11 @@ impl Kind {
         })
     }
 
+    /// The spelling of the command line.
+    pub fn name(self) -> &'static str {
+        Kind::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, _)| name)
+    }
+
     /// What NumPy calls it.
     pub fn code(self) -> &'static str {
         Kind::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(.., code)| code)

@@ -1,4 +1,4 @@
-//! The register file of a warp and the machinery that makes a scalar function into a 32-lane handler.
+//! The machinery that makes a scalar function into a 32-lane handler.
 
 use crate::sim::ir::program::Instr;
 use crate::sim::machine::registers::{Class, LANES, Registers};

@@ -199,6 +199,8 @@ pub(crate) struct Traits {
     pub has_strong_accesses: bool,
     /// Asynchronous operations that read shared memory.
     pub has_async_readers: bool,
+    /// `malloc` or `free`.
+    pub has_heap: bool,
     /// Sums whose order hardware leaves open.
     pub sums_products: bool,
 }

@@ -135,7 +135,7 @@ pub(super) fn emit(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, instruction: 
 }
 
 /// The slots of an operand with so many elements.
-fn elements(emitter: &mut Emitter<'_>, class: Class, operand: &Operand, count: usize) -> Result<Vec<Slot>> {
+pub(super) fn elements(emitter: &mut Emitter<'_>, class: Class, operand: &Operand, count: usize) -> Result<Vec<Slot>> {
     let items = match operand {
         Operand::Vector(items) => items.as_slice(),
         single => std::slice::from_ref(single),
@@ -146,7 +146,7 @@ fn elements(emitter: &mut Emitter<'_>, class: Class, operand: &Operand, count: u
     items.iter().map(|item| Ok(Slot { class, index: emitter.source(class, item)? })).collect()
 }
 
-fn old_value(emitter: &mut Emitter<'_>, class: Class, operand: &Operand) -> Result<Option<Slot>> {
+pub(super) fn old_value(emitter: &mut Emitter<'_>, class: Class, operand: &Operand) -> Result<Option<Slot>> {
     match operand {
         Operand::Sink => Ok(None),
         operand => Ok(Some(Slot { class, index: emitter.result(class, operand)? })),

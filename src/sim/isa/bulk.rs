@@ -9,6 +9,7 @@ mod moving;
 mod reduction;
 
 pub(crate) use moving::land;
+pub(super) use moving::reduce;
 
 use crate::sim::error::{Error, Result};
 use crate::sim::ir::emitter::Emitter;

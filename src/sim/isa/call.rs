@@ -1,4 +1,4 @@
-//! The device functions that a compiler leaves as calls: `vprintf` and `__assertfail`.
+//! The device functions that a compiler leaves as calls: `vprintf`, `__assertfail`, `malloc` and `free`.
 
 use crate::sim::error::Result;
 use crate::sim::ir::emitter::Emitter;
@@ -40,6 +40,23 @@ pub(super) fn emit(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, instruction: 
                 _ => None,
             };
             emitter.push_plain(print, Control, [0, *format, *values, result.unwrap_or(u32::MAX), 0]);
+        }
+        ("malloc", [bytes]) => {
+            let result = match operands.first() {
+                Some(Operand::Tuple(results)) if at > 0 => {
+                    results.first().and_then(|result| local_offset(emitter, result))
+                }
+                _ => None,
+            };
+            // Whose piece is where depends on the order of blocks.
+            emitter.traits.in_order = true;
+            emitter.traits.has_heap = true;
+            emitter.push_plain(allocate, Control, [0, *bytes, 0, result.unwrap_or(u32::MAX), 0]);
+        }
+        ("free", [pointer]) => {
+            emitter.traits.in_order = true;
+            emitter.traits.has_heap = true;
+            emitter.push_plain(release, Control, [0, *pointer, 0, 0, 0]);
         }
         ("__assertfail", [message, file, line, function, _]) => {
             emitter.push_plain(assertion, Control, [*function, *message, *file, *line, 0]);
@@ -119,4 +136,31 @@ fn assertion(ctx: &mut Context<'_>, _: &Program, instr: &Instr, mask: u32) -> Ou
     let line = local_word(ctx, lane, instr.c);
     ctx.report(Check::Assert, lane, None, format!("assertion `{message}` failed in {function}, {file}:{line}"));
     Outcome::Abort
+}
+
+fn allocate(ctx: &mut Context<'_>, _: &Program, instr: &Instr, mask: u32) -> Outcome {
+    let Some(heap) = ctx.grid.memory.heap() else { return Outcome::Next };
+    for lane in lanes(mask) {
+        let address = heap.take(local_wide(ctx, lane, instr.a));
+        let row = instr.c as usize / 4;
+        ctx.warp.local_written = ctx.warp.local_written.max(row.saturating_add(2).min(ctx.warp.local.len()));
+        for (word, half) in [address as u32, (address >> 32) as u32].into_iter().enumerate() {
+            if let Some(row) = ctx.warp.local.get_mut(row.saturating_add(word)) {
+                row.0[lane] = half;
+            }
+        }
+    }
+    Outcome::Next
+}
+
+fn release(ctx: &mut Context<'_>, _: &Program, instr: &Instr, mask: u32) -> Outcome {
+    for lane in lanes(mask) {
+        let address = local_wide(ctx, lane, instr.a);
+        let is_taken = |address| ctx.grid.memory.heap().is_some_and(|heap| heap.give_back(address));
+        if address != 0 && !is_taken(address) {
+            let message = "`free` of an address that `malloc` has not given, or that was given back before".to_owned();
+            ctx.report(Check::UseAfterFree, lane, Some(address), message);
+        }
+    }
+    Outcome::Next
 }

@@ -277,6 +277,8 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         (Bf16, F32, Mode::Nearest, false, false, false) => alu!(often |a: f32| -> u16 { f32_to_bf16(a) }),
         (Bf16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
         (Bf16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) }),
+        (Bf16, F32, Mode::Down, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Down) }),
+        (Bf16, F32, Mode::Up, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Up) }),
         (Bf16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { f64_to_bf16(a, Mode::Nearest) }),
         (Bf16, F16, Mode::Nearest, false, false, false) => alu!(|a: u16| -> u16 { f32_to_bf16(f16_to_f32(a)) }),
         (F16, Bf16, Mode::Nearest, false, false, false) => alu!(|a: u16| -> u16 { f32_to_f16(bf16_to_f32(a)) }),

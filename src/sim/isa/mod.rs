@@ -33,12 +33,17 @@ mod matrix;
 mod matrix_memory;
 mod memory;
 mod moves;
+mod multimem;
 mod packed_integer;
 mod plain_load;
 mod printf;
+mod quad_pair_product;
 mod rounding;
 mod small_formats;
+mod sparse_product;
 mod sum_fragment;
+mod surface;
+mod texture;
 mod tile_product;
 mod video;
 mod warp;
@@ -85,7 +90,9 @@ const FAMILIES: &[Family] = &[
     atomic::emit,
     call::emit,
     cluster::emit,
+    sparse_product::emit,
     integer_product::emit,
+    quad_pair_product::emit,
     double_product::emit,
     matrix::emit,
     group_matrix::emit,
@@ -93,6 +100,9 @@ const FAMILIES: &[Family] = &[
     warp_tile::emit,
     copy_async::emit,
     bulk::emit,
+    texture::emit,
+    surface::emit,
+    multimem::emit,
     barrier_object::emit,
 ];
 

@@ -41,7 +41,14 @@ pub(super) fn reach(body: &Body) -> (Reach, Reach) {
             "st" => written |= origins,
             "wmma" if has("store") => written |= origins,
             "wmma" => read |= origins,
-            "atom" | "red" | "multimem" => {
+            // A handle says by itself where its texels are, a multicast address where its replicas are.
+            "tex" | "tld4" | "suld" => read |= ANYWHERE,
+            "sust" => written |= ANYWHERE,
+            "multimem" => {
+                read |= ANYWHERE;
+                written |= ANYWHERE;
+            }
+            "atom" | "red" => {
                 read |= origins;
                 written |= origins;
             }

@@ -26,12 +26,16 @@ pub(super) fn steering(body: &Body, slots: &[Option<Slot>], starts: &[u32]) -> S
         let name = instruction.name();
         let mut feeds = false;
         for_each_register(instruction, |register, write| feeds |= write && decides[register]);
-        if feeds && matches!(name, "ld" | "ldu" | "ldmatrix" | "wmma" | "atom" | "mbarrier") {
+        let loads = matches!(
+            name,
+            "ld" | "ldu" | "ldmatrix" | "wmma" | "atom" | "mbarrier" | "multimem" | "tex" | "tld4" | "suld"
+        );
+        if feeds && loads {
             let elsewhere = ["shared", "shared::cta", "local", "param", "const"];
             let is_global = !instruction.opcode.split('.').any(|part| elsewhere.contains(&part));
             out.loads.push((start, is_global));
         }
-        if matches!(name, "st" | "cp" | "stmatrix" | "wmma" | "mbarrier" | "multimem" | "call") {
+        if matches!(name, "st" | "cp" | "stmatrix" | "wmma" | "mbarrier" | "multimem" | "sust" | "call") {
             out.stores.push(start);
         }
         out.hidden |= feeds && depends_on_what_no_register_holds(instruction);

@@ -166,6 +166,8 @@ impl<'a> Cursor<'a> {
                 // Attributes of kernel parameters: `.ptr .global .align 16`.
                 "ptr" => is_pointer = true,
                 "global" | "const" | "shared" | "local" => {}
+                // A handle, which a launch binds.
+                "texref" | "surfref" => ty = Some(Type::U64),
                 _ => ty = Some(Type::from_name(modifier).ok_or_else(|| Error::unsupported(line, word))?),
             }
         }

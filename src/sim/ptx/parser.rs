@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
         self.cursor.expect(';')
     }
 
-    /// Skips a declaration of what is not modelled: a texture, say.
+    /// Skips a declaration of what is not modelled: a sampler, say.
     fn broken_declaration(&mut self, start: usize, error: Error) -> Result<()> {
         self.cursor.at = start;
         loop {
@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn a_texture_costs_those_who_read_it() {
-        let read = ".entry reads() { .reg .f32 %f<5>; .reg .b32 %r; tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [image, {%r}]; ret; }";
-        let text = format!("{HEAD}.global .texref image;\n{read}\n.entry good() {{ ret; }}");
+    fn a_sampler_costs_those_who_read_by_it() {
+        let read = ".entry reads() { .reg .b64 %rd; mov.u64 %rd, by; ret; }";
+        let text = format!("{HEAD}.global .samplerref by;\n{read}\n.entry good() {{ ret; }}");
         let module = parse(&text).unwrap();
         let broken: Vec<Option<String>> =
             module.functions.iter().map(|function| function.broken.as_ref().map(ToString::to_string)).collect();
-        assert!(broken[0].as_ref().is_some_and(|why| why.contains("`.texref` is not modelled")), "{broken:?}");
+        assert!(broken[0].as_ref().is_some_and(|why| why.contains("`.samplerref` is not modelled")), "{broken:?}");
         assert_eq!(broken[1], None);
     }
 

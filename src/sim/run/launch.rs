@@ -91,6 +91,8 @@ pub struct Launch {
     pub dynamic_shared_bytes: u32,
     /// Arguments in order.
     pub args: Vec<Arg>,
+    /// Texture and surface handles by the names of `.texref` and `.surfref` variables.
+    pub textures: Vec<(String, u64)>,
 }
 
 impl Launch {
@@ -103,6 +105,7 @@ impl Launch {
             cluster: Dim::new(1, 1, 1),
             dynamic_shared_bytes: 0,
             args: Vec::new(),
+            textures: Vec::new(),
         }
     }
 
@@ -110,6 +113,13 @@ impl Launch {
     #[must_use]
     pub fn arg(mut self, arg: impl Into<Arg>) -> Self {
         self.args.push(arg.into());
+        self
+    }
+
+    /// Binds a handle of [`Memory::texture`] to a `.texref` or `.surfref` variable of the module.
+    #[must_use]
+    pub fn texture(mut self, name: impl Into<String>, handle: u64) -> Self {
+        self.textures.push((name.into(), handle));
         self
     }
 
@@ -167,6 +177,10 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
         )));
     }
     let symbols = place_variables(&program, memory)?;
+    bind_textures(&program, &symbols, launch, memory)?;
+    if program.traits.has_heap {
+        memory.make_heap()?;
+    }
     let synchronises = program.specials.iter().any(|row| matches!(row.special, Special::Envreg(_)));
     let workspace =
         synchronises.then(|| memory.alloc(WORKSPACE_BYTES, Some(&[0; WORKSPACE_BYTES as usize]))).transpose()?;
@@ -323,4 +337,19 @@ fn place_variables(program: &Program, memory: &mut Memory) -> Result<Vec<u64>> {
         }
     }
     Ok(symbols)
+}
+
+/// Puts handles into the variables that `tex` and others read them from.
+fn bind_textures(program: &Program, symbols: &[u64], launch: &Launch, memory: &mut Memory) -> Result<()> {
+    for (name, handle) in &launch.textures {
+        let found = program.globals.iter().position(|variable| variable.name.strip_prefix('/') == Some(name.as_str()));
+        let Some(at) = found else {
+            return Err(Error::Launch(format!("`{}` uses no texture or surface `{name}`", program.name)));
+        };
+        if program.globals[at].bytes != 8 {
+            return Err(Error::Launch(format!("`{name}` is no texture and no surface")));
+        }
+        memory.write(Pointer::at(symbols[at]), &handle.to_le_bytes())?;
+    }
+    Ok(())
 }

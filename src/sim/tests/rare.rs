@@ -220,3 +220,14 @@ fn video_instructions(#[case] opcode: &str, #[case] inputs: &[u64], #[case] expe
 fn pairs_of_numbers(#[case] opcode: &str, #[case] inputs: &[u64], #[case] expected: u64) {
     assert_eq!(operation(opcode, "rd", "rd", inputs), expected, "{opcode}");
 }
+
+/// 1 + 2^-9 lies between two numbers of bf16, and so does its negative.
+#[rstest]
+#[case("rm", 0x3F80_4000, 0x3F80)]
+#[case("rp", 0x3F80_4000, 0x3F81)]
+#[case("rm", 0xBF80_4000, 0xBF81)]
+#[case("rp", 0xBF80_4000, 0xBF80)]
+fn bf16_is_rounded_down_or_up(#[case] mode: &str, #[case] from: u64, #[case] expected: u64) {
+    let body = format!("cvt.{mode}.bf16.f32 %rs30, %f0; cvt.u64.u16 %rd30, %rs30;");
+    assert_eq!(evaluate(&body, &[from]), expected);
+}

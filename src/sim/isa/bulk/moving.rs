@@ -100,7 +100,13 @@ fn put<const W: usize>(ctx: &mut Context<'_>, flight: &Flight, pattern: &Pattern
     }
 }
 
-fn reduce<const W: usize>(ctx: &mut Context<'_>, pattern: &Pattern, data: &Payload<W>, reduction: Reduction) {
+/// Joins each element with what lies in global memory.
+pub(in crate::sim::isa) fn reduce<const W: usize>(
+    ctx: &mut Context<'_>,
+    pattern: &Pattern,
+    data: &Payload<W>,
+    reduction: Reduction,
+) {
     let width = reduction.element_bytes;
     global::for_each_allocation(ctx, pattern, Kind::Atomic, |ctx, allocation, number, pattern| {
         ctx.track_global::<1>(number, pattern, Kind::Atomic, Some(Scope::Device), None);

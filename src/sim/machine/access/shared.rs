@@ -1,4 +1,4 @@
-//! Shared memory of one block: words, and a bit a byte for what was written.
+//! Shared memory as a warp sees it: which block, bounds, alignment, initialisation, then the words.
 
 use crate::sim::machine::access::wavefronts::count;
 use crate::sim::machine::context::Context;

@@ -1,4 +1,4 @@
-//! Wavefronts of accesses to shared memory: how many an access takes, by its bank conflicts, and would take without.
+//! Counts the wavefronts of accesses to shared memory.
 
 use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::address::SHARED_RANK_SHIFT;

@@ -13,6 +13,8 @@ pub(crate) const LOCAL_WINDOW: u64 = 2 << OFFSET_BITS;
 pub(crate) const PARAM_WINDOW: u64 = 3 << OFFSET_BITS;
 /// Addresses of device functions lie here, where no memory is.
 pub(crate) const FUNCTION_WINDOW: u64 = 4 << OFFSET_BITS;
+/// Handles of textures and surfaces lie here.
+pub(crate) const TEXTURE_WINDOW: u64 = 5 << OFFSET_BITS;
 /// Numbers below belong to the windows and to null.
 pub(crate) const FIRST_ALLOCATION: u64 = 16;
 

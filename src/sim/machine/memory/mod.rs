@@ -1,4 +1,4 @@
-//! Device memory: allocations with numbers in their addresses, shared memory of a block, and the checks on each access.
+//! Device memory: allocations with numbers in their addresses, and shared memory of a block.
 
 pub(crate) mod address;
 pub(crate) mod allocation;
@@ -12,8 +12,10 @@ pub(crate) mod repeats_global;
 pub(crate) mod shared_memory;
 
 use crate::sim::error::{Error, Result};
+use crate::sim::machine::heap::Heap;
 use crate::sim::machine::memory::address::{FIRST_ALLOCATION, OFFSET_BITS, OFFSET_MASK};
 use crate::sim::machine::memory::allocation::Allocation;
+use crate::sim::machine::texture::Texture;
 use std::collections::HashMap;
 
 /// A device address.
@@ -48,6 +50,11 @@ pub struct Memory {
     allocations: Vec<Allocation>,
     /// By module and name.
     variables: HashMap<(u64, String), Pointer>,
+    /// By their handles.
+    pub(super) textures: Vec<Texture>,
+    /// Replicas by the address of a multicast object.
+    pub(super) multicasts: HashMap<u64, Vec<Pointer>>,
+    pub(super) heap: Option<Heap>,
 }
 
 impl Memory {
