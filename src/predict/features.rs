@@ -15,6 +15,9 @@ const DENSE: f64 = 16.0;
 /// Rows that begin at multiples of it are read in whole vectors.
 const VECTOR_BYTES: usize = 16;
 
+/// A row of a tile that begins at a multiple of it touches no line more than it has.
+const LINE_BYTES: usize = 128;
+
 /// What a time depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
@@ -42,6 +45,8 @@ pub struct Features {
     pub cached: f64,
     /// The share of the compulsory bytes that lie in rows which begin off a 16-byte boundary.
     pub unaligned: f64,
+    /// The share that lies in rows which begin off a line of 128 bytes, but not off that boundary.
+    pub straddling: f64,
     /// The extents of the shape.
     pub extents: Vec<usize>,
     /// Its attributes.
@@ -73,6 +78,7 @@ impl Features {
             copied_bytes: 0.0,
             cached: 0.0,
             unaligned: 0.0,
+            straddling: 0.0,
             extents: of_axes(operator, point, true),
             attributes: of_axes(operator, point, false),
         };
@@ -83,7 +89,9 @@ impl Features {
         }
         // What is copied first is aligned in its copy.
         let copies = features.copied_bytes > 0.0;
-        features.unaligned = unaligned_bytes(operator, point, dtype, copies) / (cost.bytes.max(1) as f64);
+        let [unaligned, straddling] = apart_bytes(operator, point, dtype, copies);
+        let all = cost.bytes.max(1) as f64;
+        (features.unaligned, features.straddling) = (unaligned / all, straddling / all);
         features
     }
 
@@ -130,7 +138,7 @@ impl Features {
         let log = |x: f64| x.max(1.0).ln();
         let sizes = [log(self.bytes()), log(self.flops), log(self.blocks)];
         let copies = if self.copied_bytes > 0.0 { APART } else { 0.0 };
-        let odd = [copies, APART * self.unaligned];
+        let odd = [copies, APART * self.unaligned, APART * self.straddling];
         let extents = self.extents.iter().map(|&extent| log(extent as f64));
         sizes.into_iter().chain(odd).chain(extents).collect()
     }
@@ -144,18 +152,25 @@ fn of_axes(operator: &dyn Operator, point: &[usize], is_extent: bool) -> Vec<usi
     axes.filter(|(axis, _)| axis.is_extent() == is_extent).map(|(_, &at)| at).collect()
 }
 
-/// Bytes of the tensors whose rows begin off a boundary; of the outputs alone where the inputs are copied first.
-fn unaligned_bytes(operator: &dyn Operator, point: &[usize], dtype: DType, outputs_alone: bool) -> f64 {
-    let bytes = |dims: Vec<usize>, dtype: DType| {
+/// Bytes of the tensors whose rows begin off a boundary of vectors, and off one of lines alone. Inputs that are copied first
+/// are of the latter kind then: copies are made for vectors.
+fn apart_bytes(operator: &dyn Operator, point: &[usize], dtype: DType, copies: bool) -> [f64; 2] {
+    let mut apart = [0.0; 2];
+    let mut count = |dims: Vec<usize>, dtype: DType, is_copied: bool| {
         let row = dims.last().copied().unwrap_or(1) * dtype.size();
-        let is_apart = dims.len() > 1 && !row.is_multiple_of(VECTOR_BYTES);
-        if is_apart { (dims.iter().product::<usize>() * dtype.size()) as f64 } else { 0.0 }
+        let bytes = (dims.iter().product::<usize>() * dtype.size()) as f64;
+        if dims.len() < 2 || row.is_multiple_of(LINE_BYTES) {
+            return;
+        }
+        apart[usize::from(is_copied || row.is_multiple_of(VECTOR_BYTES))] += bytes;
     };
-    let inputs = operator.inputs().iter().enumerate();
-    let inputs = inputs.map(|(i, port)| bytes(operator.input_dims(i, point), port.dtype(dtype)));
-    let outputs = operator.outputs().iter().enumerate();
-    let outputs = outputs.map(|(i, port)| bytes(operator.output_dims(i, point), port.dtype(dtype)));
-    outputs.sum::<f64>() + if outputs_alone { 0.0 } else { inputs.sum() }
+    for (i, port) in operator.inputs().iter().enumerate() {
+        count(operator.input_dims(i, point), port.dtype(dtype), copies);
+    }
+    for (i, port) in operator.outputs().iter().enumerate() {
+        count(operator.output_dims(i, point), port.dtype(dtype), false);
+    }
+    apart
 }
 
 #[cfg(test)]
@@ -194,11 +209,14 @@ mod tests {
     #[test]
     fn rows_off_a_boundary_are_counted() {
         let aligned = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
-        assert!(aligned.unaligned.abs() < 1e-9);
+        assert!(aligned.unaligned.abs() < 1e-9 && aligned.straddling.abs() < 1e-9);
         let odd = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 65]);
         assert!((odd.unaligned - 128.0 / 129.0).abs() < 1e-9, "the vector has no rows: {}", odd.unaligned);
         let copied = features(|s| vec![Launch::blocks(s.rows, 256).shares(Work::copy(1, 1))], [64, 65]);
         assert!((copied.unaligned - 64.0 / 129.0).abs() < 1e-9, "{}", copied.unaligned);
+        assert!((copied.straddling - 64.0 / 129.0).abs() < 1e-9, "{}", copied.straddling);
+        let lines = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 72]);
+        assert!(lines.unaligned.abs() < 1e-9 && (lines.straddling - 128.0 / 129.0).abs() < 1e-9, "{lines:?}");
         assert_ne!(odd.place(), aligned.place());
     }
 }
