@@ -35,6 +35,8 @@ pub struct Features {
     pub launches: f64,
     /// Blocks of the largest launch.
     pub blocks: f64,
+    /// Which of its kernels a candidate takes: the entry of the launch with the most work.
+    pub path: String,
     /// How the work may be cut into tiles: one way where a launch says it, several where a library chooses.
     pub tilings: Vec<Tiling>,
     /// The ways of a library, if it is one: those that a prediction has to choose from where the library is not asked.
@@ -73,6 +75,7 @@ impl Features {
             dtype,
             launches: 1.0,
             blocks: 1.0,
+            path: String::new(),
             tilings: vec![Tiling::of_blocks(1, flops)],
             of_library: Vec::new(),
             copied_bytes: 0.0,
@@ -98,12 +101,17 @@ impl Features {
     fn take_launches(&mut self, plan: &[Launch]) {
         let blocks = |launch: &Launch| launch.grid.iter().product::<usize>();
         let most_blocks = plan.iter().map(blocks).max().unwrap_or(0);
-        let works = || plan.iter().filter_map(|launch| launch.work);
         self.launches = plan.len().max(1) as f64;
         self.blocks = most_blocks.max(1) as f64;
-        self.copied_bytes = works().map(|work| work.copied_bytes as f64).sum();
-        let main = works().filter(|work| work.tiles > 0).max_by_key(|work| work.tiles * work.flops);
-        self.tilings = vec![main.map_or_else(|| Tiling::of_blocks(most_blocks, self.flops), |work| Tiling::of(&work))];
+        self.copied_bytes = plan.iter().filter_map(|launch| launch.work).map(|work| work.copied_bytes as f64).sum();
+        let tiled = plan.iter().filter_map(|launch| Some((launch, launch.work.filter(|work| work.tiles > 0)?)));
+        let tiled = tiled.max_by_key(|(_, work)| work.tiles * work.flops);
+        let main = tiled.map_or_else(|| plan.iter().max_by_key(|launch| blocks(launch)), |(launch, _)| Some(launch));
+        self.path = main.and_then(|launch| launch.entry.clone()).unwrap_or_default();
+        let of_blocks = || Tiling::of_blocks(most_blocks, self.flops);
+        self.tilings = vec![tiled.map_or_else(of_blocks, |(_, work)| Tiling::of(&work))];
+        // Tiles of products in a narrow type are for tensor cores, however few rows there are.
+        self.on_tensor_cores |= tiled.is_some_and(|(_, work)| work.flops > 0) && self.dtype != DType::F32;
     }
 
     fn take_library(&mut self, operator: &dyn Operator, point: &[usize], said: Option<Work>) {
@@ -111,6 +119,7 @@ impl Features {
         let columns = dims.last().copied().unwrap_or(1).max(1);
         let rows = (dims.iter().product::<usize>() / columns).max(1);
         let depth = (self.flops / (2 * rows * columns) as f64).round().max(1.0) as usize;
+        self.on_tensor_cores |= self.dtype != DType::F32;
         self.of_library = Tiling::of_library([rows, columns, depth], self.dtype.size());
         self.tilings = said.map_or_else(|| self.of_library.clone(), |work| vec![Tiling::of(&work)]);
         // The same whatever was said: it is a part of the place.
@@ -196,13 +205,20 @@ mod tests {
     fn a_persistent_kernel_has_the_tiles_that_it_says_and_not_its_blocks() {
         let work = Work { tiles: 500, resident: 2, flops: 7, cache_bytes: 3, copied_bytes: 0 };
         let found = features(
-            move |_| vec![Launch::blocks(9, 32).shares(Work::copy(10, 20)), Launch::blocks(132, 256).shares(work)],
+            move |_| {
+                vec![
+                    Launch::blocks(9, 32).shares(Work::copy(10, 20)),
+                    Launch::blocks(132, 256).entry("main").shares(work),
+                ]
+            },
             [64, 64],
         );
         let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0 };
         assert_eq!(found.tilings, [tiling]);
         assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
+        assert_eq!((found.path.as_str(), found.on_tensor_cores), ("main", true));
         let plain = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
+        assert!(!plain.on_tensor_cores, "few operations a byte, and no tiles");
         assert_eq!(plain.tilings, [Tiling::of_blocks(64, 64.0 * 64.0)]);
     }
 
