@@ -22,5 +22,5 @@ pub use calibration::{
     Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, Ridge, VERSION, Wave,
 };
 pub use factors::{Factor, Quantity};
-pub use probe::{Probe, time_case};
+pub use probe::{Probe, time_case, typical_us};
 pub use run::{Effort, calibrate, suites};

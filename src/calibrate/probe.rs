@@ -9,7 +9,7 @@ use crate::core::shape::{Point, Shape, describe};
 use crate::core::suite::Suite;
 use crate::core::tensor::Tensor;
 use crate::device::fault::Fault;
-use crate::device::{Device, Heat, Job, Poison, Problem, TimingPlan};
+use crate::device::{Device, DeviceKind, Heat, Job, Poison, Problem, TimingPlan};
 use crate::measure::inputs::{Pool, draw};
 use crate::measure::series::Summary;
 use crate::measure::session::{Contestant, SessionSettings, measure};
@@ -31,6 +31,12 @@ pub fn time_case(device: &dyn Device, job: &Job<'_>, heat: Heat, settings: &Sess
         return Err(Fault::Launch(format!("{} at {case} gave other outputs when timed", job.operator.name())));
     }
     Ok(measurement.summary(0))
+}
+
+/// The time that counts on a device: the median, and on a host, whose scheduler takes threads away as it likes, what 5 of 100
+/// samples take less than. What it takes away is no property of the machine or the kernel.
+pub fn typical_us(device: &dyn Device, found: &Summary) -> f64 {
+    if device.kind() == DeviceKind::Cpu { found.p5_us } else { found.median_us }
 }
 
 /// Kernels that reach one limit at one size.

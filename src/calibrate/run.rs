@@ -1,7 +1,7 @@
 //! The procedure: which probes are measured on which device, and what is made of their times.
 
 use super::calibration::{Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, VERSION, Wave};
-use super::probe::Probe;
+use super::probe::{Probe, typical_us};
 use super::{access, latency, launch, levels, math, stream, tensor};
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;
@@ -119,6 +119,11 @@ impl Run<'_> {
         self.calibration.device.cache_bytes.max(MIB)
     }
 
+    /// What counts of a time.
+    fn us(&self, found: &Summary) -> f64 {
+        typical_us(self.device, found)
+    }
+
     /// The time of a probe; `None`, with a note, where this device has no kernel for it.
     fn time(&mut self, probe: &Probe, warm_up: Duration) -> Result<Option<Summary>, Fault> {
         match probe.measure(self.device, &self.effort.session(warm_up)) {
@@ -169,7 +174,7 @@ impl Run<'_> {
             self.calibration.launches.push(Launch { blocks, node_us: found.median_us, p5_p95_us });
         }
         let row = self.time(&launch::dependent(), BRIEFLY)?;
-        self.calibration.dependent_us = row.map(|row| row.median_us / launch::HANDS as f64);
+        self.calibration.dependent_us = row.map(|row| self.us(&row) / launch::HANDS as f64);
         self.calibration.host = self.device.round_trip()?;
         Ok(())
     }
@@ -180,7 +185,7 @@ impl Run<'_> {
         let gathered = ROW_BYTES.map(|bytes| (Pattern::Gathered, bytes, access::gathered(bytes, footprint_bytes)));
         for (pattern, step_bytes, probe) in strided.into_iter().chain(gathered) {
             let Some(found) = self.time(&probe, BRIEFLY)? else { continue };
-            let launch_us = found.median_us;
+            let launch_us = self.us(&found);
             let gb_per_s = probe.cost().bytes as f64 / launch_us * 1e-3;
             self.calibration.accesses.push(Access { pattern, step_bytes, footprint_bytes, launch_us, gb_per_s });
         }
@@ -203,7 +208,7 @@ impl Run<'_> {
                 continue;
             };
             // A GPU chases through all segments at once; a host has one.
-            let load_ns = found.median_us * 1e3 / steps as f64;
+            let load_ns = self.us(&found) * 1e3 / steps as f64;
             self.calibration.latencies.push(Latency { level, footprint_bytes, load_ns });
         }
         Ok(())
@@ -274,7 +279,7 @@ impl Run<'_> {
         moved: usize,
         found: &Summary,
     ) {
-        let launch_us = found.median_us;
+        let launch_us = self.us(found);
         let gb_per_s = moved as f64 / launch_us * 1e-3;
         self.calibration.bandwidths.push(Bandwidth {
             level,
@@ -321,7 +326,7 @@ impl Run<'_> {
         for (pipe, dtype, probe) in probes {
             let Some(burst) = self.time(&probe, BRIEFLY)? else { continue };
             let Some(sustained) = self.time(&probe, self.effort.saturation)? else { continue };
-            let tflops = |found: &Summary| probe.cost().flops as f64 / found.median_us * 1e-6;
+            let tflops = |found: &Summary| probe.cost().flops as f64 / self.us(found) * 1e-6;
             let peak = Peak {
                 pipe,
                 dtype,

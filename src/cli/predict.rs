@@ -60,6 +60,9 @@ pub struct Predict {
     called: Vec<String>,
     #[command(flatten)]
     workload: workload::Workload,
+    /// Fit to what the file has of a family as well, in place of measuring it anew
+    #[arg(long, requires = "sweep")]
+    add: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,

@@ -101,13 +101,14 @@ mod tests {
         let fitted = Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] };
         let predictor = Predictor { limits: limits.clone(), fitted: Some(fitted) };
         let at = |n: usize, factor: f64| timing(&format!("n={n}"), us(n) * factor, None);
-        let timings = vec![at(1 << 24, 1.01), at(1 << 25, 1.5), at(1 << 29, 1.0)];
+        let timings = vec![at(1 << 24, 1.01), at(1 << 25, 1.5), at(1 << 29, 1.0), at(1 << 23, 0.6)];
         let mut outcome = Outcome { timings, ..Outcome::new(Verdict::Pass) };
         predictor.annotate(&subject, &mut outcome);
-        let [near, far, outside] = &outcome.timings[..] else { panic!() };
+        let [near, far, outside, fast] = &outcome.timings[..] else { panic!() };
         assert!((near.predicted_us.unwrap() / near.median_us - 1.0).abs() < 0.02, "{near:?}");
         assert!(near.bound == Some(Bound::Memory) && far.predicted_interval_us.is_some());
         assert!(outside.predicted_us.is_none() && outside.bound.is_some(), "outside the domain nothing is predicted");
-        assert!(outcome.notes.len() == 1 && outcome.notes[0].contains("n=33554432: 1.49"), "{:?}", outcome.notes);
+        assert!(outcome.notes.len() == 2 && outcome.notes[0].contains("n=33554432: 1.49"), "{:?}", outcome.notes);
+        assert!(fast.predicted_us.is_some() && outcome.notes[1].contains("n=8388608: 0.5"), "faster is one as well");
     }
 }

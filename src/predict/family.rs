@@ -1,13 +1,14 @@
 //! A fitted family: prediction, interval, domain.
 
 use super::features::Features;
-use super::fit::fit;
+use super::fit::{PATH_PRIOR, fit};
 use super::limits::Limits;
 use super::model::Parameters;
 use crate::core::dtype::DType;
 use crate::core::stats::sorted;
 use crate::core::work::Work;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A measured case of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ const MARGIN: f64 = 1.25;
 /// Cases whose logarithms are apart by this hardly say anything of each other.
 const REACH: f64 = 0.7;
 
-/// What another attribute adds to the square of a distance.
+/// What another attribute, or another path, adds to the square of a distance.
 const OTHER: f64 = 0.5;
 
 /// How much a correction is drawn to zero, in neighbours that lie at the same place.
@@ -147,16 +148,24 @@ impl Family {
         left.get(rank.clamp(1, left.len().max(1)) - 1).copied().unwrap_or(0.0)
     }
 
-    /// What the nearest cases of the sweep say of the model's miss, the `without`th left out.
+    /// What the cases of the same path and the nearest ones of the sweep say of the model's miss, the `without`th left out.
     fn correction(&self, at: &Case, is_unasked: bool, without: Option<usize>) -> f64 {
-        let others = self.cases.iter().enumerate().filter(|(i, _)| Some(*i) != without);
-        let (sum, weights) = others.fold((0.0, PRIOR), |(sum, weights), (_, case)| {
-            let apart = at.features.attributes.iter().zip(&case.features.attributes).filter(|(a, b)| a != b).count();
+        let others = || self.cases.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, case)| case);
+        let mut offsets: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for case in others() {
+            let (sum, count) = offsets.entry(&case.features.path).or_insert((0.0, PATH_PRIOR));
+            (*sum, *count) = (*sum + case.miss(is_unasked), *count + 1.0);
+        }
+        let offset = |path: &str| offsets.get(path).map_or(0.0, |(sum, count)| sum / count);
+        let (sum, weights) = others().fold((0.0, PRIOR), |(sum, weights), case| {
+            let attributes = at.features.attributes.iter().zip(&case.features.attributes);
+            let apart =
+                attributes.filter(|(a, b)| a != b).count() + usize::from(at.features.path != case.features.path);
             let squares: f64 = at.place.iter().zip(&case.place).map(|(a, b)| (a - b) * (a - b)).sum();
             let weight = (-(squares + OTHER * apart as f64) / (REACH * REACH)).exp();
-            (sum + weight * case.miss(is_unasked), weights + weight)
+            (sum + weight * (case.miss(is_unasked) - offset(&case.features.path)), weights + weight)
         });
-        sum / weights
+        offset(&at.features.path) + sum / weights
     }
 
     /// Whether a case is like those that the family was fitted to, and what is not if so.

@@ -15,6 +15,9 @@ const DENSE: f64 = 16.0;
 /// Rows that begin at multiples of it are read in whole vectors.
 const VECTOR_BYTES: usize = 16;
 
+/// A row of a tile that begins at a multiple of it touches no line more than it has.
+const LINE_BYTES: usize = 128;
+
 /// What a time depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
@@ -32,6 +35,8 @@ pub struct Features {
     pub launches: f64,
     /// Blocks of the largest launch.
     pub blocks: f64,
+    /// Which of its kernels a candidate takes: the entry of the launch with the most work.
+    pub path: String,
     /// How the work may be cut into tiles: one way where a launch says it, several where a library chooses.
     pub tilings: Vec<Tiling>,
     /// The ways of a library, if it is one: those that a prediction has to choose from where the library is not asked.
@@ -42,6 +47,8 @@ pub struct Features {
     pub cached: f64,
     /// The share of the compulsory bytes that lie in rows which begin off a 16-byte boundary.
     pub unaligned: f64,
+    /// The share that lies in rows which begin off a line of 128 bytes, but not off that boundary.
+    pub straddling: f64,
     /// The extents of the shape.
     pub extents: Vec<usize>,
     /// Its attributes.
@@ -68,11 +75,13 @@ impl Features {
             dtype,
             launches: 1.0,
             blocks: 1.0,
+            path: String::new(),
             tilings: vec![Tiling::of_blocks(1, flops)],
             of_library: Vec::new(),
             copied_bytes: 0.0,
             cached: 0.0,
             unaligned: 0.0,
+            straddling: 0.0,
             extents: of_axes(operator, point, true),
             attributes: of_axes(operator, point, false),
         };
@@ -83,19 +92,26 @@ impl Features {
         }
         // What is copied first is aligned in its copy.
         let copies = features.copied_bytes > 0.0;
-        features.unaligned = unaligned_bytes(operator, point, dtype, copies) / (cost.bytes.max(1) as f64);
+        let [unaligned, straddling] = apart_bytes(operator, point, dtype, copies);
+        let all = cost.bytes.max(1) as f64;
+        (features.unaligned, features.straddling) = (unaligned / all, straddling / all);
         features
     }
 
     fn take_launches(&mut self, plan: &[Launch]) {
         let blocks = |launch: &Launch| launch.grid.iter().product::<usize>();
         let most_blocks = plan.iter().map(blocks).max().unwrap_or(0);
-        let works = || plan.iter().filter_map(|launch| launch.work);
         self.launches = plan.len().max(1) as f64;
         self.blocks = most_blocks.max(1) as f64;
-        self.copied_bytes = works().map(|work| work.copied_bytes as f64).sum();
-        let main = works().filter(|work| work.tiles > 0).max_by_key(|work| work.tiles * work.flops);
-        self.tilings = vec![main.map_or_else(|| Tiling::of_blocks(most_blocks, self.flops), |work| Tiling::of(&work))];
+        self.copied_bytes = plan.iter().filter_map(|launch| launch.work).map(|work| work.copied_bytes as f64).sum();
+        let tiled = plan.iter().filter_map(|launch| Some((launch, launch.work.filter(|work| work.tiles > 0)?)));
+        let tiled = tiled.max_by_key(|(_, work)| work.tiles * work.flops);
+        let main = tiled.map_or_else(|| plan.iter().max_by_key(|launch| blocks(launch)), |(launch, _)| Some(launch));
+        self.path = main.and_then(|launch| launch.entry.clone()).unwrap_or_default();
+        let of_blocks = || Tiling::of_blocks(most_blocks, self.flops);
+        self.tilings = vec![tiled.map_or_else(of_blocks, |(_, work)| Tiling::of(&work))];
+        // Tiles of products in a narrow type are for tensor cores, however few rows there are.
+        self.on_tensor_cores |= tiled.is_some_and(|(_, work)| work.flops > 0) && self.dtype != DType::F32;
     }
 
     fn take_library(&mut self, operator: &dyn Operator, point: &[usize], said: Option<Work>) {
@@ -103,6 +119,7 @@ impl Features {
         let columns = dims.last().copied().unwrap_or(1).max(1);
         let rows = (dims.iter().product::<usize>() / columns).max(1);
         let depth = (self.flops / (2 * rows * columns) as f64).round().max(1.0) as usize;
+        self.on_tensor_cores |= self.dtype != DType::F32;
         self.of_library = Tiling::of_library([rows, columns, depth], self.dtype.size());
         self.tilings = said.map_or_else(|| self.of_library.clone(), |work| vec![Tiling::of(&work)]);
         // The same whatever was said: it is a part of the place.
@@ -130,7 +147,7 @@ impl Features {
         let log = |x: f64| x.max(1.0).ln();
         let sizes = [log(self.bytes()), log(self.flops), log(self.blocks)];
         let copies = if self.copied_bytes > 0.0 { APART } else { 0.0 };
-        let odd = [copies, APART * self.unaligned];
+        let odd = [copies, APART * self.unaligned, APART * self.straddling];
         let extents = self.extents.iter().map(|&extent| log(extent as f64));
         sizes.into_iter().chain(odd).chain(extents).collect()
     }
@@ -144,18 +161,25 @@ fn of_axes(operator: &dyn Operator, point: &[usize], is_extent: bool) -> Vec<usi
     axes.filter(|(axis, _)| axis.is_extent() == is_extent).map(|(_, &at)| at).collect()
 }
 
-/// Bytes of the tensors whose rows begin off a boundary; of the outputs alone where the inputs are copied first.
-fn unaligned_bytes(operator: &dyn Operator, point: &[usize], dtype: DType, outputs_alone: bool) -> f64 {
-    let bytes = |dims: Vec<usize>, dtype: DType| {
+/// Bytes of the tensors whose rows begin off a boundary of vectors, and off one of lines alone. Inputs that are copied first
+/// are of the latter kind then: copies are made for vectors.
+fn apart_bytes(operator: &dyn Operator, point: &[usize], dtype: DType, copies: bool) -> [f64; 2] {
+    let mut apart = [0.0; 2];
+    let mut count = |dims: Vec<usize>, dtype: DType, is_copied: bool| {
         let row = dims.last().copied().unwrap_or(1) * dtype.size();
-        let is_apart = dims.len() > 1 && !row.is_multiple_of(VECTOR_BYTES);
-        if is_apart { (dims.iter().product::<usize>() * dtype.size()) as f64 } else { 0.0 }
+        let bytes = (dims.iter().product::<usize>() * dtype.size()) as f64;
+        if dims.len() < 2 || row.is_multiple_of(LINE_BYTES) {
+            return;
+        }
+        apart[usize::from(is_copied || row.is_multiple_of(VECTOR_BYTES))] += bytes;
     };
-    let inputs = operator.inputs().iter().enumerate();
-    let inputs = inputs.map(|(i, port)| bytes(operator.input_dims(i, point), port.dtype(dtype)));
-    let outputs = operator.outputs().iter().enumerate();
-    let outputs = outputs.map(|(i, port)| bytes(operator.output_dims(i, point), port.dtype(dtype)));
-    outputs.sum::<f64>() + if outputs_alone { 0.0 } else { inputs.sum() }
+    for (i, port) in operator.inputs().iter().enumerate() {
+        count(operator.input_dims(i, point), port.dtype(dtype), copies);
+    }
+    for (i, port) in operator.outputs().iter().enumerate() {
+        count(operator.output_dims(i, point), port.dtype(dtype), false);
+    }
+    apart
 }
 
 #[cfg(test)]
@@ -181,24 +205,34 @@ mod tests {
     fn a_persistent_kernel_has_the_tiles_that_it_says_and_not_its_blocks() {
         let work = Work { tiles: 500, resident: 2, flops: 7, cache_bytes: 3, copied_bytes: 0 };
         let found = features(
-            move |_| vec![Launch::blocks(9, 32).shares(Work::copy(10, 20)), Launch::blocks(132, 256).shares(work)],
+            move |_| {
+                vec![
+                    Launch::blocks(9, 32).shares(Work::copy(10, 20)),
+                    Launch::blocks(132, 256).entry("main").shares(work),
+                ]
+            },
             [64, 64],
         );
         let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0 };
         assert_eq!(found.tilings, [tiling]);
         assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
+        assert_eq!((found.path.as_str(), found.on_tensor_cores), ("main", true));
         let plain = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
+        assert!(!plain.on_tensor_cores, "few operations a byte, and no tiles");
         assert_eq!(plain.tilings, [Tiling::of_blocks(64, 64.0 * 64.0)]);
     }
 
     #[test]
     fn rows_off_a_boundary_are_counted() {
         let aligned = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
-        assert!(aligned.unaligned.abs() < 1e-9);
+        assert!(aligned.unaligned.abs() < 1e-9 && aligned.straddling.abs() < 1e-9);
         let odd = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 65]);
         assert!((odd.unaligned - 128.0 / 129.0).abs() < 1e-9, "the vector has no rows: {}", odd.unaligned);
         let copied = features(|s| vec![Launch::blocks(s.rows, 256).shares(Work::copy(1, 1))], [64, 65]);
         assert!((copied.unaligned - 64.0 / 129.0).abs() < 1e-9, "{}", copied.unaligned);
+        assert!((copied.straddling - 64.0 / 129.0).abs() < 1e-9, "{}", copied.straddling);
+        let lines = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 72]);
+        assert!(lines.unaligned.abs() < 1e-9 && (lines.straddling - 128.0 / 129.0).abs() < 1e-9, "{lines:?}");
         assert_ne!(odd.place(), aligned.place());
     }
 }

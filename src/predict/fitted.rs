@@ -167,7 +167,7 @@ mod tests {
     fn what_an_older_file_measured_can_be_fitted_again() {
         let text = serde_json::to_string(&fitted()).unwrap();
         let older = text.replace("\"version\":2", "\"version\":1").replace("\"memory\":1.0", "\"memory\":0.5");
-        let older = older.replace(",\"cache\":0.5,\"copy\":1.0,\"unaligned\":0.0", "");
+        let older = older.replace(",\"cache\":0.5,\"copy\":1.0,\"unaligned\":0.0,\"straddling\":0.0", "");
         assert!(!older.contains("cache\":0") && older.contains("\"memory\":0.5"), "{older}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("older.json");

@@ -26,6 +26,8 @@ pub struct Parameters {
     pub copy: f64,
     /// What rows cost in addition, in plain streams of them, if they begin off a 16-byte boundary.
     pub unaligned: f64,
+    /// How much longer tiles take whose rows begin off a line of 128 bytes, as a share.
+    pub straddling: f64,
 }
 
 impl Parameters {
@@ -40,6 +42,7 @@ impl Parameters {
         cache: 0.5,
         copy: 1.0,
         unaligned: 0.0,
+        straddling: 0.0,
     };
 
     /// The time of a case, µs: in the tiles that take the least, where there are several ways.
@@ -56,6 +59,7 @@ impl Parameters {
     fn tiled_us(&self, tiling: &Tiling, memory: f64, features: &Features, limits: &Limits) -> f64 {
         let waves = tiling.waves(limits.units);
         let quantised = (waves.max(1.0).ceil() / waves.max(f64::MIN_POSITIVE)).powf(self.quantisation);
+        let quantised = quantised * (1.0 + self.straddling * features.straddling);
         let pipe = limits.pipe_us(tiling.flops, features.on_tensor_cores, features.dtype);
         let pipe = pipe.map_or(0.0, |us| self.pipe * us * quantised);
         let cache = self.cache * limits.cache_us(tiling.cache_bytes) * quantised;
@@ -75,10 +79,11 @@ impl Parameters {
             self.cache,
             self.copy,
             self.unaligned,
+            self.straddling,
         ]
     }
 
-    pub(super) const COUNT: usize = 9;
+    pub(super) const COUNT: usize = 10;
 
     /// No kernel is much faster than the plain stream: what a row takes is not all the pipe's, whose operations are
     /// proportional to its bytes.
@@ -92,11 +97,19 @@ impl Parameters {
         (0.0, 3.0),
         (0.0, 20.0),
         (0.0, 10.0),
+        (0.0, 3.0),
     ];
 
+    /// The same for cases that are all on tensor cores: tiles compute no faster than those do.
+    pub(super) const BOUNDS_ON_TENSOR_CORES: [(f64, f64); Self::COUNT] = {
+        let mut bounds = Self::BOUNDS;
+        bounds[2].0 = 0.9;
+        bounds
+    };
+
     pub(super) fn from_array(
-        [launch, memory, pipe, wave, quantisation, overlap, cache, copy, unaligned]: [f64; Self::COUNT],
+        [launch, memory, pipe, wave, quantisation, overlap, cache, copy, unaligned, straddling]: [f64; Self::COUNT],
     ) -> Self {
-        Parameters { launch, memory, pipe, wave, quantisation, overlap, cache, copy, unaligned }
+        Parameters { launch, memory, pipe, wave, quantisation, overlap, cache, copy, unaligned, straddling }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::family::Observation;
 use super::features::Features;
-use crate::calibrate::time_case;
+use crate::calibrate::{time_case, typical_us};
 use crate::check::Subject;
 use crate::core::candidate::Body;
 use crate::core::operator::Operator;
@@ -89,7 +89,7 @@ fn measured(device: &dyn Device, subject: &Subject<'_>, point: &[usize], pool: &
     let Subject { operator, candidate, dtype } = *subject;
     let inputs = pool.blocks(operator, point, dtype);
     let job = Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 };
-    Ok(time_case(device, &job, Heat::Cold, &settings)?.median_us)
+    Ok(typical_us(device, &time_case(device, &job, Heat::Cold, &settings)?))
 }
 
 /// A shape like those that the operator lists to be timed, log-uniform in every extent; `None` if it lists none.
@@ -105,9 +105,9 @@ fn draw_shape(operator: &dyn Operator, rng: &mut Rng) -> Option<Point> {
         }
         let (low, high) = ((low as f64 / BEYOND).max(min.max(1) as f64), (high as f64 * BEYOND).min(max as f64));
         let extent = (low.ln() + unit(rng) * (high.ln() - low.ln())).exp();
-        // Half of all extents are multiples of eight, as most of those in models are.
-        let step = if below(rng, 2) == 0 { 8.0 } else { 1.0 };
-        ((extent / step).round() * step).clamp(low.ceil(), high.floor()) as usize
+        // A third of all extents are multiples of 64, as most of those in models are, a third of eight.
+        let step = [1.0, 8.0, 64.0][below(rng, 3)];
+        ((extent / step).round().max(1.0) * step).clamp(low.ceil(), high.floor()) as usize
     });
     Some(at.collect())
 }

@@ -1,6 +1,7 @@
 //! The harness, its summary and its command from outside: processes are started, their output is read.
 
 mod accept;
+mod calibration;
 mod hostile;
 mod runners;
 mod runs;

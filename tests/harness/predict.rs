@@ -47,7 +47,7 @@ fn what_cannot_be_said_is_said() {
         (&["softmax", "--on", "nvidia-nothing-1"][..], "make one with `kernelgate calibrate`"),
         (&["softmax", "--on", "../x"], "expected a name such as"),
         (
-            &["gemm::cuda::bf16", "--on", "nvidia-h200-132"],
+            &["conv2d::cuda::f32", "--on", "nvidia-h200-132"],
             "no selected candidate was fitted on NVIDIA H200; those that were:",
         ),
         (&["softmax", "--refit", "--on", "nvidia-h200-132"], "say where the file goes by --out"),
@@ -56,8 +56,66 @@ fn what_cannot_be_said_is_said() {
             "fit families with `kernelgate predict --sweep`",
         ),
         (&["softmax", "--sweep", "--device", "cpu", "--seconds", "x"], "--seconds"),
+        (&["--model", "gpt", "--on", "nvidia-h200-132"], "no such name; names: tinyllama"),
+        (&["--model", "tinyllama", "--prompt", "2000", "--on", "nvidia-h200-132"], "tinyllama has 2048 positions"),
+        (&["--chain", "64", "--way", "fused", "--on", "nvidia-h200-132"], "run as unfused or library"),
+        (&["--chain", "64", "--cnn", "8"], "cannot be used with"),
+        (&["softmax", "--called", "x"], "--recorded"),
     ] {
         let ran = predict(arguments);
         assert!(ran.code == Some(2) && ran.stderr.contains(said), "{arguments:?}: {:?} {}", ran.code, ran.stderr);
     }
+}
+
+/// The steps that run are those that are predicted; what no family speaks for is said.
+#[test]
+fn a_model_is_predicted_from_its_steps() {
+    let on = ["--on", "nvidia-h200-132"];
+    let said =
+        |prompt: &str| predicted(&[&["--model", "tinyllama", "--prompt", prompt, "--gen", "64"][..], &on].concat());
+    let (short, long) = (said("128"), said("512"));
+    let number = |value: &Value, place: &str| value.pointer(place).unwrap().as_f64().unwrap();
+    assert_eq!((short["way"].as_str(), short["dtype"].as_str()), (Some("unfused"), Some("bf16")));
+    // All weights are read for each token: 2.07 GB at 4.4 TB/s.
+    assert!((0.47..3.0).contains(&number(&short, "/token_ms/first")), "{short}");
+    assert!(number(&short, "/token_ms/last") > number(&short, "/token_ms/first"), "the cache grows");
+    assert!(number(&long, "/first_token_ms") > 1.5 * number(&short, "/first_token_ms"));
+    let total = number(&short, "/first_token_ms") + 63.0 * number(&short, "/token_ms/mean");
+    assert!((number(&short, "/total_ms") / total - 1.0).abs() < 1e-9);
+    let shares: f64 =
+        short["token"]["shares"].as_array().unwrap().iter().map(|one| one["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    let estimated = short["token"]["estimated"].as_array().unwrap();
+    let attention = estimated.iter().find(|one| one["name"] == "attention_cached::cuda").unwrap();
+    assert!(attention["why"].as_str().unwrap().contains("no sweep") && attention["factor"].as_f64().unwrap() > 1.0);
+    let table = predict(&["--model", "tinyllama", "--on", "nvidia-h200-132"]).stdout;
+    assert!(table.contains("first token") && table.contains("estimated: attention_cached::cuda"), "{table}");
+}
+
+#[test]
+fn the_chain_and_the_classifier_are_predicted() {
+    let chain = predicted(&["--chain", "1024", "--on", "nvidia-h200-132"]);
+    // Measured: 11.03 µs.
+    assert!((7.0..16.0).contains(&chain["us"].as_f64().unwrap()) && chain["launches"] == 3.0, "{chain}");
+    let images = |count: &str| predicted(&["--cnn", count, "--on", "nvidia-h200-132"])["us"].as_f64().unwrap();
+    assert!(images("1024") > 2.0 * images("1"));
+}
+
+/// No device is needed: the times are those of a committed summary.
+#[test]
+fn predictions_are_held_against_what_was_recorded() {
+    let file = root().join("docs/results/h200-goals.json");
+    let recorded = ["--recorded", file.to_str().unwrap(), "--called", "cuda_v10", "--on", "nvidia-h200-132"];
+    let found = predicted(&[&["gemm::cuda::bf16", "--validate"][..], &recorded].concat());
+    let one = &found[0];
+    assert_eq!((one["family"].as_str(), one["cases"].as_u64()), (Some("gemm::cuda::bf16"), Some(10)));
+    let mean = |who: &str| one[who]["mean"].as_f64().unwrap();
+    assert!(mean("predictor") < 8.0 && mean("predictor") < mean("roofline"), "{one}");
+    let nobody =
+        predict(&[&["gemm::cuda::bf16", "--validate"][..], &recorded[..2], &["--on", "nvidia-h200-132"]].concat());
+    assert!(
+        nobody.code == Some(3) && nobody.stderr.contains("no selected family was fitted and measured"),
+        "{}",
+        nobody.stderr
+    );
 }

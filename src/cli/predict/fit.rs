@@ -56,6 +56,8 @@ impl Predict {
             let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
             (out, kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured)))
         });
+        let before = fitted.swept(subject).filter(|_| self.add).map(|swept| swept.observations.clone());
+        let observations = before.into_iter().flatten().chain(observations).collect();
         match fit(subject, observations, &limits) {
             Ok(swept) => {
                 fitted.keep(swept);
