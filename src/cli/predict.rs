@@ -13,8 +13,8 @@ use crate::harness::command::{Selected, Selection, Workplace};
 use crate::harness::devices::{Devices, KernelDevice};
 use crate::harness::terminal::note;
 use crate::predict::{
-    Family, Features, Fitted, Limits, Observation, Prediction, Sweep, Swept, VERSION, Validation, classify, stored,
-    sweep, with_features,
+    Family, Features, Fitted, Limits, Observation, Prediction, Sweep, Swept, VERSION, Validation, classify, sweep,
+    with_features,
 };
 use clap::Args;
 use serde::Serialize;
@@ -143,7 +143,7 @@ impl Predict {
                 let calibration = self.calibration(Some(fingerprint))?;
                 let limits = Limits::of(&calibration).map_err(Failure::Input)?;
                 let (out, fitted) = file.get_or_insert_with(|| {
-                    let out = self.out.clone().unwrap_or_else(|| made("prediction", fingerprint));
+                    let out = self.out.clone().unwrap_or_else(|| project().made("prediction", fingerprint));
                     let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == fingerprint.key());
                     (out, kept.unwrap_or_else(|| empty(fingerprint, &calibration)))
                 });
@@ -244,7 +244,7 @@ impl Predict {
     /// The calibration and the families, of the device that is asked for or is here.
     fn files(&self, here: Option<&Fingerprint>) -> Result<(Calibration, Fitted), Failure> {
         let calibration = self.calibration(here)?;
-        let path = self.fit.clone().unwrap_or_else(|| newest("prediction", &calibration.device));
+        let path = self.fit.clone().unwrap_or_else(|| project().newest("prediction", &calibration.device));
         let fitted = Fitted::read(&path).map_err(|why| {
             Failure::Input(format!("{why}\nfit families with `kernelgate predict --sweep`, or name a file by --fit"))
         })?;
@@ -255,11 +255,14 @@ impl Predict {
         let path = match (&self.calibration, &self.on, here) {
             (Some(path), _, _) => path.clone(),
             (None, Some(key), _) => snapshot("calibration", key)?,
-            (None, None, Some(here)) => newest("calibration", here),
+            (None, None, Some(here)) => project().newest("calibration", here),
             (None, None, None) => match KernelDevice::choose(None, false).kind {
                 DeviceKind::Cuda => {
                     let devices = Devices::new(None, true);
-                    newest("calibration", devices.for_kind(DeviceKind::Cuda).map_err(Failure::Missing)?.fingerprint())
+                    project().newest(
+                        "calibration",
+                        devices.for_kind(DeviceKind::Cuda).map_err(Failure::Missing)?.fingerprint(),
+                    )
                 }
                 _ => snapshot("calibration", SHIPPED)?,
             },
@@ -292,17 +295,6 @@ fn snapshot(kind: &str, key: &str) -> Result<PathBuf, Failure> {
         return Err(Failure::Input(format!("--on {key}: expected a name such as {SHIPPED}")));
     }
     Ok(project().folder.join("snapshots").join(kind).join(format!("{key}.json")))
-}
-
-/// Where this machine's own measurements go.
-fn made(kind: &str, fingerprint: &Fingerprint) -> PathBuf {
-    project().summary_path().with_file_name(kind).join(format!("{}.json", fingerprint.key()))
-}
-
-/// This machine's own file where there is one, else the shipped one.
-fn newest(kind: &str, fingerprint: &Fingerprint) -> PathBuf {
-    let own = made(kind, fingerprint);
-    if own.exists() { own } else { stored(&project().folder, kind, fingerprint) }
 }
 
 fn empty(fingerprint: &Fingerprint, calibration: &Calibration) -> Fitted {

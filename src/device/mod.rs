@@ -16,6 +16,7 @@ pub mod resources;
 mod signature;
 pub mod sim;
 mod standard;
+pub mod trace;
 
 use crate::core::candidate::{Body, Candidate};
 use crate::core::dtype::DType;
@@ -85,6 +86,11 @@ pub trait Device: Send + Sync {
     /// The same for a random case: there are many of them, and they may not differ from run to run.
     fn search_capacity(&self) -> Capacity {
         self.capacity()
+    }
+
+    /// What records the launches on it, beside the host.
+    fn recording(&self) -> trace::Recording {
+        trace::Recording::of_host()
     }
 
     /// Launches in a row that must agree bit for bit.

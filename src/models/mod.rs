@@ -12,6 +12,7 @@
 //! | `layout` | how many bytes each buffer takes, and which share a place |
 //! | `catalogue` | which candidate computes a step |
 //! | `reference`, `cpu`, `launched` | the executors |
+//! | `traced` | what the executors tell a recording of their steps |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
 //! | `text` | tokenizer and chat template |
 //! | `golden` | what another program computed, to be held against |
@@ -44,6 +45,7 @@ mod sampling;
 mod session;
 mod tensor_files;
 mod text;
+mod traced;
 mod weights;
 
 #[cfg(test)]

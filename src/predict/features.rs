@@ -62,7 +62,7 @@ impl Features {
             read_bytes: (cost.bytes - written) as f64,
             written_bytes: written as f64,
             flops: cost.flops as f64,
-            on_tensor_cores: dtype != DType::F32 && cost.intensity() >= DENSE,
+            on_tensor_cores: !subject.candidate.body.is_host() && dtype != DType::F32 && cost.intensity() >= DENSE,
             dtype,
             launches: launches.max(1) as f64,
             blocks: blocks.max(1) as f64,

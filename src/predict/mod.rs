@@ -30,7 +30,7 @@ mod sweep;
 mod validation;
 
 pub use annotate::Predictor;
-pub use class::classify;
+pub use class::{classify, classify_beside};
 pub use family::{Family, Observation, Prediction};
 pub use features::Features;
 pub use fitted::{Fitted, Swept, VERSION, stored};

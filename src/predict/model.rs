@@ -28,7 +28,12 @@ impl Parameters {
 
     /// The time of a case, µs.
     pub fn time_us(&self, features: &Features, limits: &Limits) -> f64 {
-        let memory = self.memory * limits.memory_us(features.read_bytes, features.written_bytes);
+        self.time_us_from(features, limits, None)
+    }
+
+    /// The same where its data was touched `reuse_bytes` others ago, and may be in a cache.
+    pub fn time_us_from(&self, features: &Features, limits: &Limits, reuse_bytes: Option<f64>) -> f64 {
+        let memory = self.memory * limits.memory_us_from(features.read_bytes, features.written_bytes, reuse_bytes);
         let waves = features.blocks / limits.units;
         let quantised = (waves.max(1.0).ceil() / waves.max(f64::MIN_POSITIVE)).powf(self.quantisation);
         let pipe = limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);

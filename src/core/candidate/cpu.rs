@@ -57,17 +57,25 @@ impl<S> Declare for Cpu<S> {
 
 /// The host functions of a CPU candidate.
 #[derive(Clone)]
-pub struct CpuBody(Vec<(DType, CpuFn)>);
+pub struct CpuBody {
+    name: Arc<str>,
+    functions: Vec<(DType, CpuFn)>,
+}
 
 impl CpuBody {
     /// Whether there is a function for `dtype`.
     pub fn computes(&self, dtype: DType) -> bool {
-        self.0.iter().any(|(own, _)| *own == dtype)
+        self.functions.iter().any(|(own, _)| *own == dtype)
+    }
+
+    /// The name of the candidate.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Runs the function for `dtype`; `false` if there is none.
     pub fn call(&self, dtype: DType, point: &[usize], x: &Inputs<'_>, y: &mut Outputs<'_>) -> bool {
-        match self.0.iter().find(|(d, _)| *d == dtype) {
+        match self.functions.iter().find(|(d, _)| *d == dtype) {
             Some((_, function)) => {
                 function(point, x, y);
                 true
@@ -79,6 +87,7 @@ impl CpuBody {
 
 impl<S: Shape> IntoCandidate<S> for Cpu<S> {
     fn named(self, name: &str) -> Candidate {
-        Candidate { name: name.into(), body: Body::Cpu(CpuBody(self.functions)), traits: self.traits }
+        let body = Body::Cpu(CpuBody { name: name.into(), functions: self.functions });
+        Candidate { name: name.into(), body, traits: self.traits }
     }
 }

@@ -92,6 +92,7 @@ impl<S: Shape> Cuda<S> {
         let file = format!("{entry}.{}", if language == Language::Cuda { "cu" } else { "ptx" });
         Cuda {
             kernel: Kernel {
+                candidate: String::new(),
                 program: Program { text, language, file, headers: Vec::new(), options: Vec::new(), needs: None },
                 entry,
                 plan: Arc::new(move |point| plan(&S::from_point(point)).into()),
@@ -143,6 +144,8 @@ impl<S> Declare for Cuda<S> {
 /// The part of a CUDA candidate that a device needs.
 #[derive(Clone)]
 pub struct Kernel {
+    /// The name of the candidate.
+    pub candidate: String,
     /// Source or PTX.
     pub program: Program,
     /// The entry, perhaps with `{dtype}` in it.
@@ -165,7 +168,8 @@ impl Kernel {
 
 impl<S: Shape> IntoCandidate<S> for Cuda<S> {
     fn named(self, name: &str) -> Candidate {
-        Candidate { name: name.into(), body: Body::Cuda(self.kernel), traits: self.traits }
+        let body = Body::Cuda(Kernel { candidate: name.into(), ..self.kernel });
+        Candidate { name: name.into(), body, traits: self.traits }
     }
 }
 

@@ -7,12 +7,14 @@ mod choose;
 mod list;
 mod noise;
 mod noise_stored;
+mod profile;
 mod selection;
 
 pub use bench::{Bench, header, peer_row, row};
 pub use choose::Choose;
 pub use list::List;
 pub use noise::Noise;
+pub use profile::{Options as ProfileOptions, Profile, apart, compared, knowledge};
 pub use selection::{Selected, Selection, describe_device};
 
 use super::project::Project;
@@ -76,6 +78,8 @@ pub enum Command {
     Noise(Noise),
     /// Time all candidates of an operator shape by shape, and write down which one is the fastest
     Choose(Choose),
+    /// Say where the time of candidates goes, what binds it, and what would help
+    Profile(Profile),
 }
 
 impl Command {
@@ -89,6 +93,7 @@ impl Command {
             Command::Bench(bench) => bench.run(workplace),
             Command::Noise(noise) => noise.run(workplace),
             Command::Choose(choose) => choose.run(workplace),
+            Command::Profile(profile) => profile.run(workplace),
         }
     }
 }
