@@ -1,7 +1,6 @@
 //! A case that is to be timed beside others: verified, then armed.
 
 use super::case::Case;
-use super::judge::Rejection;
 use super::perf::PerfSettings;
 use super::verify::verified;
 use super::{Context, Subject};
@@ -25,13 +24,8 @@ pub fn armed<'d>(
     let place = format!("{}::{} {}", operator.name(), subject.candidate.name, describe(operator.axes(), point));
     let case = Case::new(point.clone(), Distribution::Normal, seed);
     let context = Context::without_deadline(device, seed);
-    let (problem, _) = verified(&context, subject, &case, &case.inputs(subject)).map_err(|rejection| {
-        let why = match rejection {
-            Rejection::Failed(failure) | Rejection::Lost(failure) => failure.text,
-            Rejection::Unsupported(why) => why,
-        };
-        format!("{place}: {why}")
-    })?;
+    let (problem, _) = verified(&context, subject, &case, &case.inputs(subject))
+        .map_err(|rejection| format!("{place}: {}", rejection.text()))?;
     let settings = PerfSettings { heat, ..PerfSettings::of(device.kind()) };
     Contestant::arm(problem, &settings.plan()).map_err(|fault| format!("{place}: {fault}"))
 }

@@ -182,7 +182,7 @@ impl CpuProblem {
     fn work(&self) -> Work {
         let (candidate, point) = (self.body.name().to_owned(), self.point.clone());
         let reuse_bytes = Some(self.sets.len() * self.image.footprint_bytes());
-        Work { operator: self.operator.clone(), candidate, point, dtype: self.dtype, reuse_bytes }
+        Work { operator: self.operator.clone(), candidate, point, dtype: self.dtype, reuse_bytes, launches: 1 }
     }
 
     fn time(&mut self, launches: usize) -> Result<Duration, Fault> {

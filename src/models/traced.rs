@@ -50,7 +50,14 @@ impl Traced<'_> {
         // Weights and cache come round once a run, behind everything else that a run reads; activations were just written.
         let reuse_bytes = Some(if 2 * kept > all { self.layout.memory.total_bytes() } else { all });
         let point = (call.point)(self.extents);
-        Work { operator: call.operator.into(), candidate: candidate.into(), point, dtype: self.dtype, reuse_bytes }
+        Work {
+            operator: call.operator.into(),
+            candidate: candidate.into(),
+            point,
+            dtype: self.dtype,
+            reuse_bytes,
+            launches: 1,
+        }
     }
 
     fn is_activation(&self, operand: Operand) -> bool {

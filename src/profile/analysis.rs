@@ -80,7 +80,31 @@ pub fn runs<'t>(timeline: &'t Timeline, name: &str) -> Vec<Run<'t>> {
             events.push(event);
         }
     }
-    by_run.into_iter().map(|(id, events)| one(timeline, id, events, &launched)).collect()
+    let of = |(id, events)| batch(one(timeline, id, events, &launched), timeline);
+    by_run.into_iter().flat_map(of).collect()
+}
+
+/// A run that replays one launch many times, as that many runs: each from its first kernel to the first of the next one.
+fn batch<'t>(run: Run<'t>, timeline: &Timeline) -> Vec<Run<'t>> {
+    let [call] = &run.calls[..] else { return vec![run] };
+    let launches = call.work.map_or(1, |work| timeline.works[work.0 as usize].launches);
+    let each = call.events.len() / launches.max(1);
+    if launches < 2 || each == 0 || each * launches != call.events.len() {
+        return vec![run];
+    }
+    let mut parts = call.events.chunks(each).peekable();
+    let mut runs = Vec::new();
+    while let Some(events) = parts.next() {
+        let start_ns = events[0].start_ns;
+        let last_ns = events.iter().map(|event| event.end_ns).max().unwrap_or(start_ns);
+        let end_ns = parts.peek().map_or(last_ns, |next| next[0].start_ns.max(last_ns));
+        let within = |gap: &&Gap| (start_ns..end_ns).contains(&gap.start_ns) && gap.cause != Cause::Host;
+        // What was asked for together has no launch between.
+        let gaps = run.gaps.iter().filter(within).map(|gap| Gap { cause: Cause::Device, ..*gap }).collect();
+        let call = Call { events: events.to_vec(), us: busy_us(events), ..call.clone() };
+        runs.push(Run { id: run.id, us: us(start_ns, end_ns), calls: vec![call], gaps });
+    }
+    runs
 }
 
 fn one<'t>(timeline: &'t Timeline, id: RangeId, mut all: Vec<&'t Event>, launched: &BTreeMap<u32, &Event>) -> Run<'t> {
@@ -177,6 +201,23 @@ mod tests {
             ]
         );
         assert_eq!((runs[0].us, runs[0].calls.len(), runs[0].calls[0].us), (100.0, 1, 30.0));
+    }
+
+    #[test]
+    fn a_batch_in_one_graph_is_as_many_runs_as_it_has_launches() {
+        let mut made = Made::default();
+        let run = made.range(Level::Run, "launch", None, 0, 100_000);
+        let step = made.step(run, "add", 1000, 0, 100_000);
+        made.timeline.works[0].launches = 3;
+        for at in 0..6u64 {
+            let from = 10_000 + 5_000 * at;
+            made.timeline.events.push(event(Kind::Kernel, Track::Stream(7), [from, from + 4_000], 1, Some(step)));
+        }
+        let found = runs(&made.timeline, "launch");
+        let seen: Vec<_> = found.iter().map(|run| (run.us, run.calls[0].us, run.gaps.len())).collect();
+        assert_eq!(seen, [(10.0, 8.0, 2), (10.0, 8.0, 2), (9.0, 8.0, 1)]);
+        made.timeline.works[0].launches = 4;
+        assert_eq!(runs(&made.timeline, "launch").len(), 1, "kernels that do not come out even are told together");
     }
 
     #[test]

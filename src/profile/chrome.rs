@@ -94,8 +94,9 @@ impl Writer {
             args.insert("bytes".into(), event.bytes.into());
         }
         if let Some(shape) = &event.shape {
-            args.insert("grid".into(), json!(shape.grid));
-            args.insert("block".into(), json!(shape.block));
+            let extents = |all: [u32; 3]| all.map(|extent| extent.to_string()).join("x");
+            args.insert("grid".into(), extents(shape.grid).into());
+            args.insert("block".into(), extents(shape.block).into());
             args.insert("registers".into(), shape.registers.into());
             args.insert("shared_bytes".into(), shape.shared_bytes.into());
         }
@@ -191,6 +192,7 @@ fn counters(timeline: &Timeline, known: &Known, out: &mut Writer) {
         }
     }
     let mut last = 0;
+    let is_any = !moved.is_empty();
     for (&at, &bytes) in &moved {
         // What is not said stays as it was.
         if at > last + 1 {
@@ -198,6 +200,9 @@ fn counters(timeline: &Timeline, known: &Known, out: &mut Writer) {
         }
         out.counter("bandwidth", at * stretch, "GB/s", bytes / stretch as f64);
         last = at;
+    }
+    if is_any {
+        out.counter("bandwidth", (last + 1) * stretch, "GB/s", 0.0);
     }
     let mut running = |name: &str, unit: &str, changes: &BTreeMap<u64, i64>, scale: f64| {
         let mut now = 0i64;
@@ -283,6 +288,42 @@ mod tests {
         assert_eq!(of("memory")[0]["args"]["MB"], 8.0);
         let queue: Vec<f64> = of("queue").iter().map(|e| e["args"]["launches"].as_f64().unwrap()).collect();
         assert!(queue.contains(&1.0) && queue.last() == Some(&0.0), "{queue:?}");
+    }
+
+    #[test]
+    fn a_hundred_and_twenty_eight_tokens_of_a_large_model_are_less_than_20_mb() {
+        // TinyLlama: 22 layers of 15 launches and three more, every one with its call, its range and its shape.
+        const LAUNCHES: u64 = 22 * 15 + 3;
+        let mut made = Made::default();
+        made.timeline.source = "CUPTI".into();
+        let names =
+            ["rmsnorm_bf16_kernel", "attention_cached_split_kv", "swiglu_packs"].map(|n| made.timeline.texts.number(n));
+        let shape = Box::new(crate::device::trace::Shape {
+            grid: [1232, 12, 1],
+            block: [384, 1, 1],
+            registers: 168,
+            shared_bytes: 196_608,
+        });
+        for token in 0..128u64 {
+            let from = 1_000_000_000 + token * 2_345_678;
+            let run = made.range(Level::Run, "decode", None, from, from + 2_000_000);
+            let mut layer = run;
+            for at in 0..LAUNCHES {
+                let begin = from + at * 6_123;
+                if at % 15 == 0 {
+                    layer = made.range(Level::Layer, "layer 12", Some(run), begin, begin + 90_000);
+                }
+                let step = made.step(layer, "attention_cached", at as usize, begin, begin + 5_321);
+                let id = (token * LAUNCHES + at) as u32 + 1;
+                let call = event(Kind::Call, Track::Host(0), [begin + 111, begin + 4_222], id, Some(step));
+                let kernel = event(Kind::Kernel, Track::Stream(13), [begin + 5_333, begin + 11_444], id, Some(step));
+                let name = names[at as usize % names.len()];
+                made.timeline.events.extend([call, Event { name, shape: Some(shape.clone()), ..kernel }]);
+            }
+        }
+        let text = trace(&made.timeline, &Known::new());
+        assert!(text.len() < 20_000_000, "{} bytes", text.len());
+        assert_eq!(text.matches("\"flow_in\"").count() as u64, 128 * LAUNCHES);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | `overhead` | what tracing costs |
 //! | `hints` | rules, their gains, and how they are tried |
 //! | `chrome` | traces for chrome://tracing and Perfetto |
+//! | `ncu` | hardware counters by Nsight Compute |
 //! | `record` | a profile in the summary |
 //! | `text` | a profile for people |
 
@@ -20,6 +21,7 @@ pub mod chrome;
 pub mod hints;
 mod knowledge;
 mod memory;
+pub mod ncu;
 mod overhead;
 mod parts;
 mod record;
@@ -34,7 +36,7 @@ pub use record::{Against, Applied, Counted, Counters, Held, Hint, MemoryUse, Par
 pub use text::{against, hint_table, table};
 
 use crate::device::trace::{Kind, Timeline};
-use hints::{Idea, Input};
+use hints::{Idea, Input, Sectors};
 
 /// What was profiled.
 #[derive(Clone, Debug)]
@@ -60,13 +62,29 @@ pub fn record(
     knowledge: &Knowledge<'_>,
     identity: &Identity,
 ) -> Result<(ProfileRun, Vec<Idea>), String> {
+    record_with(timeline, run, pairs, knowledge, identity, None)
+}
+
+/// The same with what the simulator counted of its kernel.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_with(
+    timeline: &Timeline,
+    run: &str,
+    pairs: &Pairs,
+    knowledge: &Knowledge<'_>,
+    identity: &Identity,
+    sectors: Option<Sectors>,
+) -> Result<(ProfileRun, Vec<Idea>), String> {
     let runs = analysis::runs(timeline, run);
     if runs.iter().all(|run| run.calls.is_empty()) {
         return Err(format!("{}: nothing was recorded of `{run}`", identity.subject));
     }
     let known = known(timeline, knowledge);
     let parts = parts::Parts::of(timeline, &runs, &known, knowledge);
-    let seen = hints::seen(timeline, &runs, &known);
+    let mut seen = hints::seen(timeline, &runs, &known);
+    seen.iter_mut().for_each(|seen| seen.sectors = sectors);
     let is_launched = timeline.events.iter().any(|event| event.kind == Kind::Call);
     let input = Input { seen: &seen, runs: &runs, mean_us: parts.mean_us, is_launched, knowledge };
     let ideas = hints::hints(&input);

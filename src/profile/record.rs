@@ -21,7 +21,7 @@ pub struct ProfileRun {
     pub device: String,
     /// The dtype.
     pub dtype: String,
-    /// Where the events are from: `host spans`, `CUPTI`, `CUDA events`.
+    /// Where the events are from: `host spans`, `CUPTI`, `CUDA events`; `prediction` where nothing was run.
     pub source: String,
     /// How many runs were traced.
     pub runs: usize,

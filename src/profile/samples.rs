@@ -37,7 +37,7 @@ impl Made {
     ) -> RangeId {
         let id = self.range(Level::Step, operator, Some(parent), start_ns, end_ns);
         let (operator, candidate) = (operator.into(), candidate.into());
-        let work = Work { operator, candidate, point, dtype: DType::F32, reuse_bytes: Some(1 << 16) };
+        let work = Work { operator, candidate, point, dtype: DType::F32, reuse_bytes: Some(1 << 16), launches: 1 };
         let known = self.timeline.works.iter().position(|other| *other == work);
         let at = known.unwrap_or_else(|| {
             self.timeline.works.push(work);

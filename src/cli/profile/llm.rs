@@ -96,6 +96,7 @@ impl ProfileLlm {
                     let perplexity = Some(perplexity).filter(|both| both.iter().all(|value| value.is_finite()));
                     run.against = Some(compared(&run, other, apart(&measured.logits, &beside.logits), perplexity));
                 }
+                self.options.counted(&mut run);
                 self.options.tried(&mut run, &mut ideas, device, &known, self.seed);
                 self.options.keep(run, &mut summary)?;
             }

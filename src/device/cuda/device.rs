@@ -1,5 +1,6 @@
 //! A GPU as a device of the gate.
 
+use super::cupti::{Activities, Events};
 use super::driver::{Context, driver_version};
 use super::problem::CudaProblem;
 use super::program::Programs;
@@ -8,6 +9,7 @@ use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
+use crate::device::trace::Recording;
 use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -118,6 +120,13 @@ impl Device for CudaDevice {
 
     fn is_lost(&self) -> bool {
         self.context.is_abandoned()
+    }
+
+    fn recording(&self) -> Recording {
+        match Activities::open() {
+            Ok(activities) => Recording::with(Some(Box::new(activities)), "CUPTI"),
+            Err(why) => Recording::with(Some(Box::new(Events::new(&self.context, why))), "CUDA events"),
+        }
     }
 
     fn capacity(&self) -> Capacity {

@@ -42,10 +42,8 @@ impl State {
     fn open(&mut self, level: Level, name: Text, work: Option<WorkId>, start_ns: u64) -> RangeId {
         let id = RangeId(self.timeline.ranges.len() as u32);
         let parent = self.open.last().map(|(id, _)| *id);
-        if level == Level::Step
-            && let Some((_, has_steps)) = self.open.last_mut()
-        {
-            *has_steps = true;
+        if level == Level::Step {
+            self.open.iter_mut().for_each(|(_, has_steps)| *has_steps = true);
         }
         self.timeline.ranges.push(Range { level, name, parent, work, start_ns, end_ns: start_ns });
         self.open.push((id, false));
@@ -260,7 +258,14 @@ mod tests {
     use crate::core::dtype::DType;
 
     fn work(operator: &str, n: usize) -> Work {
-        Work { operator: operator.into(), candidate: "c".into(), point: vec![n], dtype: DType::F32, reuse_bytes: None }
+        Work {
+            operator: operator.into(),
+            candidate: "c".into(),
+            point: vec![n],
+            dtype: DType::F32,
+            reuse_bytes: None,
+            launches: 1,
+        }
     }
 
     /// Two runs of two layers of a step each; the second step is made of two.
@@ -275,9 +280,12 @@ mod tests {
                 drop(step(true, || work("add", 1)));
                 layers.at("layer 1");
                 let outer = step(true, || work("chain", 2));
+                let mut inner = Layers::default();
+                inner.at("projection");
                 drop(step(true, || work("gemm", 3)));
+                inner.at("softmax");
                 drop(step(true, || work("softmax", 4)));
-                drop(outer);
+                drop((inner, outer));
                 held("x", 8);
                 freed("x", 8);
             });
@@ -301,7 +309,7 @@ mod tests {
         };
         assert_eq!(
             kernels[..4].iter().map(|event| layer(event)).collect::<Vec<_>>(),
-            ["layer 0", "layer 0", "layer 1", "layer 1"]
+            ["layer 0", "layer 0", "projection", "softmax"]
         );
         for event in &kernels {
             let run = timeline.range(timeline.around(event.range.unwrap(), Level::Run).unwrap());

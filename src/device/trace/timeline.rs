@@ -55,6 +55,8 @@ pub struct Work {
     /// Bytes that are touched before the same ones are touched again: a cache that holds so many serves them. `None` where
     /// the caches were made cold.
     pub reuse_bytes: Option<usize>,
+    /// How often a step does it: more than once where a batch is replayed as one graph.
+    pub launches: usize,
 }
 
 /// What a range stands for.

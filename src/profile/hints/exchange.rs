@@ -82,7 +82,7 @@ fn to(input: &Input<'_>, seen: &Seen, candidate: &Candidate, expected: Expected)
 /// What the other candidate does otherwise, by the work.
 fn change(seen: &Seen) -> &'static str {
     let features = &seen.facts.features;
-    let is_product = features.flops > 8.0 * features.bytes();
+    let is_product = features.flops > 4.0 * features.bytes();
     if seen.work.operator.starts_with("attention") {
         "flash attention"
     } else if features.on_tensor_cores && features.blocks < 64.0 {

@@ -75,7 +75,7 @@ fn of(input: &Input<'_>, first: &Seen, second: &Seen, calls: f64, us: f64) -> Op
         Side::Second => second,
     };
     let (subject, point) = fused(input, pair, of)?;
-    let reuse = first.work.reuse_bytes.max(second.work.reuse_bytes);
+    let reuse = first.work.reuse_bytes.zip(second.work.reuse_bytes).map(|(first, second)| first.max(second));
     let mut expected = input.knowledge.expected(&subject, &point, reuse)?;
     if !expected.is_predicted {
         // Not the floor, which no kernel reaches: the two at their own share of it, with the bytes of one.

@@ -124,7 +124,8 @@ pub(super) mod tests {
         let point = parse(subject.operator.axes(), shape).unwrap();
         let reuse_bytes = subject.candidate.body.is_host().then_some(1 << 20);
         let facts = knowledge.facts_of(&subject, &point, reuse_bytes);
-        let work = Work { operator: operator.into(), candidate: candidate.into(), point, dtype, reuse_bytes };
+        let work =
+            Work { operator: operator.into(), candidate: candidate.into(), point, dtype, reuse_bytes, launches: 1 };
         Seen { id: WorkId(0), work, facts, calls, us, shape: None, sectors: None }
     }
 
