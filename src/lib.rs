@@ -18,6 +18,7 @@ pub mod models;
 pub mod ops;
 pub mod predict;
 pub mod prelude;
+pub mod profile;
 pub mod protocol;
 pub mod report;
 pub mod sim;

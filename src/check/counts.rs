@@ -77,6 +77,18 @@ pub fn points(subject: &Subject<'_>) -> Vec<Point> {
     points
 }
 
+/// Counts a subject at a shape, cut down until it can be simulated: that shape, and what was counted there.
+///
+/// # Errors
+/// Why it cannot be simulated, or what the simulator found.
+pub fn at(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Result<(Point, Counts), String> {
+    let small = cut(subject, point.clone());
+    // Halved extents may be ones that the operator or the candidate does not take.
+    let small = subject.nearest(&small).ok_or("no smaller shape is one that it takes")?;
+    let counts = count(context, subject, &small).map_err(Rejection::text)?;
+    Ok((small, counts))
+}
+
 /// Halves extents until the case can be simulated: first the number of independent rows, which changes nothing about
 /// a row, then whatever is largest.
 fn cut(subject: &Subject<'_>, mut point: Point) -> Point {

@@ -27,6 +27,16 @@ pub enum Rejection {
     Lost(Box<Failure>),
 }
 
+impl Rejection {
+    /// What was wrong, or why it could not be tried.
+    pub fn text(self) -> String {
+        match self {
+            Rejection::Failed(failure) | Rejection::Lost(failure) => failure.text,
+            Rejection::Unsupported(why) => why,
+        }
+    }
+}
+
 /// Judges one case and returns its errors.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub struct Llm {
     /// Sequences side by side, all with the same prompt
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
-    /// How the steps run: tiers (the CPU's), unfused (an operator a launch) [default: what the device has]
+    /// How the steps run: tiers or naive (the CPU's), unfused (an operator a launch) [default: the first that the device has]
     #[arg(long, value_name = "WAY")]
     way: Option<String>,
     /// What logits are divided by before a token is drawn; 0 takes the most likely
@@ -85,6 +85,38 @@ pub struct Llm {
 }
 
 impl Llm {
+    /// What a profile runs: a model that writes greedily behind a prompt.
+    pub fn of_profile(
+        model: String,
+        prompt: Option<String>,
+        [prompt_tokens, tokens]: [usize; 2],
+        (device, dtype, way): (DeviceChoice, Option<DType>, Option<String>),
+        (batch, seed): (u16, u64),
+    ) -> Self {
+        Llm {
+            model,
+            prompt,
+            chat: false,
+            prompt_tokens,
+            tokens,
+            device,
+            dtype,
+            batch,
+            way,
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed,
+            repeat: 1,
+            perplexity: None,
+            window: 0,
+            stride: 0,
+            golden: None,
+            json: false,
+            out: None,
+        }
+    }
+
     /// Opens, runs, prints.
     pub fn run(self) -> Result<(), Failure> {
         let opened = Opened::open(&self)?;
@@ -163,12 +195,12 @@ impl Llm {
     }
 
     /// The dtype of weights, cache and activations.
-    fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.dtype.unwrap_or(if self.device.kind == DeviceKind::Cpu { DType::F32 } else { DType::BF16 })
     }
 
     /// The tokens of one sequence's prompt.
-    fn prompt_of(&self, opened: &Opened) -> Result<Vec<u32>, Failure> {
+    pub fn prompt_of(&self, opened: &Opened) -> Result<Vec<u32>, Failure> {
         let Some(prompt) = &self.prompt else { return Ok(generate::random_prompt(self, opened)) };
         let text = opened.text()?;
         if !self.chat {

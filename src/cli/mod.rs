@@ -21,6 +21,7 @@ mod merge;
 mod of_gate;
 mod plot;
 mod predict;
+mod profile;
 mod project;
 mod ptx;
 mod report;
@@ -77,6 +78,8 @@ enum Sub {
     Calibrate(calibrate::Calibrate),
     /// Say how long operators take before they are run, from a calibration; sweep, fit and validate that
     Predict(Box<predict::Predict>),
+    /// Say where the time of operators and models goes, what binds it, and what would help
+    Profile(Box<profile::ProfileCommand>),
     /// Time all candidates of an operator shape by shape, and write down which one is the fastest
     Tune(OfGate<Tune>),
     /// Time the tiles of gemm on this device, and write the table by which one is chosen
@@ -113,6 +116,7 @@ pub fn main() -> ExitCode {
         Sub::Chain(chain) => chain.run(),
         Sub::Calibrate(calibrate) => calibrate.run(),
         Sub::Predict(predict) => predict.run(),
+        Sub::Profile(profile) => profile.run(),
         Sub::GemmTiles(tiles) => tiles.run(),
         Sub::Merge(merge) => merge.run(),
         Sub::Report(report) => report.run(),

@@ -1,6 +1,7 @@
 //! What the command asks of the catalogue, or of the gate of another project.
 
 use super::{Failure, project};
+use crate::core::suite::Suite;
 use crate::harness::command::{Command, FLAG, Workplace};
 use clap::Args;
 use std::ffi::OsString;
@@ -20,10 +21,21 @@ pub struct OfGate<T: Args> {
 impl<T: Args> OfGate<T> {
     /// Asks; a gate answers in its own process.
     pub fn run(self, command: impl FnOnce(T) -> Command) -> Result<(), Failure> {
+        self.run_over(crate::ops::catalogue, command)
+    }
+
+    /// The same over other suites than the catalogue.
+    pub fn run_over(
+        self,
+        suites: impl FnOnce() -> Vec<Suite>,
+        command: impl FnOnce(T) -> Command,
+    ) -> Result<(), Failure> {
         match &self.gate {
             Some(gate) => ask(gate),
-            None => command(self.question)
-                .run(&Workplace { project: &project().run_by("kernelgate check"), suites: &crate::ops::catalogue() }),
+            None => {
+                let project = project().run_by("kernelgate check");
+                command(self.question).run(&Workplace { project: &project, suites: &suites() })
+            }
         }
     }
 }

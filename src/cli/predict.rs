@@ -109,7 +109,7 @@ impl Predict {
     /// The calibration, and where the families are.
     fn places(&self, here: Option<&Fingerprint>) -> Result<(Calibration, PathBuf), Failure> {
         let calibration = self.calibration(here)?;
-        let path = self.fit.clone().unwrap_or_else(|| newest("prediction", &calibration.device));
+        let path = self.fit.clone().unwrap_or_else(|| project().newest("prediction", &calibration.device));
         Ok((calibration, path))
     }
 
@@ -117,11 +117,14 @@ impl Predict {
         let path = match (&self.calibration, &self.on, here) {
             (Some(path), _, _) => path.clone(),
             (None, Some(key), _) => snapshot("calibration", key)?,
-            (None, None, Some(here)) => newest("calibration", here),
+            (None, None, Some(here)) => project().newest("calibration", here),
             (None, None, None) => match KernelDevice::choose(None, false).kind {
                 DeviceKind::Cuda => {
                     let devices = Devices::new(None, true);
-                    newest("calibration", devices.for_kind(DeviceKind::Cuda).map_err(Failure::Missing)?.fingerprint())
+                    project().newest(
+                        "calibration",
+                        devices.for_kind(DeviceKind::Cuda).map_err(Failure::Missing)?.fingerprint(),
+                    )
                 }
                 _ => snapshot("calibration", SHIPPED)?,
             },
@@ -142,15 +145,4 @@ fn snapshot(kind: &str, key: &str) -> Result<PathBuf, Failure> {
         return Err(Failure::Input(format!("--on {key}: expected a name such as {SHIPPED}")));
     }
     Ok(project().folder.join("snapshots").join(kind).join(format!("{key}.json")))
-}
-
-/// Where this machine's own measurements go.
-fn made(kind: &str, fingerprint: &Fingerprint) -> PathBuf {
-    project().summary_path().with_file_name(kind).join(format!("{}.json", fingerprint.key()))
-}
-
-/// This machine's own file where there is one, else the shipped one.
-fn newest(kind: &str, fingerprint: &Fingerprint) -> PathBuf {
-    let own = made(kind, fingerprint);
-    if own.exists() { own } else { stored(&project().folder, kind, fingerprint) }
 }

@@ -5,7 +5,7 @@ use super::{Failure, merge::read_all, print};
 use crate::report::formats::{annotations, bmf, gh_benchmark, junit, markdown};
 use crate::report::place::Place;
 use crate::report::summary::Summary;
-use crate::report::{builds, csv, peers};
+use crate::report::{builds, csv, peers, profiles};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,9 @@ struct Forms {
     /// A row a trial, and for perf trials a row a timed shape and a row a peer
     #[arg(long, conflicts_with_all = ["peers", "builds"])]
     csv: bool,
+    /// CSV of profiles: a row a part, a layer, a class, a cause of idle time, and a hint
+    #[arg(long, conflicts_with_all = ["csv", "peers", "builds"])]
+    profiles: bool,
     /// Markdown: candidates beside the peers that they were timed with
     #[arg(long, conflicts_with = "builds")]
     peers: bool,
@@ -56,7 +59,7 @@ pub struct Report {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     forms: Forms,
-    /// Where the table of --csv, --peers, --builds or --history goes [default: stdout]
+    /// Where the table of --csv, --profiles, --peers, --builds or --history goes [default: stdout]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
     /// The folder of the repository, below which annotations look for the files of kernels
@@ -100,7 +103,12 @@ impl Report {
     fn wants_merged(&self) -> bool {
         let forms = &self.forms;
         let paths = [&forms.junit, &forms.markdown, &forms.bmf, &forms.gh_benchmark];
-        forms.csv || forms.peers || forms.builds || forms.annotations || paths.iter().any(|path| path.is_some())
+        forms.csv
+            || forms.profiles
+            || forms.peers
+            || forms.builds
+            || forms.annotations
+            || paths.iter().any(|path| path.is_some())
     }
 
     fn merged(&self, summary: &Summary) -> Result<Vec<Written>, String> {
@@ -111,6 +119,9 @@ impl Report {
         let table = self.out.as_deref().unwrap_or(stdout);
         if forms.csv {
             keep(table, csv::table(summary)?);
+        }
+        if forms.profiles {
+            keep(table, profiles::table(summary)?);
         }
         if forms.peers {
             keep(table, peers::table(summary));

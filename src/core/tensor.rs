@@ -174,7 +174,8 @@ impl<'a> Inputs<'a> {
     /// # Panics
     /// If there is no such input; the harness turns that into a failure of the trial.
     pub fn slice<T: Element>(&self, i: usize) -> &'a [T] {
-        bytemuck::cast_slice(self.0[i])
+        // An input that a step leaves out has an address that fits no type.
+        if self.0[i].is_empty() { &[] } else { bytemuck::cast_slice(self.0[i]) }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use super::fingerprint::Fingerprint;
 use super::image::{BASE_ALIGNMENT, Image};
+use super::trace::{self, Work};
 use super::{Capacity, Device, DeviceKind, Heat, Job, Poison, Problem, Sample, TimingPlan};
 use crate::core::candidate::{Body, CpuBody};
 use crate::core::dtype::DType;
@@ -77,6 +78,7 @@ impl Device for CpuDevice {
         };
         let image = Image::of(job);
         Ok(Box::new(CpuProblem {
+            operator: job.operator.name().to_owned(),
             body: body.clone(),
             point: job.point.to_vec(),
             dtype: job.dtype,
@@ -134,6 +136,8 @@ struct Set {
 }
 
 struct CpuProblem {
+    /// For recordings.
+    operator: String,
     body: CpuBody,
     point: Vec<usize>,
     dtype: DType,
@@ -161,14 +165,24 @@ struct CpuProblem {
 
 impl CpuProblem {
     fn launch(&mut self, set: usize) -> Result<(), Fault> {
+        let span = trace::step(true, || self.work());
         let (inputs, outputs) = self.image.split(self.sets[set].block.memory());
         let (inputs, mut outputs) = (Inputs(inputs), Outputs(outputs));
         let (body, dtype, point) = (&self.body, self.dtype, &self.point);
-        match catch_unwind(AssertUnwindSafe(|| body.call(dtype, point, &inputs, &mut outputs))) {
+        let called = catch_unwind(AssertUnwindSafe(|| body.call(dtype, point, &inputs, &mut outputs)));
+        drop(span);
+        match called {
             Ok(true) => Ok(()),
             Ok(false) => Err(Fault::Unsupported(format!("no function for {dtype}"))),
             Err(payload) => Err(Fault::Panic(panic_message(&*payload))),
         }
+    }
+
+    /// What a launch computes; where buffers rotate, all of them are between two launches on one.
+    fn work(&self) -> Work {
+        let (candidate, point) = (self.body.name().to_owned(), self.point.clone());
+        let reuse_bytes = Some(self.sets.len() * self.image.footprint_bytes());
+        Work { operator: self.operator.clone(), candidate, point, dtype: self.dtype, reuse_bytes, launches: 1 }
     }
 
     fn time(&mut self, launches: usize) -> Result<Duration, Fault> {
@@ -176,6 +190,7 @@ impl CpuProblem {
         for _ in 0..launches {
             let set = self.next % self.sets.len();
             self.next = set + 1;
+            let _run = trace::run("launch");
             let begun = Instant::now();
             self.launch(set)?;
             if self.planted > Duration::ZERO {
@@ -337,6 +352,7 @@ impl Problem for CpuProblem {
         let first = self.next % self.sets.len();
         // On a thread of the pool, as launches follow each other in a program: a caller from outside sleeps through each
         // launch, and waking it and one thread more is no part of the kernel's time.
+        let recording = trace::handle();
         let took = rayon::scope(|_| {
             let begun = Instant::now();
             while paused && begun.elapsed() < LEAD_IN && !self.previous.is_empty() {
@@ -345,7 +361,11 @@ impl Problem for CpuProblem {
             if repeats {
                 self.launch_again()?;
             }
-            self.time(launches)
+            match recording {
+                // Launches outside the clock are no part of the batch.
+                Some(recording) => recording.carry(|| self.time(launches)),
+                None => self.time(launches),
+            }
         })?;
         self.look_back(first, repeats);
         *last = Some(Instant::now());

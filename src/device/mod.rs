@@ -17,6 +17,7 @@ pub mod resources;
 mod signature;
 pub mod sim;
 mod standard;
+pub mod trace;
 
 use crate::core::candidate::{Body, Candidate};
 use crate::core::dtype::DType;
@@ -94,6 +95,11 @@ pub trait Device: Send + Sync {
     /// What the device said.
     fn round_trip(&self) -> Result<Option<RoundTrip>, Fault> {
         Ok(None)
+    }
+
+    /// What records the launches on it, beside the host.
+    fn recording(&self) -> trace::Recording {
+        trace::Recording::of_host()
     }
 
     /// Launches in a row that must agree bit for bit.

@@ -1,6 +1,8 @@
 //! The project whose gate this is: its folders, and how a person runs one of its trials again.
 
 use crate::core::environment;
+use crate::device::fingerprint::Fingerprint;
+use crate::predict::stored;
 use crate::report::clock::rfc3339;
 use crate::report::summary::Run;
 use std::env;
@@ -45,6 +47,17 @@ impl Project {
         let built_in = env::current_exe().ok().and_then(|exe| target_folder(&exe));
         let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).or(built_in);
         target.unwrap_or_else(|| self.folder.join("target")).join("kernelgate/summary.json")
+    }
+
+    /// Where this machine's own measurements of a device go: `<target>/kernelgate/calibration/<device>.json`.
+    pub fn made(&self, kind: &str, fingerprint: &Fingerprint) -> PathBuf {
+        self.summary_path().with_file_name(kind).join(format!("{}.json", fingerprint.key()))
+    }
+
+    /// This machine's own file where there is one, else the one that the project keeps.
+    pub fn newest(&self, kind: &str, fingerprint: &Fingerprint) -> PathBuf {
+        let own = self.made(kind, fingerprint);
+        if own.exists() { own } else { stored(&self.folder, kind, fingerprint) }
     }
 
     /// `<target>/kernelgate/references`, whatever the summary is called.

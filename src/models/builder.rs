@@ -37,6 +37,7 @@ pub struct Builder {
     buffers: Vec<Buffer>,
     steps: Vec<Step>,
     weights: HashMap<String, BufferId>,
+    layer: Arc<str>,
 }
 
 pub(super) fn call<S: Shape>(
@@ -49,6 +50,11 @@ pub(super) fn call<S: Shape>(
 }
 
 impl Builder {
+    /// What follows is part of this layer.
+    pub fn layer(&mut self, name: impl Into<Arc<str>>) {
+        self.layer = name.into();
+    }
+
     fn buffer(&mut self, name: impl Into<String>, width: usize, kind: Kind) -> BufferId {
         self.buffers.push(Buffer { name: name.into(), width, kind });
         self.buffers.len() - 1
@@ -73,7 +79,7 @@ impl Builder {
     }
 
     pub(super) fn step(&mut self, usual: Call, output: Operand) {
-        self.steps.push(Step { usual, few: None, output });
+        self.steps.push(Step { usual, few: None, output, layer: Arc::clone(&self.layer) });
     }
 
     /// Rows of the tokens in `table`.
@@ -141,7 +147,7 @@ impl Builder {
         let mut usual = call("linear", shape, [x.at, weight, bias]);
         // No residual: it is added by a step of its own.
         usual.inputs.push(None);
-        self.steps.push(Step { usual, few, output });
+        self.steps.push(Step { usual, few, output, layer: Arc::clone(&self.layer) });
     }
 
     /// A bias of none, shared by all products of that width.

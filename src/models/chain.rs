@@ -33,8 +33,11 @@ pub fn stage_points(s: &Chain) -> Vec<Point> {
 pub fn chain(s: &Chain) -> Model {
     let mut m = Builder::default();
     let x = m.given("x", s.inner);
+    m.layer("projection");
     let x = m.gemm(x, "projection", s.cols);
+    m.layer("softmax");
     let x = m.softmax("softmax", x);
+    m.layer("norm");
     let x = m.layernorm(x, "norm", EPS);
     m.result(x)
 }

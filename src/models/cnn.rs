@@ -34,11 +34,13 @@ pub fn cnn(side: usize, activation: Activation, is_fused: bool) -> Model {
     let mut m = Builder::default();
     let mut x = m.images(side, 1);
     for (name, filters) in CHANNELS {
+        m.layer(name);
         x = m.convolution(x, name, filters);
         let (apart, within) = if is_fused { (Activation::None, activation) } else { (activation, Activation::None) };
         x = m.activate(x, apart);
         x = m.pool(x, within);
     }
+    m.layer("classes");
     let x = m.linear(x.rows, "linear", CLASSES, true);
     let x = m.softmax("log_softmax", x);
     m.result(x)

@@ -5,10 +5,12 @@ use super::description::{Call, Extents, Kind, Model, Operand};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
 use super::session::Executor;
+use super::traced::Traced;
 use super::weights::{Bytes, Weights};
 use crate::core::candidate::CpuBody;
 use crate::core::dtype::{DType, Element};
 use crate::core::tensor::{Inputs, Outputs, Tensor};
+use crate::device::trace::Layers;
 use std::collections::BTreeMap;
 
 /// Runs a model on the CPU.
@@ -28,8 +30,30 @@ impl CpuExecutor {
     /// When a weight is missing, or no CPU tier computes a step in `dtype`.
     pub fn new(model: &Model, weights: &dyn Weights, limits: Limits, dtype: DType) -> Result<Self, Error> {
         let operators = Operators::new();
+        Self::with(model, weights, limits, dtype, |operator| operators.on_cpu(operator, dtype))
+    }
+
+    /// The same by the loops that are there to be read.
+    ///
+    /// # Errors
+    /// As [`CpuExecutor::new`].
+    pub fn naive(model: &Model, weights: &dyn Weights, limits: Limits, dtype: DType) -> Result<Self, Error> {
+        let operators = Operators::new();
+        Self::with(model, weights, limits, dtype, |operator| {
+            let naive = operators.named_on_cpu(operator, dtype, "naive")?;
+            naive.map_or_else(|| operators.on_cpu(operator, dtype), Ok)
+        })
+    }
+
+    fn with(
+        model: &Model,
+        weights: &dyn Weights,
+        limits: Limits,
+        dtype: DType,
+        choose: impl Fn(&'static str) -> Result<CpuBody, Error>,
+    ) -> Result<Self, Error> {
         let calls = || model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual]));
-        let bodies = calls().map(|call| Ok((call.operator, operators.on_cpu(call.operator, dtype)?)));
+        let bodies = calls().map(|call| Ok((call.operator, choose(call.operator)?)));
         let bodies = bodies.collect::<Result<_, Error>>()?;
         let layout = Layout::of(model, &limits, dtype);
         let mut places: Vec<Bytes> = Vec::new();
@@ -69,6 +93,10 @@ impl CpuExecutor {
         let mut outputs = Outputs(vec![&mut taken.as_mut()[range]]);
         self.bodies[call.operator].call(self.dtype, &(call.point)(e), &inputs, &mut outputs);
         self.places[place] = taken;
+    }
+
+    fn traced<'m>(&'m self, extents: &'m Extents) -> Traced<'m> {
+        Traced { model: &self.model, layout: &self.layout, dtype: self.dtype, extents }
     }
 
     fn write_indices(&mut self, indices: &[Vec<i32>]) {
@@ -115,9 +143,15 @@ impl Executor for CpuExecutor {
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
         self.write_indices(indices);
+        let mut layers = Layers::default();
         for at in 0..self.model.steps.len() {
             let step = self.model.steps[at].clone();
-            self.step(step.call(&self.model, e), step.output, e);
+            let call = step.call(&self.model, e);
+            let candidate = self.bodies[call.operator].name();
+            let span = self.traced(e).begin(&mut layers, at, call, candidate, true);
+            self.step(call, step.output, e);
+            drop(span);
+            self.traced(e).end(at);
         }
         let bytes = e.asked() * self.model.vocabulary * self.dtype.size();
         Ok(widened(self.dtype, &self.places[self.layout.places[self.model.logits]].as_slice()[..bytes]))

@@ -167,6 +167,8 @@ pub struct Step {
     pub few: Option<(usize, Call)>,
     /// Where the result goes.
     pub output: Operand,
+    /// The part of the model that it belongs to.
+    pub layer: Arc<str>,
 }
 
 impl Step {

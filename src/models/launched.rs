@@ -6,11 +6,13 @@ use super::description::{Call, Extents, Kind, Model, Operand};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
 use super::session::Executor;
+use super::traced::Traced;
 use super::weights::Weights;
 use crate::core::candidate::Body;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::device::arena::{Arena, BufferId, KernelId, Region};
+use crate::device::trace::Layers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +22,12 @@ struct Ready {
     /// What says how much scratch a launch needs.
     body: Body,
     id: KernelId,
+}
+
+impl Ready {
+    fn candidate(&self) -> &str {
+        if let Body::Cuda(kernel) = &self.body { &kernel.candidate } else { "" }
+    }
 }
 
 /// Runs a model by launches, one a step: the `unfused` way.
@@ -128,6 +136,10 @@ impl<'a> LaunchedExecutor<'a> {
         Ok(Some(buffer))
     }
 
+    fn traced<'m>(&'m self, extents: &'m Extents) -> Traced<'m> {
+        Traced { model: &self.model, layout: &self.layout, dtype: self.dtype, extents }
+    }
+
     fn write_indices(&mut self, indices: &[Vec<i32>]) -> Result<(), Error> {
         for (buffer, indices) in self.model.index_buffers().zip(indices) {
             let place = self.places[self.layout.places[buffer]];
@@ -152,10 +164,16 @@ impl Executor for LaunchedExecutor<'_> {
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
         self.write_indices(indices)?;
+        let mut layers = Layers::default();
         for at in 0..self.model.steps.len() {
             let step = self.model.steps[at].clone();
-            self.step(step.call(&self.model, e), step.output, e)?;
+            let call = step.call(&self.model, e);
+            let span = self.traced(e).begin(&mut layers, at, call, self.ready[call.operator].candidate(), false);
+            self.step(call, step.output, e)?;
+            drop(span);
+            self.traced(e).end(at);
         }
+        drop(layers);
         let mut logits = vec![0; e.asked() * self.model.vocabulary * self.dtype.size()];
         self.arena.download(self.places[self.layout.places[self.model.logits]], 0, &mut logits)?;
         Ok(widened(self.dtype, &logits))

@@ -44,12 +44,14 @@ pub struct Layout {
     pub bytes: Vec<usize>,
     /// Bytes by what they are for; workspace is not known here.
     pub memory: Memory,
+    /// The activations that nobody reads any more, behind each step.
+    pub done: Vec<Vec<BufferId>>,
 }
 
 impl Layout {
     /// Gives every buffer a place: activations take one that an earlier activation has done with.
     pub fn of(model: &Model, limits: &Limits, dtype: DType) -> Layout {
-        let mut layout = Layout { places: Vec::new(), bytes: Vec::new(), memory: Memory::default() };
+        let mut layout = Layout { places: Vec::new(), bytes: Vec::new(), memory: Memory::default(), done: Vec::new() };
         let tokens = limits.batch * limits.queries;
         let asked = if limits.all_logits { tokens } else { limits.batch };
         let size = |id: BufferId| {
@@ -102,6 +104,7 @@ impl Layout {
             done.dedup();
             done.retain(|&id| is_activation(id) && last_read[id] == at);
             free.extend(done.iter().map(|&id| self.places[id]));
+            self.done.push(done);
         }
         let of_activations = model.buffers.iter().zip(&self.places).filter(|(b, _)| matches!(b.kind, Kind::Activation));
         let mut places: Vec<usize> = of_activations.map(|(_, &place)| place).collect();

@@ -24,9 +24,11 @@ pub fn llama(c: &Config) -> Result<Model, Error> {
     c.check_eps()?;
     let (queries, keys) = (c.heads * c.head_dim, c.key_heads * c.head_dim);
     let mut m = Builder::default();
+    m.layer("embedding");
     let mut x = m.embedding("model.embed_tokens.weight", c.vocabulary, c.hidden);
     let angles = m.angles(c.head_dim / 2, frequencies(c));
     for layer in 0..c.layers {
+        m.layer(format!("layer {layer}"));
         let of = |name: &str| format!("model.layers.{layer}.{name}");
         let h = m.rmsnorm(x, &of("input_layernorm.weight"), c.eps);
         let q = m.linear(h, &of("self_attn.q_proj"), queries, c.attention_bias);
@@ -44,6 +46,7 @@ pub fn llama(c: &Config) -> Result<Model, Error> {
         let down = m.linear(h, &of("mlp.down_proj"), c.hidden, c.mlp_bias);
         x = m.add(x, down);
     }
+    m.layer("output");
     let x = m.rmsnorm(x.asked(), "model.norm.weight", c.eps);
     let output = if c.tied { "model.embed_tokens.weight" } else { "lm_head.weight" };
     Ok(m.logits(x, output, c.vocabulary, c.context))

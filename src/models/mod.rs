@@ -13,6 +13,7 @@
 //! | `catalogue` | which candidate computes a step |
 //! | `reference`, `cpu`, `launched` | the executors |
 //! | `planned` | the steps of a run as cases of their operators |
+//! | `traced` | what the executors tell a recording of their steps |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
 //! | `text` | tokenizer and chat template |
 //! | `golden` | what another program computed, to be held against |
@@ -46,6 +47,7 @@ mod sampling;
 mod session;
 mod tensor_files;
 mod text;
+mod traced;
 mod weights;
 
 #[cfg(test)]

@@ -26,11 +26,13 @@ pub fn opt(c: &Config) -> Result<Model, Error> {
     c.check_eps()?;
     const BIAS: bool = true;
     let mut m = Builder::default();
+    m.layer("embedding");
     let tokens = m.embedding("model.decoder.embed_tokens.weight", c.vocabulary, c.hidden);
     let rows = c.context + POSITION_OFFSET;
     let positions = m.positions("model.decoder.embed_positions.weight", rows, c.hidden, POSITION_OFFSET);
     let mut x = m.add(tokens, positions);
     for layer in 0..c.layers {
+        m.layer(format!("layer {layer}"));
         let of = |name: &str| format!("model.decoder.layers.{layer}.{name}");
         let h = m.layernorm(x, &of("self_attn_layer_norm"), c.eps);
         let q = m.linear(h, &of("self_attn.q_proj"), c.hidden, BIAS);
@@ -45,6 +47,7 @@ pub fn opt(c: &Config) -> Result<Model, Error> {
         let h = m.linear(h, &of("fc2"), c.hidden, BIAS);
         x = m.add(x, h);
     }
+    m.layer("output");
     let x = m.layernorm(x.asked(), "model.decoder.final_layer_norm", c.eps);
     let output = if c.tied { "model.decoder.embed_tokens.weight" } else { "lm_head.weight" };
     Ok(m.logits(x, output, c.vocabulary, c.context))

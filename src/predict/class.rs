@@ -13,7 +13,12 @@ const BINDING: f64 = 0.5;
 /// What binds a time, and the share of the time that the binding limit takes by itself.
 pub fn classify(us: f64, features: &Features, limits: &Limits) -> (Bound, f64) {
     // At the bandwidth of a large copy: what a small one takes beside that is latency.
-    let memory = limits.roofline_memory_us(features.bytes()) / us;
+    classify_beside(us, limits.roofline_memory_us(features.bytes()), features, limits)
+}
+
+/// The same where its bytes take `memory_us` by themselves: out of a cache, say.
+pub fn classify_beside(us: f64, memory_us: f64, features: &Features, limits: &Limits) -> (Bound, f64) {
+    let memory = memory_us / us;
     let pipe = limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype).unwrap_or(0.0) / us;
     let launch = limits.launch_us * features.launches / us;
     if memory.max(pipe) >= BINDING {

@@ -182,10 +182,10 @@ impl Family {
     }
 
     /// The time of a case wherever it lies, corrected by what the nearest ones of the sweep say, µs.
-    pub(super) fn time_us(&self, features: &Features) -> f64 {
+    pub(super) fn time_us(&self, features: &Features, reuse_bytes: Option<f64>) -> f64 {
         let here = Case { features: features.clone(), place: features.place(), miss: 0.0, unasked_miss: 0.0 };
         let correction = self.correction(&here, features.is_unasked(), None);
-        self.parameters.time_us(features, &self.limits) * correction.exp()
+        self.parameters.time_us_from(features, &self.limits, reuse_bytes) * correction.exp()
     }
 
     /// The time of a case.
@@ -193,18 +193,26 @@ impl Family {
     /// # Errors
     /// If it is unlike those of the sweep.
     pub fn predict(&self, features: &Features) -> Result<Prediction, String> {
+        self.predict_from(features, None)
+    }
+
+    /// The time of a case whose data was touched `reuse_bytes` others ago, and may be in a cache.
+    ///
+    /// # Errors
+    /// As [`Family::predict`].
+    pub fn predict_from(&self, features: &Features, reuse_bytes: Option<f64>) -> Result<Prediction, String> {
         if let Some(why) = self.outside(features) {
             let Family { operator, candidate, dtype, .. } = self;
             return Err(format!("{operator}::{candidate}::{dtype}: outside the calibrated domain: {why}"));
         }
-        let us = self.time_us(features);
+        let us = self.time_us(features, reuse_bytes);
         let spread = if features.is_unasked() { self.unasked_spread } else { self.spread };
         let pipe = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
         Ok(Prediction {
             us,
             low_us: us * (-spread).exp(),
             high_us: us * spread.exp(),
-            memory_us: self.limits.memory_us(features.read_bytes, features.written_bytes),
+            memory_us: self.limits.memory_us_from(features.read_bytes, features.written_bytes, reuse_bytes),
             pipe_us: pipe.unwrap_or(0.0),
             launch_us: self.limits.launch_us * features.launches,
         })

@@ -71,7 +71,7 @@ impl Features {
             read_bytes: (cost.bytes - written) as f64,
             written_bytes: written as f64,
             flops,
-            on_tensor_cores: dtype != DType::F32 && cost.intensity() >= DENSE,
+            on_tensor_cores: !subject.candidate.body.is_host() && dtype != DType::F32 && cost.intensity() >= DENSE,
             dtype,
             launches: 1.0,
             blocks: 1.0,

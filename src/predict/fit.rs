@@ -164,7 +164,7 @@ pub(super) mod tests {
             })
         };
         let family = Family::fitted(("gemm", "cuda", DType::BF16), of(60, 1).collect(), &limits).unwrap();
-        let misses = of(100, 2).map(|(features, us)| (family.time_us(&features) / us - 1.0).abs());
+        let misses = of(100, 2).map(|(features, us)| (family.time_us(&features, None) / us - 1.0).abs());
         let mean = misses.sum::<f64>() / 100.0;
         assert!(mean < 0.06, "{mean} with {:?}", family.parameters);
     }

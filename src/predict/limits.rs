@@ -23,6 +23,8 @@ pub struct Limits {
     mix: Vec<(f64, f64)>,
     /// The best bandwidth of the second cache, 10⁹ bytes a second, where it was measured.
     cache_gb_per_s: Option<f64>,
+    /// By bytes that are touched again and again: the level that holds them, and µs a byte from there.
+    caches: Vec<(f64, Level, f64)>,
     peaks: Vec<(Pipe, DType, f64)>,
 }
 
@@ -60,6 +62,7 @@ impl Limits {
             hot_copy: curve(Heat::Hot, 1, 1),
             mix: Vec::new(),
             cache_gb_per_s: calibration.best_gb_per_s(Level::L2),
+            caches: caches(calibration),
             peaks: calibration.peaks.iter().map(|peak| (peak.pipe, peak.dtype, peak.sustained_tflops)).collect(),
         };
         let largest = cold().filter(|b| b.writes > 0 && b.reads != b.writes).map(|b| b.footprint_bytes).max();
@@ -82,11 +85,11 @@ impl Limits {
     }
 
     /// The memory's part of a launch by where its bytes are.
-    pub(super) fn memory_of(&self, features: &Features) -> f64 {
+    pub(super) fn memory_of(&self, features: &Features, reuse_bytes: Option<f64>) -> f64 {
         let (cached, cold) = (features.cached, 1.0 - features.cached);
         let (read, written) = (features.read_bytes, features.written_bytes);
         if cached <= 0.0 {
-            return self.memory_us(read, written);
+            return self.memory_us_from(read, written, reuse_bytes);
         }
         self.memory_us(cold * read, cold * written) + self.cached_us(cached * read, cached * written)
     }
@@ -122,6 +125,37 @@ impl Limits {
         self.cache_gb_per_s.map_or(0.0, |gb_per_s| bytes / (gb_per_s * 1e3))
     }
 
+    /// Where bytes are found that are touched again after `reuse_bytes` others; in DRAM, where caches were made cold.
+    pub fn level(&self, reuse_bytes: Option<f64>) -> Level {
+        self.cache(reuse_bytes).map_or(Level::Dram, |(_, level, _)| level)
+    }
+
+    /// A plain stream of so many bytes out of that level, µs: the launch and what small streams take longer are left out.
+    pub fn stream_us(&self, read: f64, written: f64, reuse_bytes: Option<f64>) -> f64 {
+        let bytes = read + written;
+        if let Some((_, _, us)) = self.cache(reuse_bytes) {
+            return bytes * us;
+        }
+        let most =
+            self.read.last().into_iter().chain(self.copy.last()).map(|point| point.0).fold(f64::INFINITY, f64::min);
+        let share = if bytes > 0.0 { written / bytes } else { 0.0 };
+        bytes * self.between(most, share) / most
+    }
+
+    fn cache(&self, reuse_bytes: Option<f64>) -> Option<(f64, Level, f64)> {
+        let reuse = reuse_bytes?;
+        self.caches.iter().find(|(holds, _, _)| *holds >= reuse).copied()
+    }
+
+    /// The memory's part of a launch whose data is found there: as [`Limits::memory_us`], less what a nearer level saves.
+    pub fn memory_us_from(&self, read: f64, written: f64, reuse_bytes: Option<f64>) -> f64 {
+        let cold = self.memory_us(read, written);
+        match self.cache(reuse_bytes) {
+            Some(_) => cold.min(self.stream_us(read, written, reuse_bytes)),
+            None => cold,
+        }
+    }
+
     /// The time of operations at the sustained peak of a pipe, µs; `None` where that was not measured.
     pub fn pipe_us(&self, flops: f64, on_tensor_cores: bool, dtype: DType) -> Option<f64> {
         let wanted = if on_tensor_cores { (Pipe::Tensor, dtype) } else { (Pipe::Fma, DType::F32) };
@@ -134,6 +168,18 @@ impl Limits {
 fn between(read: &[(f64, f64)], copy: &[(f64, f64)], bytes: f64, written: f64) -> f64 {
     let (read, copy) = (line(read, bytes), line(copy, bytes));
     read + (copy - read) * (2.0 * written).min(1.0)
+}
+
+/// What each level of caches holds and how fast it is at best, the smallest first.
+fn caches(calibration: &Calibration) -> Vec<(f64, Level, f64)> {
+    let hot = calibration.bandwidths.iter().filter(|b| b.heat == Heat::Hot && b.level != Level::Dram);
+    // Shared memory holds what a kernel puts there, never what another one has left.
+    let hot = hot.filter(|b| b.level != Level::Shared);
+    let mut all: Vec<(f64, Level, f64)> = hot.map(|b| (b.footprint_bytes as f64, b.level, 1e-3 / b.gb_per_s)).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.total_cmp(&b.2)));
+    // Of one size the best mix.
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
 }
 
 /// On the line through the points, and through the last two of them beyond their ends; never below zero.
@@ -183,6 +229,7 @@ mod tests {
             hot_copy: vec![(1e6, 1.5), (1e8, 16.0)],
             mix: vec![(0.0, 1.0), (0.5, 1.0), (1.0, 1.1)],
             cache_gb_per_s: Some(8000.0),
+            caches: vec![(1e6, Level::L2, 1e-7)],
             peaks: vec![(Pipe::Fma, DType::F32, 60.0), (Pipe::Tensor, DType::BF16, 800.0)],
         };
         approx::assert_relative_eq!(limits.memory_us(1e8, 0.0), 25.0);
@@ -193,6 +240,15 @@ mod tests {
         approx::assert_relative_eq!(limits.pipe_us(8e8, true, DType::BF16).unwrap(), 1.0);
         approx::assert_relative_eq!(limits.cache_us(16e6), 2.0);
         assert_eq!(limits.pipe_us(1.0, true, DType::F16), None, "not measured");
+        assert_eq!(
+            [None, Some(1e7), Some(1e5)].map(|reuse| limits.level(reuse)),
+            [Level::Dram, Level::Dram, Level::L2]
+        );
+        approx::assert_relative_eq!(limits.stream_us(1e6, 0.0, None), 0.26);
+        approx::assert_relative_eq!(limits.stream_us(5e5, 5e5, Some(1e7)), 0.31);
+        approx::assert_relative_eq!(limits.stream_us(5e5, 5e5, Some(1e5)), 0.1);
+        approx::assert_relative_eq!(limits.memory_us_from(1e8, 0.0, None), 25.0);
+        approx::assert_relative_eq!(limits.memory_us_from(1e8, 0.0, Some(1e6)), 10.0);
         // The shipped calibrations have what is needed.
         for file in ["nvidia-h200-132", "nvidia-h100-80gb-hbm3-132"] {
             let path =

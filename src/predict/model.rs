@@ -47,7 +47,13 @@ impl Parameters {
 
     /// The time of a case, µs: in the tiles that take the least, where there are several ways.
     pub fn time_us(&self, features: &Features, limits: &Limits) -> f64 {
-        let memory = self.memory * limits.memory_of(features) * (1.0 + self.unaligned * features.unaligned);
+        self.time_us_from(features, limits, None)
+    }
+
+    /// The same where its data was touched `reuse_bytes` others ago, and may be in a cache.
+    pub fn time_us_from(&self, features: &Features, limits: &Limits, reuse_bytes: Option<f64>) -> f64 {
+        let memory =
+            self.memory * limits.memory_of(features, reuse_bytes) * (1.0 + self.unaligned * features.unaligned);
         let half = features.copied_bytes / 2.0;
         let copied = self.copy * limits.memory_us(half, half);
         let tiled = features.tilings.iter().map(|tiling| self.tiled_us(tiling, memory, features, limits));

@@ -65,7 +65,7 @@ pub fn cross_validated(name: (&str, &str, DType), measured: &[(Features, f64)], 
             measured.iter().cloned().enumerate().partition(|(i, _)| i % folds == fold);
         let others = others.into_iter().map(|(_, case)| case).collect();
         let family = Family::fitted(name, others, limits).ok()?;
-        pairs.extend(held.into_iter().map(|(_, (features, us))| (family.time_us(&features), us)));
+        pairs.extend(held.into_iter().map(|(_, (features, us))| (family.time_us(&features, None), us)));
     }
     (!pairs.is_empty()).then(|| Errors::of(&pairs))
 }
@@ -180,7 +180,7 @@ mod tests {
         let (limits, swept) = (h200(), products(&TRUTH, 30, 0.1, 1));
         let left_out = cross_validated(NAME, &swept, &limits).unwrap();
         let family = Family::fitted(NAME, swept.clone(), &limits).unwrap();
-        let fitted: Vec<_> = swept.iter().map(|(features, us)| (family.time_us(features), *us)).collect();
+        let fitted: Vec<_> = swept.iter().map(|(features, us)| (family.time_us(features, None), *us)).collect();
         assert!(left_out.mean > Errors::of(&fitted).mean && left_out.mean < 12.0, "{left_out:?}");
         assert!(cross_validated(NAME, &swept[..5], &limits).is_none(), "too few for a fit");
     }

@@ -18,6 +18,7 @@ pub mod peers;
 pub mod place;
 #[cfg(feature = "reports")]
 pub mod plot;
+pub mod profiles;
 pub mod record;
 pub mod summary;
 pub mod text;

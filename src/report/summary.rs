@@ -13,6 +13,7 @@ use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::lock::{self, Kind};
 use crate::measure::noise::NoiseReport;
+use crate::profile::{self, ProfileRun};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -50,6 +51,9 @@ pub struct Summary {
     /// Workloads that were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadRun>,
+    /// Where the time of runs went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ProfileRun>,
     /// How many trials ended with each verdict; every verdict is there.
     pub counts: BTreeMap<Verdict, usize>,
     /// One entry a trial, ordered by operator, candidate, dtype and check.
@@ -129,6 +133,7 @@ impl Summary {
             builds: Vec::new(),
             models: Vec::new(),
             workloads: Vec::new(),
+            profiles: Vec::new(),
             counts: BTreeMap::new(),
             records: Vec::new(),
         };
@@ -175,6 +180,7 @@ impl Summary {
         self.builds.extend(other.builds);
         models::merge(&mut self.models, other.models);
         workloads::merge(&mut self.workloads, other.workloads);
+        profile::merge(&mut self.profiles, other.profiles);
         let older: HashMap<_, _> = self.records.iter().map(|record| (record.identity(), record)).collect();
         for record in &mut other.records {
             if let Some(older) = older.get(&record.identity()) {

@@ -20,6 +20,8 @@ mod peers;
 #[cfg(feature = "cli")]
 mod predict;
 #[cfg(feature = "cli")]
+mod profile;
+#[cfg(feature = "cli")]
 mod protocol;
 mod user;
 #[cfg(feature = "cli")]

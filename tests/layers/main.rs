@@ -8,8 +8,20 @@ use source::{code, files, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the top to the bottom; a layer may use what stands below it, and itself.
-const LAYERS: [&str; 11] =
-    ["cli", "harness", "report", "predict", "calibrate", "baseline", "check", "protocol", "measure", "device", "core"];
+const LAYERS: [&str; 12] = [
+    "cli",
+    "harness",
+    "report",
+    "profile",
+    "predict",
+    "calibrate",
+    "baseline",
+    "check",
+    "protocol",
+    "measure",
+    "device",
+    "core",
+];
 
 /// Beside the layers: who may use what.
 const ASIDE: [(&str, &[&str]); 3] =

@@ -1,11 +1,7 @@
 //! The chain and its stages alone, all tiers of both, timed in one session in random order.
 
-use crate::check::case::Case;
-use crate::check::judge::Rejection;
 use crate::check::perf::PerfSettings;
-use crate::check::verify::verified;
-use crate::check::{Context, Subject};
-use crate::core::distribution::Distribution;
+use crate::check::{Subject, armed};
 use crate::core::dtype::DType;
 use crate::core::shape::{Point, Shape as _, describe};
 use crate::core::suite::Suite;
@@ -98,19 +94,8 @@ impl<'d> Bench<'d> {
         let candidate =
             found.ok_or_else(|| format!("{}: no `{}` in {dtype}", operator.name(), names.join("` or `")))?;
         let subject = Subject { operator, candidate, dtype };
-        let case = Case::new(point.clone(), Distribution::Normal, self.seed);
-        let context = Context::without_deadline(self.device, self.seed);
-        let place = format!("{}::{} {}", operator.name(), candidate.name, describe(operator.axes(), point));
-        let (problem, _) = verified(&context, &subject, &case, &case.inputs(&subject)).map_err(|rejection| {
-            let why = match rejection {
-                Rejection::Failed(failure) | Rejection::Lost(failure) => failure.text,
-                Rejection::Unsupported(why) => why,
-            };
-            format!("{place}: {why}")
-        })?;
         // Within a chain a stage finds what the one before has left in the caches.
-        let settings = PerfSettings { heat: Heat::Hot, ..PerfSettings::of(self.device.kind()) };
-        Contestant::arm(problem, &settings.plan()).map_err(|fault| format!("{place}: {fault}"))
+        armed(self.device, &subject, point, Heat::Hot, self.seed)
     }
 
     /// Times one size.

@@ -84,13 +84,16 @@ impl Opened {
         let limits = self.limits(llm)?;
         let kind = llm.device.kind;
         let dtype = llm.dtype();
-        let way = if kind == DeviceKind::Cpu { "tiers" } else { "unfused" };
-        if let Some(asked) = llm.way.as_ref().filter(|asked| *asked != way) {
-            return Err(Failure::Input(format!("--way {asked}: on {kind} a model runs as {way}")));
-        }
+        let ways: &[&'static str] = if kind == DeviceKind::Cpu { &["tiers", "naive"] } else { &["unfused"] };
+        let asked = llm.way.as_deref().unwrap_or(ways[0]);
+        let way = *ways
+            .iter()
+            .find(|way| **way == asked)
+            .ok_or_else(|| Failure::Input(format!("--way {asked}: on {kind} a model runs as {}", ways.join(" or "))))?;
         match kind {
             DeviceKind::Cpu => {
-                let mut executor = CpuExecutor::new(&self.model, &*self.weights, limits, dtype).map_err(input)?;
+                let of_way = if way == "naive" { CpuExecutor::naive } else { CpuExecutor::new };
+                let mut executor = of_way(&self.model, &*self.weights, limits, dtype).map_err(input)?;
                 Ok(run(&mut executor, &CpuDevice::new(), way))
             }
             DeviceKind::Sim => {

@@ -52,7 +52,7 @@ impl Predict {
     ) -> Result<(), Failure> {
         let limits = Limits::of(calibration).map_err(Failure::Input)?;
         let (out, fitted) = file.get_or_insert_with(|| {
-            let out = self.out.clone().unwrap_or_else(|| made("prediction", &calibration.device));
+            let out = self.out.clone().unwrap_or_else(|| project().made("prediction", &calibration.device));
             let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
             (out, kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured)))
         });

@@ -67,17 +67,25 @@ impl Body {
 
 /// The host functions of a CPU candidate.
 #[derive(Clone)]
-pub struct CpuBody(pub(super) Vec<(DType, CpuFn)>);
+pub struct CpuBody {
+    pub(super) name: Arc<str>,
+    pub(super) functions: Vec<(DType, CpuFn)>,
+}
 
 impl CpuBody {
+    /// The name of the candidate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether there is a function for `dtype`.
     pub fn computes(&self, dtype: DType) -> bool {
-        self.0.iter().any(|(own, _)| *own == dtype)
+        self.functions.iter().any(|(own, _)| *own == dtype)
     }
 
     /// Runs the function for `dtype`; `false` if there is none.
     pub fn call(&self, dtype: DType, point: &[usize], x: &Inputs<'_>, y: &mut Outputs<'_>) -> bool {
-        match self.0.iter().find(|(d, _)| *d == dtype) {
+        match self.functions.iter().find(|(d, _)| *d == dtype) {
             Some((_, function)) => {
                 function(point, x, y);
                 true

@@ -57,6 +57,7 @@ impl<S> Declare for Cpu<S> {
 
 impl<S: Shape> IntoCandidate<S> for Cpu<S> {
     fn named(self, name: &str) -> Candidate {
-        Candidate { name: name.into(), body: Body::Cpu(CpuBody(self.functions)), traits: self.traits }
+        let body = Body::Cpu(CpuBody { name: name.into(), functions: self.functions });
+        Candidate { name: name.into(), body, traits: self.traits }
     }
 }

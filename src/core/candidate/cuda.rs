@@ -45,6 +45,7 @@ impl<S: Shape> Cuda<S> {
         let file = format!("{entry}.{}", if language == Language::Cuda { "cu" } else { "ptx" });
         Cuda {
             kernel: Kernel {
+                candidate: String::new(),
                 program: Program { text, language, file, headers: Vec::new(), options: Vec::new(), needs: None },
                 entry,
                 plan: Arc::new(move |point| plan(&S::from_point(point)).into()),
@@ -95,7 +96,8 @@ impl<S> Declare for Cuda<S> {
 
 impl<S: Shape> IntoCandidate<S> for Cuda<S> {
     fn named(self, name: &str) -> Candidate {
-        Candidate { name: name.into(), body: Body::Cuda(self.kernel), traits: self.traits }
+        let body = Body::Cuda(Kernel { candidate: name.into(), ..self.kernel });
+        Candidate { name: name.into(), body, traits: self.traits }
     }
 }
 

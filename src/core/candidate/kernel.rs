@@ -72,6 +72,8 @@ pub(super) type PlanFn = Arc<dyn Fn(&[usize]) -> Plan + Send + Sync>;
 /// The part of a CUDA candidate that a device needs.
 #[derive(Clone)]
 pub struct Kernel {
+    /// The name of the candidate.
+    pub candidate: String,
     /// Source or PTX.
     pub program: Program,
     /// The entry, perhaps with `{dtype}` in it.

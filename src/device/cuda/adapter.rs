@@ -1,10 +1,12 @@
 //! A GPU as the gate sees it: what it runs, what fits, a case made ready.
 
+use super::cupti::{Activities, Events};
 use super::device::CudaDevice;
 use super::problem::CudaProblem;
 use crate::core::candidate::Body;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
+use crate::device::trace::Recording;
 use crate::device::{Capacity, Device, Job, Problem, RoundTrip};
 
 impl Device for CudaDevice {
@@ -29,6 +31,13 @@ impl Device for CudaDevice {
 
     fn is_lost(&self) -> bool {
         self.context.is_abandoned()
+    }
+
+    fn recording(&self) -> Recording {
+        match Activities::open() {
+            Ok(activities) => Recording::with(Some(Box::new(activities)), "CUPTI"),
+            Err(why) => Recording::with(Some(Box::new(Events::new(&self.context, why))), "CUDA events"),
+        }
     }
 
     fn capacity(&self) -> Capacity {

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs, through the driver API loaded at run time.
 //!
-//! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
+//! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch`, `cupti/library` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
 //! files with `unsafe`; everything else builds on their safe functions.
 
 mod adapter;
@@ -16,6 +16,7 @@ pub mod cudnn_attention;
 pub mod cudnn_conv;
 mod cudnn_graph;
 pub mod cudnn_rnn;
+mod cupti;
 mod device;
 mod driver;
 mod nvrtc;

@@ -10,6 +10,7 @@ use crate::core::launch::Launch;
 use crate::core::tensor::Tensor;
 use crate::device::fault::{Escape, Fault};
 use crate::device::image::Image;
+use crate::device::trace;
 use crate::device::{Device, Job, Poison, Problem, Sample, TimingPlan};
 use std::ops::Range;
 
@@ -30,6 +31,8 @@ pub struct CudaProblem<'d> {
     /// For work that could end up on another stream.
     watch: Option<Watch>,
     pub(super) timed: Option<Timed>,
+    /// What a launch computes, for recordings.
+    traced: trace::Work,
 }
 
 impl<'d> CudaProblem<'d> {
@@ -44,12 +47,26 @@ impl<'d> CudaProblem<'d> {
         let count = allocate(COUNT_BYTES * image.output_ranges().count())?;
         let watched = work.may_escape().then(|| Watch::of(device, &image));
         let watch = watched.transpose().map_err(|e| memory_fault(device, &image, e))?;
-        Ok(CudaProblem { device, image, memory, work, kept, count, watch, timed: None })
+        let traced = trace::Work {
+            operator: job.operator.name().into(),
+            candidate: job.candidate.name.clone(),
+            point: job.point.to_vec(),
+            dtype: job.dtype,
+            reuse_bytes: None,
+            launches: 1,
+        };
+        Ok(CudaProblem { device, image, memory, work, kept, count, watch, timed: None, traced })
     }
 
     /// Enqueues one launch on the image at `base`.
     pub(super) fn enqueue(&self, base: u64) -> Result<(), Fault> {
         self.work.enqueue(self.device, &self.image, base)
+    }
+
+    /// A batch of launches, which rotate over so many sets of buffers, as a step of a recording.
+    pub(super) fn traced(&self, launches: usize, sets: usize) -> trace::Work {
+        let reuse_bytes = (sets == 1).then(|| self.image.footprint_bytes());
+        trace::Work { reuse_bytes, launches, ..self.traced.clone() }
     }
 
     /// Waits for what was enqueued.

@@ -15,6 +15,7 @@ use super::refresh::{OfCase, Refresh};
 use super::support::{COUNT_BYTES, fault, fill, memory_fault, run_support};
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
+use crate::device::trace;
 use crate::device::{Device, Heat, Poison, Sample, TimingPlan};
 use std::ops::Range;
 
@@ -208,7 +209,11 @@ impl CudaProblem<'_> {
         let gate = Launch::blocks(1, 1).scalar(GATE_NS).scalar(timed.clock.address());
         run_support(self.device, "kernelgate_gate", &gate)?;
         timed.start.record().map_err(cuda)?;
-        self.device.context.replay(graph).map_err(cuda)?;
+        {
+            let _run = trace::run("launch");
+            let _batch = trace::step(false, || self.traced(timed.launches, timed.sets));
+            self.device.context.replay(graph).map_err(cuda)?;
+        }
         timed.end.record().map_err(cuda)?;
         self.finish()?;
         let mut clock = [0; 16];

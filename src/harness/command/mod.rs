@@ -7,6 +7,7 @@ mod ending;
 mod list;
 mod noise;
 mod noise_stored;
+mod profile;
 mod selection;
 mod tune;
 mod workplace;
@@ -15,6 +16,7 @@ pub use bench::{Bench, header, peer_row, row};
 pub use ending::{Failure, print};
 pub use list::List;
 pub use noise::Noise;
+pub use profile::{Options as ProfileOptions, Profile, apart, compared, knowledge};
 pub use selection::{Selected, Selection, describe_device};
 pub use tune::Tune;
 pub use workplace::Workplace;
@@ -36,6 +38,8 @@ pub enum Command {
     Noise(Noise),
     /// Time all candidates of an operator shape by shape, and write down which one is the fastest
     Tune(Tune),
+    /// Say where the time of candidates goes, what binds it, and what would help
+    Profile(Profile),
 }
 
 impl Command {
@@ -49,6 +53,7 @@ impl Command {
             Command::Bench(bench) => bench.run(workplace),
             Command::Noise(noise) => noise.run(workplace),
             Command::Tune(tune) => tune.run(workplace),
+            Command::Profile(profile) => profile.run(workplace),
         }
     }
 }

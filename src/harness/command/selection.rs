@@ -73,10 +73,19 @@ impl Selection {
     pub fn each(
         &self,
         workplace: &Workplace<'_>,
+        measure: impl FnMut(&Selected<'_>) -> Result<(), Failure>,
+    ) -> Result<Summary, Failure> {
+        self.each_of(workplace, self.select(workplace.suites)?, measure)
+    }
+
+    /// The same for trials that were selected otherwise.
+    pub fn each_of(
+        &self,
+        workplace: &Workplace<'_>,
+        selected: Vec<(Trial, Vec<Point>)>,
         mut measure: impl FnMut(&Selected<'_>) -> Result<(), Failure>,
     ) -> Result<Summary, Failure> {
         let suites = workplace.suites;
-        let selected = self.select(suites)?;
         // The simulator tells no time.
         let (devices, lanes) = (Devices::new(self.device, self.device.is_none()), Lanes::default());
         let mut summary = Summary::new(workplace.project.describe_run(self.seed));
@@ -108,12 +117,26 @@ impl Selection {
 
     /// The timed trials that were asked for, with the shapes that were; no device is needed to know them.
     pub fn select(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
+        let of_timed = |why| format!("of the timed candidates: {why}; lessons need --lessons");
+        self.select_by(suites, Check::Perf, of_timed).map_err(Failure::Input)
+    }
+
+    /// The candidates that were asked for, whether or not the gate times them: a trial each.
+    pub fn select_any(&self, suites: &[Suite]) -> Result<Vec<(Trial, Vec<Point>)>, Failure> {
+        self.select_by(suites, Check::Correctness, |why| why).map_err(Failure::Input)
+    }
+
+    fn select_by(
+        &self,
+        suites: &[Suite],
+        check: Check,
+        no_hit: impl FnOnce(String) -> String,
+    ) -> Result<Vec<(Trial, Vec<Point>)>, String> {
         let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
         let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
-        let mut all = trials(suites).map_err(Failure::Input)?;
-        all.retain(|trial| trial.check == Check::Perf);
-        has_hits(&all, &options)
-            .map_err(|why| Failure::Input(format!("of the timed candidates: {why}; lessons need --lessons")))?;
+        let mut all = trials(suites)?;
+        all.retain(|trial| trial.check == check);
+        has_hits(&all, &options).map_err(no_hit)?;
         all.retain(|trial| trial.is_selected(&options));
         if self.shapes.is_empty() {
             return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());
@@ -125,7 +148,7 @@ impl Selection {
             if let Some(Err(why)) = fits.next()
                 && !fits.any(|point| point.is_ok())
             {
-                return Err(Failure::Input(why));
+                return Err(why);
             }
         }
         let points = |trial: &Trial| self.shapes.iter().filter_map(|shape| parsed(trial, shape).ok()).collect();

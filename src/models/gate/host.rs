@@ -5,10 +5,12 @@ use crate::core::candidate::CpuBody;
 use crate::core::dtype::DType;
 use crate::core::shape::Shape;
 use crate::core::tensor::{Inputs, Outputs};
+use crate::device::trace::Layers;
 use crate::models::catalogue::Operators;
 use crate::models::description::{Extents, Kind, Model, Operand, Step};
 use crate::models::error::Error;
 use crate::models::layout::Layout;
+use crate::models::traced::Traced;
 use crate::models::weights::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,9 +54,15 @@ impl<S: Shape + PartialEq> OnHost<S> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut kept = kept.filter(|kept| kept.shape == *s).unwrap_or_else(|| self.prepared(s));
         for (e, part) in (self.signature.runs)(s) {
-            let model = &kept.model;
-            for step in &model.steps {
-                self.step(step, model, &kept.layout, &mut kept.places, (&e, part), inputs, outputs);
+            let Kept { model, layout, places, .. } = &mut kept;
+            let traced = Traced { model, layout, dtype: self.dtype, extents: &e };
+            let mut layers = Layers::default();
+            for (at, step) in model.steps.iter().enumerate() {
+                let call = step.call(model, &e);
+                let span = traced.begin(&mut layers, at, call, self.tiers[call.operator].name(), true);
+                self.step(step, model, layout, places, (&e, part), inputs, outputs);
+                drop(span);
+                traced.end(at);
             }
         }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);

@@ -43,6 +43,13 @@ const VIEWS = [
     size: (s) => s.workloads.length,
     draw: workloads,
   },
+  {
+    path: "profiles",
+    title: "Profiles",
+    shows: (s) => (s.profiles || []).length,
+    size: (s) => s.profiles.length,
+    draw: profiles,
+  },
   { path: "counts", title: "Counts", shows: (s) => s.metrics.length, size: (s) => s.metrics.length, draw: counts },
   {
     path: "builds",

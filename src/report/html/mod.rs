@@ -22,7 +22,7 @@ const STYLES: [&str; 2] = [include_str!("vendor/uPlot.min.css"), include_str!("d
 const LICENSE: &str = include_str!("vendor/LICENSE");
 
 /// In this order: each uses what stands before it, and the last one starts.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("vendor/uPlot.iife.min.js"),
     include_str!("data.js"),
     include_str!("dom.js"),
@@ -34,6 +34,7 @@ const SCRIPTS: [&str; 14] = [
     include_str!("views/speedup.js"),
     include_str!("views/latency.js"),
     include_str!("views/machine.js"),
+    include_str!("views/profile.js"),
     include_str!("views/compare.js"),
     include_str!("views/history.js"),
     include_str!("main.js"),

@@ -380,6 +380,9 @@ pub struct Event {
     context: Context,
 }
 
+// SAFETY: the driver takes an event from any thread; its context is made current there before it is destroyed.
+unsafe impl Send for Event {}
+
 impl Event {
     /// Marks the end of what is on the stream now.
     pub fn record(&self) -> Result<()> {

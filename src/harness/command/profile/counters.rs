@@ -1,0 +1,70 @@
+//! Hardware counters of the kernels of a profile: the same command once more, under Nsight Compute.
+
+use crate::harness::terminal::note;
+use crate::profile::{Part, ProfileRun, ncu};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Kernels that Nsight Compute looks at, at the most: each is run several times.
+const COUNTED: usize = 32;
+
+/// Adds the counters of Nsight Compute to a profile, or why there are none.
+pub fn counted(run: &mut ProfileRun, ncu: &Path) {
+    let command = plain_command(std::env::args_os());
+    run.notes.push(format!("for Nsight Systems: {}", ncu::nsys(&command)));
+    // `operator::candidate kernel`: those of a device have a name of their own.
+    let kernel = |part: &Part| part.name.split_once(' ').map(|(_, name)| name.to_owned());
+    let names: Vec<String> = run.kernels.iter().filter_map(kernel).collect();
+    if names.is_empty() {
+        run.notes.push("Nsight Compute: there is no kernel of a GPU to count".into());
+        return;
+    }
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    match ncu::count(ncu, &command, &all, COUNTED) {
+        Ok(kernels) => {
+            let ours = |name: &str| {
+                let of = |part: &&Part| kernel(part).is_some_and(|own| ncu::function(&own) == ncu::function(name));
+                run.kernels.iter().find(of).and_then(|part| part.bound)
+            };
+            run.counters = Some(ncu::beside(kernels, ours));
+        }
+        Err(why) => {
+            note(format_args!("Nsight Compute: {why}"));
+            run.notes.push(format!("no hardware counters: {why}"));
+        }
+    }
+}
+
+/// The command line of this process without what makes it more than a run.
+fn plain_command(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    const ALONE: [&str; 3] = ["--apply", "--json", "--ncu"];
+    const WITH_VALUE: [&str; 3] = ["--trace", "--out", "--against"];
+    let called = arguments.next();
+    let program = std::env::current_exe().ok().map(OsString::from).or(called);
+    let mut kept: Vec<OsString> = program.into_iter().collect();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        if WITH_VALUE.contains(&name) {
+            if name.len() == text.len() {
+                arguments.next();
+            }
+        } else if !ALONE.contains(&name) {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counted_command_does_nothing_but_run() {
+        let words =
+            ["gate", "--command", "profile", "softmax", "--trace", "t", "--ncu=/x/ncu", "--apply", "--out=o", "--hot"];
+        let kept = plain_command(words.iter().map(OsString::from));
+        assert_eq!(kept[1..], ["--command", "profile", "softmax", "--hot"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! Another candidate of the same operator: what is vectorised, tiled, on tensor cores, split over k, or flash attention.
+
+use super::{Idea, Input, Seen, Swap, Way, hint, how, percent};
+use crate::check::Subject;
+use crate::check::outcome::Bound;
+use crate::core::candidate::Candidate;
+use crate::profile::knowledge::Expected;
+
+/// From this share of the ceiling on, nothing is to be gained but noise.
+const NEAR: f64 = 0.8;
+
+/// A gain of less than this share is within what a prediction is off by.
+const LEAST_GAIN: f64 = 0.05;
+
+/// Of each work the candidate that is expected to be the fastest.
+pub fn ideas(input: &Input<'_>) -> Vec<Idea> {
+    input.seen.iter().filter_map(|seen| idea(input, seen)).collect()
+}
+
+fn idea(input: &Input<'_>, seen: &Seen) -> Option<Idea> {
+    let suite = input.knowledge.suite(&seen.work.operator)?;
+    let own = input.knowledge.subject_of(&seen.work)?;
+    let own_at = suite.candidates.iter().position(|other| std::ptr::eq(other, own.candidate))?;
+    let point = &seen.work.point;
+    let others = suite.candidates.iter().enumerate().filter(|(_, other)| competes(other, &own));
+    let expected = others.filter_map(|(at, candidate)| {
+        let subject = Subject { candidate, ..own };
+        if subject.objection(point).is_some() {
+            return None;
+        }
+        // The ceilings know no candidate from another: by them a later one, which the catalogue has for the faster, may
+        // stand in place of one that is far from them.
+        let expected = input.knowledge.expected(&subject, point, seen.work.reuse_bytes)?;
+        let is_worth_it = expected.is_predicted || (at > own_at && seen.of_ceiling() < NEAR);
+        is_worth_it.then_some((at, candidate, expected))
+    });
+    let best = expected.min_by(|a, b| {
+        // A prediction goes before a floor, and a later candidate before an earlier one of the same floor.
+        (b.2.is_predicted.cmp(&a.2.is_predicted)).then(a.2.us.total_cmp(&b.2.us)).then(b.0.cmp(&a.0))
+    });
+    let (_, candidate, expected) = best?;
+    if expected.us > (1.0 - LEAST_GAIN) * seen.us {
+        return None;
+    }
+    Some(to(input, seen, candidate, expected))
+}
+
+/// Whether a candidate can stand in the place of another.
+fn competes(other: &Candidate, own: &Subject<'_>) -> bool {
+    !std::ptr::eq(other, own.candidate)
+        && other.name != own.candidate.name
+        && other.body.is_host() == own.candidate.body.is_host()
+        && !other.traits.lesson
+        && other.traits.timed
+        && other.traits.computes(own.dtype)
+}
+
+fn to(input: &Input<'_>, seen: &Seen, candidate: &Candidate, expected: Expected) -> Idea {
+    let bound = input.knowledge.bound(seen.us, &seen.facts).map_or("", Bound::name);
+    let way = |candidate: &str| Way {
+        operator: seen.work.operator.clone(),
+        candidate: candidate.into(),
+        point: seen.work.point.clone(),
+        dtype: seen.work.dtype,
+        is_hot: seen.is_hot(),
+    };
+    let action = format!("{}: use {}::{}", change(seen), seen.work.operator, candidate.name);
+    let evidence = format!(
+        "{:.2} µs a call, {} of the ceiling ({}), bound by {bound}; {} {:.2} µs",
+        seen.us,
+        percent(seen.of_ceiling()),
+        seen.facts.level,
+        how(expected),
+        expected.us
+    );
+    let gain_us = seen.calls * (seen.us - expected.us);
+    let trial = Swap { before: vec![way(&seen.work.candidate)], after: vec![way(&candidate.name)], calls: seen.calls };
+    let hint = hint("candidate", seen.place(), action, evidence, gain_us, expected.basis());
+    Idea { hint, trial: Some(trial) }
+}
+
+/// What the other candidate does otherwise, by the work.
+fn change(seen: &Seen) -> &'static str {
+    let features = &seen.facts.features;
+    let is_product = features.flops > 4.0 * features.bytes();
+    if seen.work.operator.starts_with("attention") {
+        "flash attention"
+    } else if features.on_tensor_cores && features.blocks < 64.0 {
+        "split-K for a product of few tiles"
+    } else if features.on_tensor_cores {
+        "tensor cores"
+    } else if is_product {
+        "tile and vectorise"
+    } else {
+        "vectorise"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{input, seen_of};
+    use super::*;
+    use crate::core::dtype::DType;
+    use crate::profile::samples::{host_knowledge, suites};
+
+    #[test]
+    fn a_slow_tier_is_to_be_exchanged_and_a_fast_one_is_not() {
+        let suites = suites();
+        let knowledge = host_knowledge(&suites);
+        // 64 x 1024 in f32: 512 KiB read and written, 5.2 µs at 100 GB/s.
+        let slow = seen_of(&knowledge, ("softmax", "naive"), "rows=64,cols=1024", DType::F32, 50.0, 3.0);
+        let idea = ideas(&input(&knowledge, std::slice::from_ref(&slow))).remove(0);
+        assert!(idea.hint.action.ends_with("use softmax::tiled") && idea.hint.basis == "roofline", "{idea:?}");
+        let floor = 2.0 * 64.0 * 1024.0 * 4.0 / 100e3;
+        approx::assert_relative_eq!(idea.hint.gain_us, 3.0 * (50.0 - floor), max_relative = 1e-6);
+        assert_eq!(idea.trial.unwrap().after[0].candidate, "tiled");
+        let fast = seen_of(&knowledge, ("softmax", "naive"), "rows=64,cols=1024", DType::F32, 1.1 * floor, 3.0);
+        assert!(ideas(&input(&knowledge, &[fast])).is_empty(), "it is at its ceiling");
+        let last = seen_of(&knowledge, ("softmax", "tiled"), "rows=64,cols=1024", DType::F32, 50.0, 3.0);
+        assert!(ideas(&input(&knowledge, &[last])).is_empty(), "the ceilings know nothing better");
+    }
+}
