@@ -112,6 +112,7 @@ impl Llm {
             window: 0,
             stride: 0,
             golden: None,
+            quiet: Quiet::default(),
             json: false,
             out: None,
         }

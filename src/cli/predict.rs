@@ -13,7 +13,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind};
 use crate::harness::command::Selection;
 use crate::harness::devices::{Devices, KernelDevice};
-use crate::predict::{Fitted, Observation, Sweep, stored, sweep};
+use crate::predict::{Fitted, Observation, Sweep, sweep};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

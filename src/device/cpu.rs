@@ -181,7 +181,7 @@ impl CpuProblem {
     /// What a launch computes; where buffers rotate, all of them are between two launches on one.
     fn work(&self) -> Work {
         let (candidate, point) = (self.body.name().to_owned(), self.point.clone());
-        let reuse_bytes = Some(self.sets.len() * self.image.footprint_bytes());
+        let reuse_bytes = Some(self.sets.len() * self.image.touched_bytes());
         Work { operator: self.operator.clone(), candidate, point, dtype: self.dtype, reuse_bytes, launches: 1 }
     }
 

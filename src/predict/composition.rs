@@ -108,7 +108,7 @@ impl OverFloor {
         let launch = middle(&launches, UNKNOWN.launch);
         let (mut memory, mut compute) = (Vec::new(), Vec::new());
         for (features, us) in cases {
-            let (of_memory, of_pipe) = (limits.memory_of(features), pipe_us(features, limits));
+            let (of_memory, of_pipe) = (limits.memory_of(features, None), pipe_us(features, limits));
             let (larger, launched) = (of_memory.max(of_pipe), launch[0] * limits.launch_us * features.launches);
             // Of what is mostly launch nothing is left to tell.
             if larger > launched {
@@ -122,7 +122,7 @@ impl OverFloor {
 
     /// The floor of a case, what is expected, and what one of ten exceeds.
     fn estimate_us(&self, features: &Features, limits: &Limits) -> [f64; 3] {
-        let (memory, pipe) = (limits.memory_of(features), pipe_us(features, limits));
+        let (memory, pipe) = (limits.memory_of(features, None), pipe_us(features, limits));
         let (larger, over) = if memory >= pipe { (memory, self.memory) } else { (pipe, self.compute) };
         let launch = limits.launch_us * features.launches;
         let [usual, most] = [0, 1].map(|i| launch * self.launch[i] + larger * over[i]);

@@ -1,7 +1,7 @@
 //! `predict --sweep` and `--refit`: families from what is measured now, was recorded, or is in their file.
 
+use super::Predict;
 use super::recorded::Recorded;
-use super::{Predict, made};
 use crate::calibrate::Calibration;
 use crate::check::Subject;
 use crate::cli::{Failure, print, project};

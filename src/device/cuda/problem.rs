@@ -65,7 +65,7 @@ impl<'d> CudaProblem<'d> {
 
     /// A batch of launches, which rotate over so many sets of buffers, as a step of a recording.
     pub(super) fn traced(&self, launches: usize, sets: usize) -> trace::Work {
-        let reuse_bytes = (sets == 1).then(|| self.image.footprint_bytes());
+        let reuse_bytes = (sets == 1).then(|| self.image.touched_bytes());
         trace::Work { reuse_bytes, launches, ..self.traced.clone() }
     }
 
