@@ -79,7 +79,7 @@ fn a_model_is_predicted_from_its_steps() {
     // All weights are read for each token: 2.07 GB at 4.4 TB/s.
     assert!((0.47..3.0).contains(&number(&short, "/token_ms/first")), "{short}");
     assert!(number(&short, "/token_ms/last") > number(&short, "/token_ms/first"), "the cache grows");
-    assert!(number(&long, "/first_token_ms") > 1.5 * number(&short, "/first_token_ms"));
+    assert!(number(&long, "/first_token_ms") > 1.2 * number(&short, "/first_token_ms"));
     let total = number(&short, "/first_token_ms") + 63.0 * number(&short, "/token_ms/mean");
     assert!((number(&short, "/total_ms") / total - 1.0).abs() < 1e-9);
     let shares: f64 =
