@@ -114,6 +114,9 @@ pub fn host_calibration() -> Calibration {
         latencies: Vec::new(),
         launches: Vec::new(),
         waves: Vec::new(),
+        accesses: Vec::new(),
+        dependent_us: None,
+        host: None,
         notes: Vec::new(),
     }
 }

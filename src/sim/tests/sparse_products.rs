@@ -8,8 +8,8 @@ use rstest::rstest;
 
 /// What stands at (row, k) of a factor: a small integer.
 fn value(at: usize, k: usize, seed: usize, signed: bool) -> i32 {
-    let size = ((at * 31 + k * 17 + seed * 7) * 2_654_435_761 >> 9) as i32 & 3;
-    if signed && (at + k + seed) % 3 == 0 { -size } else { size }
+    let size = (((at * 31 + k * 17 + seed * 7) * 2_654_435_761) >> 9) as i32 & 3;
+    if signed && (at + k + seed).is_multiple_of(3) { -size } else { size }
 }
 
 /// Bits of an element of a type.
@@ -71,7 +71,7 @@ fn multiply(case: &Case<'_>, variant: &str, spoil: impl Fn(usize, u32) -> u32) -
     let mut input = Vec::new();
     for lane in 0..32 {
         let (group, quad) = (lane / 4, lane % 4);
-        let field = |i: usize, bits: u32| bits << (32 / width * i) % 32;
+        let field = |i: usize, bits: u32| bits << ((32 / width * i) % 32);
         for register in 0..registers {
             let (row, first) = (group + register % 2 * 8, register / 2 * 4 * width + quad * width);
             let element = |i: usize| encoded(case.a, value(row, place(case.a, row, first + i), 1, signed(case.a)));
