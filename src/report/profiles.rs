@@ -112,3 +112,23 @@ fn rows(run: &ProfileRun) -> Vec<Row<'_>> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::summary::samples::run;
+
+    #[test]
+    fn every_table_has_its_rows_and_no_cell_is_a_formula() {
+        let text = include_str!("../../tests/harness/data/summary-full.json");
+        let mut summary = Summary::new(run("r"));
+        summary.profiles = Summary::parse(text).unwrap().profiles;
+        summary.profiles[0].hints[0].action = "=cmd()".into();
+        let table = table(&summary).unwrap();
+        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        let tables = reader.records().map(|row| row.unwrap()[6].to_owned()).collect::<Vec<_>>();
+        assert_eq!(tables, ["run", "operator", "kernel", "layer", "class", "idle", "hint"]);
+        assert!(table.contains("predicted_gain_us") && table.contains(",1.5,2.0,predictor,"), "{table}");
+        assert!(!table.contains(",=cmd"), "{table}");
+    }
+}

@@ -3,6 +3,7 @@
 use super::{Idea, Input, Seen, Swap, Way, hint, how};
 use crate::check::Subject;
 use crate::core::shape::{Point, parse};
+use crate::core::stats::median;
 use crate::device::trace::WorkId;
 use crate::profile::knowledge::Expected;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ const fn pair(
 
 /// Every pair of works in a row that could be one.
 pub fn ideas(input: &Input<'_>) -> Vec<Idea> {
-    let mut together: BTreeMap<(WorkId, WorkId), (usize, f64)> = BTreeMap::new();
+    let mut together: BTreeMap<(WorkId, WorkId), Vec<f64>> = BTreeMap::new();
     for run in input.runs {
         let mut calls = run.calls.iter().peekable();
         while let Some(call) = calls.next() {
@@ -54,15 +55,15 @@ pub fn ideas(input: &Input<'_>) -> Vec<Idea> {
             if let (Some(first), Some(second)) = (call.work, next.work) {
                 // What lies between both goes too.
                 let gap = run.gaps.iter().find(|gap| gap.before.is_some() && gap.before == next.step);
-                let sum = together.entry((first, second)).or_default();
-                *sum = (sum.0 + 1, sum.1 + call.us + next.us + gap.map_or(0.0, |gap| gap.us));
+                let us = call.us + next.us + gap.map_or(0.0, |gap| gap.us);
+                together.entry((first, second)).or_default().push(us);
             }
         }
     }
     let find = |id: WorkId| input.seen.iter().find(|seen| seen.id == id);
-    let idea = |(&(first, second), &(count, us)): (&(WorkId, WorkId), &(usize, f64))| {
-        let calls = count as f64 / input.runs.len() as f64;
-        of(input, find(first)?, find(second)?, calls, us / count as f64)
+    let idea = |(&(first, second), times): (&(WorkId, WorkId), &Vec<f64>)| {
+        let calls = times.len() as f64 / input.runs.len() as f64;
+        of(input, find(first)?, find(second)?, calls, median(times))
     };
     together.iter().filter_map(idea).collect()
 }

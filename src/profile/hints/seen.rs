@@ -1,5 +1,6 @@
 //! What was measured of each work: the subject of the rules.
 
+use crate::core::stats::median;
 use crate::device::resources::Resources;
 use crate::device::trace::{Shape, Timeline, Work, WorkId};
 use crate::profile::analysis::Run;
@@ -18,7 +19,7 @@ pub struct Seen {
     pub facts: Facts,
     /// Calls a run.
     pub calls: f64,
-    /// Time a call, µs: the mean.
+    /// Time a call, µs: the median, which knows nothing of what a scheduler took.
     pub us: f64,
     /// How its largest kernel was launched, where a device says so.
     pub shape: Option<Shape>,
@@ -59,19 +60,19 @@ impl Seen {
 
 /// What was seen in some runs, of every work that is known.
 pub fn seen(timeline: &Timeline, runs: &[Run<'_>], known: &Known) -> Vec<Seen> {
-    let mut sums: BTreeMap<WorkId, (usize, f64, Option<Shape>)> = BTreeMap::new();
+    let mut all: BTreeMap<WorkId, (Vec<f64>, Option<Shape>)> = BTreeMap::new();
     for call in runs.iter().flat_map(|run| &run.calls) {
         let Some(work) = call.work else { continue };
-        let sum = sums.entry(work).or_default();
-        (sum.0, sum.1) = (sum.0 + 1, sum.1 + call.us);
+        let (times, shape) = all.entry(work).or_default();
+        times.push(call.us);
         let longest = call.events.iter().filter(|event| event.shape.is_some()).max_by_key(|e| e.end_ns - e.start_ns);
-        sum.2 = sum.2.or(longest.and_then(|event| event.shape.as_deref().copied()));
+        *shape = shape.or(longest.and_then(|event| event.shape.as_deref().copied()));
     }
-    let of = |(id, (count, us, shape)): (WorkId, (usize, f64, Option<Shape>))| {
+    let of = |(id, (times, shape)): (WorkId, (Vec<f64>, Option<Shape>))| {
         let facts = known.get(&id)?.clone();
         let work = timeline.works[id.0 as usize].clone();
-        let (calls, us) = (count as f64 / runs.len() as f64, us / count as f64);
-        Some(Seen { id, work, facts, calls, us, shape, sectors: None })
+        let calls = times.len() as f64 / runs.len() as f64;
+        Some(Seen { id, work, facts, calls, us: median(&times), shape, sectors: None })
     };
-    sums.into_iter().filter_map(of).collect()
+    all.into_iter().filter_map(of).collect()
 }
