@@ -110,8 +110,6 @@ impl Features {
         self.path = main.and_then(|launch| launch.entry.clone()).unwrap_or_default();
         let of_blocks = || Tiling::of_blocks(most_blocks, self.flops);
         self.tilings = vec![tiled.map_or_else(of_blocks, |(_, work)| Tiling::of(&work))];
-        // Tiles of products in a narrow type are for tensor cores, however few rows there are.
-        self.on_tensor_cores |= tiled.is_some_and(|(_, work)| work.flops > 0) && self.dtype != DType::F32;
     }
 
     fn take_library(&mut self, operator: &dyn Operator, point: &[usize], said: Option<Work>) {
@@ -119,7 +117,6 @@ impl Features {
         let columns = dims.last().copied().unwrap_or(1).max(1);
         let rows = (dims.iter().product::<usize>() / columns).max(1);
         let depth = (self.flops / (2 * rows * columns) as f64).round().max(1.0) as usize;
-        self.on_tensor_cores |= self.dtype != DType::F32;
         self.of_library = Tiling::of_library([rows, columns, depth], self.dtype.size());
         self.tilings = said.map_or_else(|| self.of_library.clone(), |work| vec![Tiling::of(&work)]);
         // The same whatever was said: it is a part of the place.
@@ -216,9 +213,8 @@ mod tests {
         let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0 };
         assert_eq!(found.tilings, [tiling]);
         assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
-        assert_eq!((found.path.as_str(), found.on_tensor_cores), ("main", true));
+        assert_eq!(found.path, "main");
         let plain = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
-        assert!(!plain.on_tensor_cores, "few operations a byte, and no tiles");
         assert_eq!(plain.tilings, [Tiling::of_blocks(64, 64.0 * 64.0)]);
     }
 

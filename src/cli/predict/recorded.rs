@@ -5,7 +5,7 @@ use crate::check::outcome::{Check, Verdict};
 use crate::cli::Failure;
 use crate::core::candidate::Body;
 use crate::core::shape::parse;
-use crate::device::Heat;
+use crate::device::{DeviceKind, Heat};
 use crate::predict::Observation;
 use crate::report::summary::Summary;
 use std::path::PathBuf;
@@ -51,8 +51,10 @@ impl Recorded {
                     };
                     found.push(Observation { shape: timing.shape.clone(), us, work });
                 };
+                // As sweeps have it: what a scheduler takes away is no property of a host.
+                let us = if record.device == DeviceKind::Cpu { timing.p5_us } else { timing.median_us };
                 if is_it(&record.candidate) && timing.verdict != Verdict::Invalid {
-                    keep(timing.median_us, None);
+                    keep(us, None);
                 }
                 let peers = timing.peers.iter().filter(|peer| peer.verdict == Verdict::Pass && is_it(&peer.name));
                 peers.for_each(|peer| keep(peer.median_us, Some(&peer.about)));
