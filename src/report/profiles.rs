@@ -123,7 +123,7 @@ mod tests {
         let text = include_str!("../../tests/harness/data/summary-full.json");
         let mut summary = Summary::new(run("r"));
         summary.profiles = Summary::parse(text).unwrap().profiles;
-        summary.profiles[0].hints[0].action = "=cmd()".into();
+        summary.profiles[0].hints[0].evidence = "=cmd()".into();
         let table = table(&summary).unwrap();
         let mut reader = csv::Reader::from_reader(table.as_bytes());
         let tables = reader.records().map(|row| row.unwrap()[6].to_owned()).collect::<Vec<_>>();
