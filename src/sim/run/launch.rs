@@ -170,7 +170,11 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
     let params = parameter_block(&program, &launch.args)?;
     let align = program.dynamic_shared_align.max(1);
     let dynamic_shared_start = program.shared_bytes.next_multiple_of(align);
-    let shared_bytes = dynamic_shared_start.saturating_add(launch.dynamic_shared_bytes);
+    // Without a dynamic part nothing is there past the last variable: what aligns that part is nobody's.
+    let shared_bytes = match launch.dynamic_shared_bytes {
+        0 => program.shared_bytes,
+        dynamic => dynamic_shared_start.saturating_add(dynamic),
+    };
     if shared_bytes > MAX_SHARED_BYTES {
         return Err(Error::Launch(format!(
             "{shared_bytes} bytes of shared memory a block; the limit is {MAX_SHARED_BYTES}"

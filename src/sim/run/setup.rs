@@ -138,7 +138,7 @@ fn special(grid: &Job<'_>, place: &Position, special: Special, warp: u32, lane: 
         Special::LanemaskGt => !(((1u64 << (lane + 1)) - 1) as u32),
         Special::LanemaskGe => !((1 << lane) - 1),
         Special::Nsmid => 1,
-        Special::DynamicSmemSize => grid.shared_bytes - grid.dynamic_shared_start,
+        Special::DynamicSmemSize => grid.shared_bytes.saturating_sub(grid.dynamic_shared_start),
         Special::TotalSmemSize => grid.shared_bytes,
         Special::Smid
         | Special::Gridid
