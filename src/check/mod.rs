@@ -1,6 +1,6 @@
 //! The checks: what a candidate must satisfy, and what was found when it did not.
 
-mod armed;
+pub mod armed;
 pub mod beside;
 pub mod bias;
 pub mod boundary;
@@ -27,8 +27,6 @@ pub mod spread;
 mod state;
 pub mod verify;
 mod way;
-
-pub use armed::armed;
 
 use crate::core::candidate::Candidate;
 use crate::core::constraint;

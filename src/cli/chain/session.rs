@@ -1,7 +1,8 @@
 //! The chain and its stages alone, all tiers of both, timed in one session in random order.
 
+use crate::check::Subject;
+use crate::check::armed::armed;
 use crate::check::perf::PerfSettings;
-use crate::check::{Subject, armed};
 use crate::core::dtype::DType;
 use crate::core::shape::{Point, Shape as _, describe};
 use crate::core::suite::Suite;

@@ -10,7 +10,8 @@ pub use options::{Options, knowledge};
 
 use super::selection::{Selected, Selection};
 use super::{Failure, Workplace};
-use crate::check::{Subject, armed};
+use crate::check::Subject;
+use crate::check::armed::armed;
 use crate::core::shape::{Point, describe};
 use crate::device::trace::{self, Timeline};
 use crate::device::{Device, Heat, Poison};

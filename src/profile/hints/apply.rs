@@ -1,7 +1,7 @@
 //! A hint that is tried: what runs now and what would run, verified and timed in one session in random order.
 
-use super::{Idea, Swap, Way};
-use crate::check::armed;
+use super::idea::{Idea, Swap, Way};
+use crate::check::armed::armed;
 use crate::check::perf::PerfSettings;
 use crate::device::{Device, Heat};
 use crate::measure::session::{Contestant, measure};

@@ -1,6 +1,7 @@
 //! Half the bytes: bf16 in place of f32 for what the memory binds.
 
-use super::{Idea, Input, Seen, Swap, Way, hint, how};
+use super::idea::{Idea, Input, Swap, Way, hint, how};
+use super::seen::Seen;
 use crate::calibrate::Level;
 use crate::check::Subject;
 use crate::check::outcome::Bound;

@@ -1,6 +1,7 @@
 //! Another candidate of the same operator: what is vectorised, tiled, on tensor cores, split over k, or flash attention.
 
-use super::{Idea, Input, Seen, Swap, Way, hint, how, percent};
+use super::idea::{Idea, Input, Swap, Way, hint, how, percent};
+use super::seen::Seen;
 use crate::check::Subject;
 use crate::check::outcome::Bound;
 use crate::core::candidate::Candidate;

@@ -1,6 +1,7 @@
 //! Steps that follow each other, for which the catalogue has one operator.
 
-use super::{Idea, Input, Seen, Swap, Way, hint, how};
+use super::idea::{Idea, Input, Swap, Way, hint, how};
+use super::seen::Seen;
 use crate::check::Subject;
 use crate::core::shape::{Point, parse};
 use crate::core::stats::median;

@@ -1,6 +1,7 @@
 //! What a launch itself shows: a last wave that is hardly filled, registers that leave few warps, scattered access.
 
-use super::{Idea, Input, Seen, hint, percent};
+use super::idea::{Idea, Input, hint, percent};
+use super::seen::Seen;
 use crate::check::outcome::Bound;
 use crate::device::counts::resident_warps;
 

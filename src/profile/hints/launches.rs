@@ -1,6 +1,6 @@
 //! Launches that a graph would make together.
 
-use super::{Idea, Input, hint, percent};
+use super::idea::{Idea, Input, hint, percent};
 use crate::profile::analysis::Cause;
 
 /// Between two nodes of a graph there is still this, µs, where nothing else is known.

@@ -8,73 +8,20 @@ mod apply;
 mod dtype;
 mod exchange;
 mod fuse;
+mod idea;
 mod kernel;
 mod launches;
 mod seen;
 
 pub use apply::apply;
+pub use idea::{Idea, Input, Swap, Way};
 pub use seen::{Sectors, Seen, seen};
-
-use super::analysis::Run;
-use super::knowledge::{Expected, Knowledge};
-use super::record::Hint;
-use crate::core::dtype::DType;
-use crate::core::shape::Point;
 
 /// Gains below this share of a run are not worth a line.
 const LEAST_SHARE: f64 = 0.005;
 
 /// Hints at the most.
 const MOST: usize = 16;
-
-/// A hint with what it takes to try it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Idea {
-    /// What is said.
-    pub hint: Hint,
-    /// What to measure, where the catalogue has it.
-    pub trial: Option<Swap>,
-}
-
-/// Cases that are to be replaced by others: both are measured beside each other.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Swap {
-    /// What runs now.
-    pub before: Vec<Way>,
-    /// What would run.
-    pub after: Vec<Way>,
-    /// How often in a run.
-    pub calls: f64,
-}
-
-/// A candidate at a shape.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Way {
-    /// The operator.
-    pub operator: String,
-    /// The candidate.
-    pub candidate: String,
-    /// The shape.
-    pub point: Point,
-    /// The dtype.
-    pub dtype: DType,
-    /// Whether its data is found in the caches.
-    pub is_hot: bool,
-}
-
-/// Everything that rules look at.
-pub struct Input<'a> {
-    /// What was seen of each work.
-    pub seen: &'a [Seen],
-    /// The runs, for what stands next to what.
-    pub runs: &'a [Run<'a>],
-    /// The mean time of a run, µs.
-    pub mean_us: f64,
-    /// Whether kernels were launched on a device of its own.
-    pub is_launched: bool,
-    /// What is known.
-    pub knowledge: &'a Knowledge<'a>,
-}
 
 /// All hints, those that gain the most first.
 pub fn hints(input: &Input<'_>) -> Vec<Idea> {
@@ -90,26 +37,13 @@ pub fn hints(input: &Input<'_>) -> Vec<Idea> {
     all
 }
 
-/// A hint that was not applied yet.
-fn hint(rule: &str, place: String, action: String, evidence: String, gain_us: f64, basis: &str) -> Hint {
-    Hint { rule: rule.into(), place, action, evidence, gain_us, basis: basis.into(), applied: None }
-}
-
-/// What a gain is said to be: `saves 12 µs` or `saves at most 12 µs`.
-fn how(expected: Expected) -> &'static str {
-    if expected.is_predicted { "predicted" } else { "at best" }
-}
-
-/// A share as a person reads it.
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::core::dtype::DType;
     use crate::core::shape::parse;
     use crate::device::trace::{Work, WorkId};
+    use crate::profile::knowledge::Knowledge;
 
     /// What was seen of one candidate at a shape.
     pub fn seen_of(
