@@ -185,6 +185,26 @@ pub struct Ridge {
 }
 
 impl Calibration {
+    /// A calibration of a device in which nothing is measured yet.
+    pub fn begun(device: Fingerprint, measured: String, revision: Option<String>) -> Self {
+        Calibration {
+            version: VERSION,
+            device,
+            measured,
+            revision,
+            seconds: 0.0,
+            peaks: Vec::new(),
+            bandwidths: Vec::new(),
+            latencies: Vec::new(),
+            launches: Vec::new(),
+            waves: Vec::new(),
+            accesses: Vec::new(),
+            dependent_us: None,
+            host: None,
+            notes: Vec::new(),
+        }
+    }
+
     /// The best bandwidth of a level; `None` where it was not measured.
     pub fn best_gb_per_s(&self, level: Level) -> Option<f64> {
         let of_level = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);

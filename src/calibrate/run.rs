@@ -1,6 +1,6 @@
 //! The procedure: which probes are measured on which device, and what is made of their times.
 
-use super::calibration::{Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, VERSION, Wave};
+use super::calibration::{Access, Bandwidth, Calibration, Latency, Launch, Level, Pattern, Peak, Pipe, Wave};
 use super::probe::{Probe, typical_us};
 use super::{access, latency, launch, levels, math, stream, tensor};
 use crate::core::dtype::DType;
@@ -69,22 +69,7 @@ pub fn calibrate(
     say: &mut dyn FnMut(&str),
 ) -> Result<Calibration, Fault> {
     let begun = Instant::now();
-    let calibration = Calibration {
-        version: VERSION,
-        device: device.fingerprint().clone(),
-        measured,
-        revision,
-        seconds: 0.0,
-        peaks: Vec::new(),
-        bandwidths: Vec::new(),
-        latencies: Vec::new(),
-        launches: Vec::new(),
-        waves: Vec::new(),
-        accesses: Vec::new(),
-        dependent_us: None,
-        host: None,
-        notes: Vec::new(),
-    };
+    let calibration = Calibration::begun(device.fingerprint().clone(), measured, revision);
     let mut run = Run { device, effort, calibration, say };
     run.launches()?;
     run.latencies()?;

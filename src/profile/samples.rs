@@ -1,7 +1,7 @@
 //! Timelines and knowledge that the tests of this module share.
 
 use super::knowledge::Knowledge;
-use crate::calibrate::{Bandwidth, Calibration, Level as Place, Peak, Pipe, VERSION};
+use crate::calibrate::{Bandwidth, Calibration, Level as Place, Peak, Pipe};
 use crate::core::dtype::DType;
 use crate::core::suite::Suite;
 use crate::device::trace::{Event, Kind, Level, Range, RangeId, Timeline, Track, Work, WorkId};
@@ -91,11 +91,6 @@ pub fn host_calibration() -> Calibration {
         gb_per_s,
     };
     Calibration {
-        version: VERSION,
-        device: CpuDevice::new().fingerprint().clone(),
-        measured: String::new(),
-        revision: None,
-        seconds: 1.0,
         peaks: vec![Peak {
             pipe: Pipe::Fma,
             dtype: DType::F32,
@@ -111,13 +106,7 @@ pub fn host_calibration() -> Calibration {
             bandwidth(Place::Dram, Heat::Cold, 1, 1, 1 << 20, 20.0),
             bandwidth(Place::Dram, Heat::Cold, 1, 1, 1 << 28, 20.0),
         ],
-        latencies: Vec::new(),
-        launches: Vec::new(),
-        waves: Vec::new(),
-        accesses: Vec::new(),
-        dependent_us: None,
-        host: None,
-        notes: Vec::new(),
+        ..Calibration::begun(CpuDevice::new().fingerprint().clone(), String::new(), None)
     }
 }
 
