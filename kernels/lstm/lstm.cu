@@ -8,6 +8,7 @@
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "lstm_cluster.cuh"
 #include "lstm_input_gemm_wgmma.cuh"
+#include "lstm_persistent.cuh"
 #endif
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -81,7 +82,13 @@ constexpr int STATE_PARTS = sizeof(scalar_t) == 4 ? 1 : 2;
 //   below    [steps, batch, pitch]      states of the first layer of two, in f32, pitch = hidden; at half width two
 //                                       numbers whose sum they are [2, ..], pitch = hidden rounded up to 8
 //   carried  [3, hidden, batch]         step kernel: states of every other step, cells
-//   r        [layers, 4 hidden, pitch]  cluster kernel: the recurrent weights, where hidden is no multiple of 8
+//   r        [layers, 4 hidden, pitch]  cluster and persistent kernels: the recurrent weights, where hidden is no multiple
+//                                       of 8
+// and of the persistent kernel behind that
+//   packets  [2, sequences, packets]    states of every other step, of 16 bytes; sequences in sixteens, four units a packet,
+//                                       units in sixteens
+//   cells    [batch, hidden]            of one layer
+//   done     [layers, packets]          what a block has done, of up to so many blocks
 struct Workspace {
     float* gates;
     float* below;
@@ -259,13 +266,9 @@ extern "C" __global__ void __launch_bounds__(STEP_UNITS* QUARTERS* WARP, 1)
 // == One launch for all steps =====================================================================================
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// One launch for all steps of a layer, by clusters that keep the recurrent weights in registers (lstm_cluster.cuh).
-// hidden <= 16 * SLICES, sequences <= MOST_SEQUENCES. grid = ceil(batch / sequences) clusters of
-// max(2, ceil(hidden / 32)) blocks, block = 256, no dynamic shared memory.
-template <int SLICES, int MOST_SEQUENCES>
-__device__ __forceinline__ void run_layer(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int layer,
-                                          int sequences) {
-    const Workspace in(workspace, steps, batch, hidden, layers);
+// A layer as a launch for all its steps sees it.
+__device__ __forceinline__ lstm::Layer layer_of(LSTM_POINTERS, const Workspace& in, int steps, int batch, int hidden,
+                                                int layers, int layer) {
     const long long cells = (long long)batch * hidden;
     lstm::Layer of;
     of.gates = in.gates;
@@ -280,8 +283,18 @@ __device__ __forceinline__ void run_layer(LSTM_POINTERS, int steps, int batch, i
     of.batch = batch;
     of.hidden = hidden;
     of.pitch = in.pitch;
-    of.sequences = sequences;
-    lstm::recur<SLICES, MOST_SEQUENCES>(of);
+    return of;
+}
+
+// One launch for all steps of a layer, by clusters that keep the recurrent weights in registers (lstm_cluster.cuh).
+// hidden <= 16 * SLICES, sequences <= MOST_SEQUENCES. grid = ceil(batch / sequences) clusters of
+// max(2, ceil(hidden / 32)) blocks, block = 256, no dynamic shared memory.
+template <int SLICES, int MOST_SEQUENCES>
+__device__ __forceinline__ void run_layer(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int layer,
+                                          int sequences) {
+    const Workspace in(workspace, steps, batch, hidden, layers);
+    const lstm::Layer of = layer_of(x, w, w_above, r, bias, y, h, c, workspace, in, steps, batch, hidden, layers, layer);
+    lstm::recur<SLICES, MOST_SEQUENCES>(of, sequences);
 }
 
 #define LSTM_CLUSTER(NAME, SLICES, MOST_SEQUENCES)                                                                  \
@@ -298,6 +311,49 @@ LSTM_CLUSTER(lstm_cluster_128x8, 8, 8)
 LSTM_CLUSTER(lstm_cluster_256x8, 16, 8)
 LSTM_CLUSTER(lstm_cluster_384x8, 24, 8)
 LSTM_CLUSTER(lstm_cluster_512x8, 32, 8)
+
+// What the persistent kernel has in the workspace.
+__device__ __forceinline__ lstm::Exchange exchange_of(const Workspace& in, int batch, int hidden, int layers, int layer) {
+    const int sequences = tiles(batch, lstm::PADDED_SEQUENCES) * lstm::PADDED_SEQUENCES;
+    const int packets = tiles(hidden, lstm::SLICE_UNITS) * lstm::SLICE_PACKETS;
+    const long long copied = in.pitch == hidden ? 0 : (long long)layers * lstm::GATES * hidden * in.pitch;
+    lstm::Exchange with;
+    with.packets = reinterpret_cast<uint4*>(reinterpret_cast<scalar_t*>(in.carried) + copied);
+    with.cells = reinterpret_cast<float*>(with.packets + 2ll * sequences * packets);
+    with.done = reinterpret_cast<unsigned*>(with.cells + (long long)batch * hidden) + layer * packets;
+    return with;
+}
+
+// Nothing is done yet. grid = 1, block = 256, no dynamic shared memory.
+extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers) {
+    const Workspace in(workspace, steps, batch, hidden, layers);
+    unsigned* const done = exchange_of(in, batch, hidden, layers, 0).done;
+    const int words = layers * tiles(hidden, lstm::SLICE_UNITS) * lstm::SLICE_PACKETS;
+    for (int i = threadIdx.x; i < words; i += blockDim.x) done[i] = 0;
+}
+
+// One launch for all steps of a layer, by blocks that run at once and keep the recurrent weights (lstm_persistent.cuh).
+// UNITSxSEQUENCES: what a block makes at a time. Grid, block and shared memory are said there.
+#define LSTM_PERSISTENT(NAME, PACKETS, TILES, KEPT)                                                                 \
+    extern "C" __global__ void __launch_bounds__(lstm::PERSISTENT_THREADS, 1)                                  \
+        NAME(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int layer, int in_registers,         \
+             int in_shared, int buffers) {                                                                     \
+        const Workspace in(workspace, steps, batch, hidden, layers);                                           \
+        lstm::Exchange with = exchange_of(in, batch, hidden, layers, layer);                                   \
+        with.in_registers = in_registers;                                                                      \
+        with.in_shared = in_shared;                                                                            \
+        with.buffers = buffers;                                                                                \
+        lstm::recur_persistent<PACKETS, TILES, KEPT>(                                                          \
+            layer_of(x, w, w_above, r, bias, y, h, c, workspace, in, steps, batch, hidden, layers, layer), with); \
+    }
+LSTM_PERSISTENT(lstm_persistent_4x8, 1, 1, 8)
+LSTM_PERSISTENT(lstm_persistent_8x8, 2, 1, 10)
+LSTM_PERSISTENT(lstm_persistent_12x8, 3, 1, 9)
+LSTM_PERSISTENT(lstm_persistent_16x8, 4, 1, 7)
+LSTM_PERSISTENT(lstm_persistent_4x16, 1, 2, 8)
+LSTM_PERSISTENT(lstm_persistent_8x16, 2, 2, 10)
+LSTM_PERSISTENT(lstm_persistent_12x16, 3, 2, 9)
+LSTM_PERSISTENT(lstm_persistent_16x16, 4, 2, 7)
 
 // Copies the recurrent weights of all layers to rows of `pitch`, zeros behind `hidden`. grid = layers * 4 hidden,
 // block = 128, no dynamic shared memory.

@@ -1,45 +1,22 @@
 // The steps of a layer for a few sequences by one cluster: its blocks keep all recurrent weights in registers and send
 // each other the states.
 //
-// A block has 32 units, a warp four of them: the sixteen rows of their gates are one side of m16n8k16, the sequences the
-// other. Of a warp's rows 0..3 are gate i of its units, 4..7 g, 8..11 f, 12..15 o.
-// A state is sent as two numbers of the dtype, rounded and what is left, so that it keeps the accuracy of f32: four units
-// of a sequence are a packet of 16 bytes. Every block holds the packets of all units of the step before. Two such buffers
-// alternate. They are in the order of distance: a block sends to itself first and then to those behind it, so that nobody
-// gets everything at once, and multiplies what the nearest before it sent while the rest is on its way.
+// A block has 32 units, a warp four of them (lstm_cell.cuh). Every block holds the packets of all units of the step before.
+// Two such buffers alternate. They are in the order of distance: a block sends to itself first and then to those behind it,
+// so that nobody gets everything at once, and multiplies what the nearest before it sent while the rest is on its way.
 #pragma once
 #include "cluster.cuh"
 #include "common.cuh"
 #include "hopper.cuh"
-#include "lstm_input_gemm.cuh"
+#include "lstm_cell.cuh"
 
 namespace lstm {
 
-constexpr int PACKET_UNITS = 4;  // and of a warp
-constexpr int PARTS = 2;
 constexpr int RECUR_WARPS = 8;
 constexpr int RECUR_THREADS = RECUR_WARPS * WARP;
 constexpr int BLOCK_UNITS = PACKET_UNITS * RECUR_WARPS;
-constexpr int SLICE_UNITS = 16;
-constexpr int SLICE_PACKETS = SLICE_UNITS / PACKET_UNITS;
 constexpr int BLOCK_SLICES = BLOCK_UNITS / SLICE_UNITS;
 constexpr int AHEAD = 2;  // steps that the gates of the inputs are fetched ahead
-
-// What a launch works on: one layer.
-struct Layer {
-    const float* gates;      // [steps, batch, hidden, 4], of the inputs
-    const scalar_t* r;       // [4 hidden, pitch], zeros behind hidden
-    const scalar_t* bias;    // [4 hidden]
-    scalar_t* y;             // [steps, batch, hidden], or none
-    scalar_t* parts;         // [2, steps, batch, pitch], or none
-    scalar_t* h;             // [batch, hidden]
-    scalar_t* c;             // [batch, hidden]
-    int steps;
-    int batch;
-    int hidden;
-    int pitch;
-    int sequences;           // of a cluster
-};
 
 constexpr int GROUPS = 4;  // of blocks, by their distance, whose packets are waited for together
 
@@ -61,26 +38,9 @@ struct Shared {
     }
 };
 
-// `value` rounded in the low half of a word, what is left of it in the high half.
-__device__ __forceinline__ unsigned in_parts(float value) {
-    const float rounded = to_float(from_float<scalar_t>(value));
-    const float both[2] = {value, value - rounded};
-    return pack_detail::pack_word(both);
-}
-
-// A series near zero, where 2 logistic(2 x) - 1 cancels; relative error about 1e-6.
-__device__ __forceinline__ float tanh_of(float x) {
-    constexpr float NEAR_ZERO = 0.25f;
-    const float square = x * x;
-    const float inner = fmaf(square, fmaf(square, -17.0f / 315.0f, 2.0f / 15.0f), -1.0f / 3.0f);
-    const float series = x * fmaf(square, inner, 1.0f);
-    const float formula = fmaf(2.0f, logistic(2.0f * x), -1.0f);
-    return fabsf(x) < NEAR_ZERO ? series : formula;
-}
-
-// grid = clusters of ceil(hidden / BLOCK_UNITS) blocks, at least two, one for as many sequences as the launch says.
+// grid = clusters of ceil(hidden / BLOCK_UNITS) blocks, at least two, one for `sequences` of them.
 template <int SLICES, int MOST_SEQUENCES>
-__device__ __forceinline__ void recur(const Layer& of) {
+__device__ __forceinline__ void recur(const Layer& of, int sequences) {
     constexpr unsigned MOST_BLOCKS = SLICES / BLOCK_SLICES;
     constexpr unsigned GROUP_BLOCKS = MOST_BLOCKS / GROUPS;
     using Memory = Shared<SLICES, MOST_SEQUENCES>;
@@ -99,8 +59,8 @@ __device__ __forceinline__ void recur(const Layer& of) {
     // After an exchange the lane has the four gates of its unit and this sequence, of at most four as another one has.
     const int in_group = ONE_PRODUCT ? quad : 2 * quad + upper;
     const bool second = ONE_PRODUCT && upper;
-    const int sequence = int(blockIdx.x / blocks) * of.sequences + in_group;
-    const bool has_sequence = in_group < of.sequences && sequence < of.batch;
+    const int sequence = int(blockIdx.x / blocks) * sequences + in_group;
+    const bool has_sequence = in_group < sequences && sequence < of.batch;
     const bool inside = unit < of.hidden && has_sequence;
     const bool aligned = of.hidden % PACKET_UNITS == 0;
 
@@ -112,26 +72,16 @@ __device__ __forceinline__ void recur(const Layer& of) {
         const unsigned distance = slice / BLOCK_SLICES;
         const unsigned source = rank < distance ? rank + blocks - distance : rank - distance;
         const int from = (int(source) * BLOCK_SLICES + slice % BLOCK_SLICES) * SLICE_UNITS + quad * PACKET_UNITS;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = ((upper ? 2 : 0) + half) * of.hidden + unit;
-            uint2 words = make_uint2(0, 0);
-            if (unit < of.hidden && distance < blocks && from < of.pitch) {
-                words = *reinterpret_cast<const uint2*>(of.r + (long long)row * of.pitch + from);
-            }
-            weights[slice][half] = words.x;
-            weights[slice][2 + half] = words.y;
-        }
+        load_weights(weights[slice], of, unit, from, distance < blocks);
     }
     float bias[GATES];
-#pragma unroll
-    for (int i = 0; i < GATES; ++i) bias[i] = unit < of.hidden ? to_float(of.bias[i * of.hidden + unit]) : 0.0f;
+    load_bias(bias, of, unit);
 
     const unsigned arrived = shared_address(shared.arrived);
     // Bytes that the blocks of a group send.
     auto arriving = [&](int group) {
         const int there = min(int(GROUP_BLOCKS), int(blocks) - group * int(GROUP_BLOCKS));
-        return max(there, 0) * RECUR_WARPS * of.sequences * int(sizeof(uint4));
+        return max(there, 0) * RECUR_WARPS * sequences * int(sizeof(uint4));
     };
     auto object = [&](int buffer, int group) { return arrived + (buffer * GROUPS + group) * 8; };
     if (threadIdx.x == 0) {
@@ -212,27 +162,12 @@ __device__ __forceinline__ void recur(const Layer& of) {
                                 ONE_PRODUCT ? total[2] + total[3] : upper ? total[3] : total[2]};
         const float given[2] = {ONE_PRODUCT ? first[0] : upper ? total[0] : total[1],
                                 ONE_PRODUCT ? first[1] : upper ? total[2] : total[3]};
-        const float low = __shfl_xor_sync(ALL_LANES, given[0], WARP / 2);
-        const float high = __shfl_xor_sync(ALL_LANES, given[1], WARP / 2);
+        const float4 of_states = exchange_gates(first, given, upper);
         copy_async_wait<AHEAD>();
         const float4 of_input = shared.gates[step % (AHEAD + 1)][threadIdx.x];
-        const float i = of_input.x + bias[0] + (upper ? low : first[0]);
-        const float f = of_input.y + bias[1] + (upper ? high : first[1]);
-        const float g = of_input.z + bias[2] + (upper ? first[0] : low);
-        const float o = of_input.w + bias[3] + (upper ? first[1] : high);
-        carried = logistic(f) * carried + logistic(i) * tanh_of(g);
-        const float state = logistic(o) * tanh_of(carried);
-
-        // The four lanes with the units of a packet put it together.
-        const unsigned mine = in_parts(state);
-        const unsigned other = __shfl_xor_sync(ALL_LANES, mine, 4);
-        const unsigned rounded = member % 2 ? __byte_perm(other, mine, 0x5410) : __byte_perm(mine, other, 0x5410);
-        const unsigned rest = member % 2 ? __byte_perm(other, mine, 0x7632) : __byte_perm(mine, other, 0x7632);
-        const unsigned rounded_too = __shfl_xor_sync(ALL_LANES, rounded, 8);
-        const unsigned rest_too = __shfl_xor_sync(ALL_LANES, rest, 8);
-        const uint4 packet = member / 2 ? make_uint4(rounded_too, rounded, rest_too, rest)
-                                        : make_uint4(rounded, rounded_too, rest, rest_too);
-        if (step + 1 < of.steps && in_group < of.sequences) {
+        const float state = next_state(of_states, of_input, bias, carried);
+        const uint4 packet = packet_of(state, member);
+        if (step + 1 < of.steps && in_group < sequences) {
             const int buffer = step % 2;
             constexpr unsigned SENDERS = ONE_PRODUCT ? 2 * PACKET_UNITS : PACKET_UNITS;  // lanes that have the packet
             for (unsigned distance = member + second * PACKET_UNITS; distance < blocks; distance += SENDERS) {

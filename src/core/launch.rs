@@ -114,6 +114,8 @@ pub struct Launch {
     pub shared_bytes: usize,
     /// Blocks a cluster along x; 1 for none.
     pub cluster: usize,
+    /// Whether its blocks wait for each other.
+    pub cooperative: bool,
     /// The entry, when it is not the candidate's own.
     pub entry: Option<String>,
     /// The program that has the entry, when it is not the candidate's own.
@@ -141,6 +143,7 @@ impl Launch {
             block,
             shared_bytes: 0,
             cluster: 1,
+            cooperative: false,
             entry: None,
             program: None,
             pointers: true,
@@ -194,6 +197,13 @@ impl Launch {
     /// Groups blocks along x into clusters (compute capability 9.0 and up).
     pub fn cluster(mut self, blocks: usize) -> Self {
         self.cluster = blocks;
+        self
+    }
+
+    /// Says that blocks wait for each other: all of them run at once. Of a grid larger than what the device has room for, as
+    /// many blocks along x are launched as it has, so the kernel takes each block's share from `gridDim`.
+    pub fn cooperative(mut self) -> Self {
+        self.cooperative = true;
         self
     }
 

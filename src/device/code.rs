@@ -44,8 +44,10 @@ fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
 /// Everything of a launch but its entry, spelt out: what a type is called in the program is none of its business.
 fn launch_text(launch: &Launch) -> String {
     let arguments: Vec<String> = launch.arguments.iter().map(argument_text).collect();
+    // Left out where it does not hold, so that what was measured before keeps its hash.
+    let cooperative = if launch.cooperative { " cooperative" } else { "" };
     format!(
-        "grid {} block {} shared {} cluster {} pointers {} arguments {}",
+        "grid {} block {} shared {} cluster {}{cooperative} pointers {} arguments {}",
         numbers(&launch.grid),
         numbers(&launch.block),
         launch.shared_bytes,
@@ -174,6 +176,7 @@ mod tests {
             code(base().option("-DX"), DType::F32),
             code(with("int a;", "f_{dtype}", launch().shared(16)), DType::F32),
             code(with("int a;", "f_{dtype}", launch().cluster(2)), DType::F32),
+            code(with("int a;", "f_{dtype}", launch().cooperative()), DType::F32),
             code(with("int a;", "f_{dtype}", launch().scalar(1i32)), DType::F32),
             code(with("int a;", "f_{dtype}", launch().without_pointers()), DType::F32),
             code(with("int a;", "f_{dtype}", Launch { grid: [6, 1, 1], ..launch() }), DType::F32),

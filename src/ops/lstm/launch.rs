@@ -3,6 +3,7 @@
 use super::{GATES, Sequences};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
+use super::persistent;
 use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};
 
 /// Threads of a block of the naive kernel, a cell each.
@@ -22,7 +23,7 @@ pub const CLUSTER_SEQUENCES: usize = 8;
 const FEW_SEQUENCES: usize = 4;
 const CLUSTER_THREADS: usize = 256;
 /// The most units whose weights fit a cluster: 16 blocks, 128 registers a thread.
-const MOST_UNITS: usize = 16 * BLOCK_UNITS;
+pub const MOST_CLUSTER_UNITS: usize = 16 * BLOCK_UNITS;
 /// Entries of the cluster kernel serve multiples of so many units.
 pub const ENTRY_UNITS: usize = 128;
 
@@ -36,7 +37,7 @@ pub fn naive_workspace_bytes(s: &Sequences) -> usize {
 
 /// Gates of the inputs of a layer, the states of the layer below, in f32; those at half width are two numbers in rows of a
 /// multiple of 8. Behind them what one version needs, in bytes.
-fn workspace_bytes(s: &Sequences, more: usize) -> usize {
+pub(super) fn workspace_bytes(s: &Sequences, more: usize) -> usize {
     let below = if s.layers == 2 { s.steps * s.batch * s.hidden.next_multiple_of(8) } else { 0 };
     (s.steps * s.cells() * GATES + below) * size_of::<f32>() + more
 }
@@ -46,17 +47,22 @@ pub fn step_workspace_bytes(s: &Sequences) -> usize {
     workspace_bytes(s, 3 * s.cells() * size_of::<f32>())
 }
 
-/// Rows of the recurrent weights where they need a copy; what the step kernel needs where it stands in.
-pub fn cluster_workspace_bytes(s: &Sequences) -> usize {
+/// Rows of the recurrent weights where they need a copy.
+pub(super) fn copied_bytes(s: &Sequences) -> usize {
     let rows = s.layers * GATES * s.hidden;
+    if is_aligned(s.hidden) { 0 } else { rows * s.hidden.next_multiple_of(8) * ELEMENT_BYTES }
+}
+
+/// What the way needs that a layer of so many units takes.
+pub fn resident_workspace_bytes(s: &Sequences) -> usize {
     match s.hidden {
-        hidden if hidden > MOST_UNITS => step_workspace_bytes(s),
-        hidden if is_aligned(hidden) => workspace_bytes(s, 0),
-        hidden => workspace_bytes(s, rows * hidden.next_multiple_of(8) * ELEMENT_BYTES),
+        ..=MOST_CLUSTER_UNITS => workspace_bytes(s, copied_bytes(s)),
+        ..=persistent::MOST_UNITS => persistent::workspace_bytes(s),
+        _ => step_workspace_bytes(s),
     }
 }
 
-fn with_scalars(launch: Launch, scalars: impl IntoIterator<Item = usize>) -> Launch {
+pub(super) fn with_scalars(launch: Launch, scalars: impl IntoIterator<Item = usize>) -> Launch {
     scalars.into_iter().fold(launch, |launch, value| launch.scalar(value as i32))
 }
 
@@ -125,14 +131,30 @@ fn clusters_at_once(blocks: usize) -> usize {
     }
 }
 
+/// The product by the way that its rows allow.
+pub(super) fn fastest_product(s: &Sequences, layer: usize) -> Launch {
+    if is_aligned(s.width(layer)) { wgmma_product(s, layer) } else { product(s, layer) }
+}
+
+/// The copy of recurrent weights whose rows are no multiple of 16 bytes.
+pub(super) fn align(s: &Sequences) -> Option<Launch> {
+    let launch = Launch::blocks(s.layers * GATES * s.hidden, 128).entry("lstm_align");
+    (!is_aligned(s.hidden)).then(|| with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers]))
+}
+
+/// One launch for all steps of a layer wherever its weights have a place: those of a small one in a cluster, which exchanges
+/// states without L2; those of a larger one in all multiprocessors together.
+pub fn resident(s: &Sequences) -> Plan {
+    match s.hidden {
+        _ if s.batch == 0 => Plan(Vec::new()),
+        ..=MOST_CLUSTER_UNITS => by_clusters(s),
+        ..=persistent::MOST_UNITS => persistent::on_all(s),
+        _ => by_steps(s),
+    }
+}
+
 /// A product and one launch a layer.
-pub fn by_clusters(s: &Sequences) -> Plan {
-    if s.batch == 0 {
-        return Plan(Vec::new());
-    }
-    if s.hidden > MOST_UNITS {
-        return by_steps(s);
-    }
+fn by_clusters(s: &Sequences) -> Plan {
     let launches = (0..s.layers).flat_map(|layer| {
         // Blocks send to each other, which one that is no cluster cannot.
         let cluster = s.hidden.div_ceil(BLOCK_UNITS).max(2);
@@ -144,12 +166,9 @@ pub fn by_clusters(s: &Sequences) -> Plan {
         let launch = Launch::blocks(s.batch.div_ceil(sequences) * cluster, CLUSTER_THREADS)
             .cluster(cluster)
             .entry(format!("lstm_cluster_{}x{most}", s.hidden.next_multiple_of(ENTRY_UNITS)));
-        let product = if is_aligned(s.width(layer)) { wgmma_product(s, layer) } else { product(s, layer) };
-        [product, with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, layer, sequences])]
+        [fastest_product(s, layer), with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, layer, sequences])]
     });
-    let align = Launch::blocks(s.layers * GATES * s.hidden, 128).entry("lstm_align");
-    let align = with_scalars(align, [s.steps, s.batch, s.hidden, s.layers]);
-    Plan((!is_aligned(s.hidden)).then_some(align).into_iter().chain(launches).collect())
+    Plan(align(s).into_iter().chain(launches).collect())
 }
 
 #[cfg(test)]
@@ -173,8 +192,12 @@ mod tests {
         assert_eq!([recurrent.grid[0], recurrent.cluster], blocks_and_cluster);
     }
 
-    #[test]
-    fn what_no_cluster_holds_goes_step_by_step() {
-        assert_eq!(by_clusters(&shape(3, MOST_UNITS + 1)), by_steps(&shape(3, MOST_UNITS + 1)));
+    #[rstest]
+    #[case::no_cluster_holds_it(MOST_CLUSTER_UNITS + 1, "lstm_persistent_4x8")]
+    #[case::the_most_units_that_stay(persistent::MOST_UNITS, "lstm_persistent_16x8")]
+    #[case::too_many(persistent::MOST_UNITS + 1, "lstm_step")]
+    fn a_layer_goes_the_way_that_holds_its_weights(#[case] hidden: usize, #[case] entry: &str) {
+        let plan = resident(&shape(3, hidden));
+        assert_eq!(plan.0[plan.0.len() - 1].entry.as_deref(), Some(entry));
     }
 }

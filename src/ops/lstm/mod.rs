@@ -4,6 +4,7 @@
 //! f, g, o, `hidden` each.
 
 mod launch;
+mod persistent;
 #[cfg(feature = "cuda")]
 mod vendor;
 
@@ -68,7 +69,8 @@ pub fn suite() -> Suite {
                 .lesson(),
         )
         .candidate("lesson2_input_gemm", input_gemm_kernel().lesson())
-        .candidate("cuda", cluster_kernel())
+        .candidate("lesson3_persistent", persistent_kernel().lesson())
+        .candidate("cuda", resident_kernel())
         .candidate("cuda", input_gemm_kernel().dtypes([DType::F32]));
     with_vendor!(own, "cudnn", vendor::cudnn)
 }
@@ -123,14 +125,17 @@ fn cost(s: &Sequences, dtype: DType) -> Cost {
 }
 
 /// As (steps, batch, inputs, hidden, layers), extents always different: one of everything, no sequence, both sides of
-/// usual tiles, one long sequence, few and many sequences of every number of units that clusters take, and more units.
+/// usual tiles, one long sequence, few and many sequences of every number of units that clusters take, more units, and groups
+/// of sequences that take turns.
 fn cases() -> impl Iterator<Item = (usize, usize, usize, usize, usize)> {
     let narrow = (1..=17).map(|hidden| (3, 2, 5, hidden, 1 + hidden % 2));
     let edges = [(1, 1, 1, 1, 1), (3, 0, 4, 5, 2), (2, 3, 1, 4, 1), (1, 5, 7, 3, 2), (61, 1, 2, 3, 1)];
     let tiles = [(2, 15, 33, 31, 1), (2, 17, 31, 33, 2), (3, 5, 63, 65, 1), (2, 33, 48, 64, 1), (4, 7, 96, 80, 2)];
     let clusters = [(2, 1, 3, 130, 1), (2, 121, 3, 97, 1), (2, 61, 3, 129, 1), (2, 1, 5, 260, 1), (2, 29, 3, 257, 1)];
-    let large = [(2, 1, 7, 390, 1), (2, 30, 4, 385, 1), (2, 1, 3, 520, 1)];
-    narrow.chain(edges).chain(tiles).chain(clusters).chain(large)
+    let large = [(2, 1, 7, 390, 1), (2, 30, 4, 385, 1), (4, 1, 3, 520, 1), (3, 17, 5, 700, 1), (2, 10, 3, 1030, 2)];
+    // Steps enough that a place for states is written again, by several groups of sequences and several units.
+    let groups = [(5, 19, 3, 136, 1), (4, 35, 5, 72, 2), (6, 41, 2, 20, 1)];
+    narrow.chain(edges).chain(tiles).chain(clusters).chain(large).chain(groups)
 }
 
 /// A value and the size of what was added, cancelled or carried over to make it.
@@ -294,10 +299,13 @@ fn kernel(plan: fn(&Sequences) -> Plan) -> Cuda<Sequences> {
             "common.cuh",
             "lib/gemm.cuh",
             "lib/gemm_mma.cuh",
+            "lib/grid.cuh",
             "lib/hopper.cuh",
+            "lstm/lstm_cell.cuh",
             "lstm/lstm_cluster.cuh",
             "lstm/lstm_input_gemm.cuh",
-            "lstm/lstm_input_gemm_wgmma.cuh"
+            "lstm/lstm_input_gemm_wgmma.cuh",
+            "lstm/lstm_persistent.cuh"
         ],
         "lstm_naive",
         plan
@@ -310,11 +318,26 @@ fn input_gemm_kernel() -> Cuda<Sequences> {
     kernel.tiles([("hidden", launch::STEP_UNITS), ("batch", launch::STEP_SEQUENCES)])
 }
 
-/// The same product, then one launch for all steps by clusters.
-fn cluster_kernel() -> Cuda<Sequences> {
-    let kernel = kernel(launch::by_clusters).workspace(launch::cluster_workspace_bytes);
-    let tiles =
-        [("hidden", launch::BLOCK_UNITS), ("hidden", launch::ENTRY_UNITS), ("batch", launch::CLUSTER_SEQUENCES)];
+/// The same product, then one launch for all steps by few blocks that stay and meet at each step.
+fn persistent_kernel() -> Cuda<Sequences> {
+    let kernel = kernel(persistent::on_few).workspace(persistent::workspace_bytes);
+    let tiles = [
+        ("hidden", persistent::SLICE_UNITS),
+        ("hidden", persistent::SLICE_UNITS * persistent::WARPS),
+        ("batch", persistent::TILE_SEQUENCES),
+    ];
+    kernel.tiles(tiles).needs("sm_90a").dtypes([DType::F16, DType::BF16])
+}
+
+/// The same product, then one launch for all steps: by clusters, or by a block on every multiprocessor.
+fn resident_kernel() -> Cuda<Sequences> {
+    let kernel = kernel(launch::resident).workspace(launch::resident_workspace_bytes);
+    let tiles = [
+        ("hidden", launch::BLOCK_UNITS),
+        ("hidden", launch::ENTRY_UNITS),
+        ("hidden", launch::MOST_CLUSTER_UNITS),
+        ("batch", launch::CLUSTER_SEQUENCES),
+    ];
     kernel.tiles(tiles).needs("sm_90a").dtypes([DType::F16, DType::BF16])
 }
 

@@ -192,6 +192,13 @@ impl Context {
         Ok(self.context.synchronize()?)
     }
 
+    /// Blocks of a launch that the GPU has room for at once.
+    fn blocks_at_once(&self, function: &Function, launch: &Launch) -> Result<usize> {
+        let units = self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let threads = launch.block.iter().product();
+        Ok(function.blocks_at_once(threads, launch.shared_bytes)? * usize::try_from(units).unwrap_or(0))
+    }
+
     /// Launches `function`; the arguments are the bytes of each parameter.
     pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
         let passed = arguments.iter().map(Vec::len);
@@ -200,7 +207,11 @@ impl Context {
         }
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
         let extent = |n: usize| u32::try_from(n).map_err(|_| Error(CUresult::CUDA_ERROR_INVALID_VALUE));
-        let [gx, gy, gz] = launch.grid.map(extent);
+        let mut grid = launch.grid;
+        if launch.cooperative {
+            grid[0] = grid[0].min(self.blocks_at_once(function, launch)? / (grid[1] * grid[2]).max(1));
+        }
+        let [gx, gy, gz] = grid.map(extent);
         let [bx, by, bz] = launch.block.map(extent);
         let mut attributes = Vec::new();
         if launch.cluster > 1 {
@@ -212,6 +223,13 @@ impl Context {
             let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
             attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
             attribute.value = value;
+            attributes.push(attribute);
+        }
+        if launch.cooperative {
+            // SAFETY: the union is plain data; the member that goes with the id is set.
+            let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+            attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+            attribute.value.cooperative = 1;
             attributes.push(attribute);
         }
         let config = sys::CUlaunchConfig {

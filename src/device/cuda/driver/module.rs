@@ -1,7 +1,7 @@
 //! Loaded machine code, and its entries.
 #![expect(unsafe_code, reason = "the C interface of the CUDA driver")]
 
-use super::{Context, Error, Result, has};
+use super::{Context, Error, Result, check, has};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::CString;
@@ -68,6 +68,17 @@ impl Function {
     /// The largest block that its registers allow.
     pub fn max_threads(&self) -> Result<usize> {
         self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+    }
+
+    /// Blocks that a multiprocessor has room for at once.
+    pub(super) fn blocks_at_once(&self, threads: usize, shared_bytes: usize) -> Result<usize> {
+        let mut blocks = 0;
+        // SAFETY: the function is alive, and the number is written before the call returns.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, self.function, threads as i32, shared_bytes)
+        };
+        check(result)?;
+        Ok(usize::try_from(blocks).unwrap_or(0))
     }
 
     /// Allows `bytes` of dynamic shared memory at least, and clusters of any size. What an earlier launch was allowed stays
