@@ -213,18 +213,26 @@ fn each_query(
 
 /// One element of one query's output, and its magnitude.
 fn element(s: &Heads, inputs: &[Tensor], at: usize) -> [f64; 2] {
-    let (row, d) = (at / s.dim, at % s.dim);
+    let row = at / s.dim;
     let head = row / s.queries / s.group * s.keys;
-    let score = |key: usize| {
-        let [score, size] = dot(s.dim, |i| inputs[0].get(row * s.dim + i) * inputs[1].get((head + key) * s.dim + i));
-        (score * s.scale(), size * s.scale())
-    };
-    let scores: Vec<(f64, f64)> = (0..s.seen(row % s.queries)).map(score).collect();
-    let max = scores.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
-    let total: f64 = scores.iter().map(|(score, _)| (score - max).exp()).sum();
-    scores.iter().enumerate().fold([0.0, 0.0], |[value, magnitude], (key, (score, size))| {
-        let weighted = (score - max).exp() / total * inputs[2].get((head + key) * s.dim + d);
-        [value + weighted, magnitude + weighted.abs() * (1.0 + size)]
+    element_over(s.dim, inputs, at, (0..s.seen(row % s.queries)).map(|key| (head + key) * s.dim))
+}
+
+/// Element `at` of the output, which lies as the queries do, and its magnitude, over the keys that its query sees: where the
+/// vector of each begins, in the keys and in the values.
+pub(super) fn element_over(dim: usize, inputs: &[Tensor], at: usize, keys: impl Iterator<Item = usize>) -> [f64; 2] {
+    let (query, d) = (at - at % dim, at % dim);
+    let scale = 1.0 / (dim as f64).sqrt();
+    let scored = keys.map(|key| {
+        let [score, size] = dot(dim, |i| inputs[0].get(query + i) * inputs[1].get(key + i));
+        (inputs[2].get(key + d), score * scale, size * scale)
+    });
+    let scored: Vec<(f64, f64, f64)> = scored.collect();
+    let max = scored.iter().map(|(_, score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = scored.iter().map(|(_, score, _)| (score - max).exp()).sum();
+    scored.iter().fold([0.0, 0.0], |[sum, magnitude], (value, score, size)| {
+        let weighted = (score - max).exp() / total * value;
+        [sum + weighted, magnitude + weighted.abs() * (1.0 + size)]
     })
 }
 
@@ -289,7 +297,14 @@ pub(super) fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outp
 fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
     kernel!(
         "attention/attention.cu",
-        ["lib/attention.cuh", "lib/online_softmax.cuh", "common.cuh", "lib/gemm_mma.cuh", "lib/async.cuh", "lib/gemm.cuh"],
+        [
+            "lib/attention.cuh",
+            "lib/online_softmax.cuh",
+            "common.cuh",
+            "lib/gemm_mma.cuh",
+            "lib/async.cuh",
+            "lib/gemm.cuh"
+        ],
         entry,
         plan
     )

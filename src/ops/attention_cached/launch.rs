@@ -82,7 +82,8 @@ fn by_position(plan: Plan, s: &Cached, program: &Arc<Program>) -> Plan {
     let rebound = |mut launch: Launch| {
         for argument in &mut launch.arguments {
             let Argument::Map(map) = argument else { continue };
-            let of_position = s.batch * if ["k", "v"].contains(&map.buffer.as_str()) { s.heads } else { s.query_heads() };
+            let of_position =
+                s.batch * if ["k", "v"].contains(&map.buffer.as_str()) { s.heads } else { s.query_heads() };
             // From a head to the next, and from a row to the next; what lies between are parts of a row.
             let mut strides = map.strides.take().unwrap_or_else(|| vec![0; map.extents.len() - 1]);
             if let [of_head, .., of_row] = &mut strides[..] {

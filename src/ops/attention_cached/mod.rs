@@ -19,7 +19,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::Plan;
 use crate::core::operator::Op;
 use crate::core::suite::Suite;
-use crate::core::tensor::{Inputs, Outputs};
+use crate::core::tensor::{Inputs, Outputs, Tensor};
 
 crate::shape! {
     /// The shape of an attention over a cache.
@@ -86,10 +86,12 @@ fn operator() -> Op<Cached> {
                 y.iter_mut().zip(v).for_each(|(y, v)| *y += weight * (1.0 + size) * v.abs());
             });
         })
+        .element(element)
         .depth(|s| s.dim + s.keys() + STEPS)
         .range(RANGE)
         .exclude_distributions(UNDEFINED)
         .cost(cost)
+        .separable("batch")
         .relation(
             "doubled values double the output",
             |_, inputs, _| double(&mut inputs[2]),
@@ -168,6 +170,14 @@ fn each_key(s: &Cached, inputs: &[&[f64]], y: &mut [f64], mut visit: impl FnMut(
     }
 }
 
+/// One element of the output, and its magnitude.
+fn element(s: &Cached, inputs: &[Tensor], at: usize) -> [f64; 2] {
+    let (token, head) = (at / s.dim / s.query_heads(), at / s.dim % s.query_heads() / s.group);
+    let (query, sequence) = (token / s.batch, token % s.batch);
+    let seen = 0..=s.past + query;
+    attention::element_over(s.dim, inputs, at, seen.map(|position| s.at(position, sequence, head, s.heads)))
+}
+
 /// Changes the last position of keys and values: only the last query sees it.
 fn change_last_position(s: &Cached, inputs: &mut [Vec<f64>]) {
     let last = s.at(s.keys() - 1, 0, 0, s.heads);
@@ -212,14 +222,22 @@ fn kernel(plan: impl Fn(&Cached) -> Plan + Send + Sync + 'static) -> Cuda<Cached
 fn best_in_half() -> Cuda<Cached> {
     let kernel = kernel(launch::in_half()).workspace(launch::workspace_bytes).needs("sm_90a");
     let kernel = kernel.tiles([("queries", launch::FEWEST_QUERIES), ("queries", 64), ("past", launch::FEWEST_KEYS)]);
-    let kernel = kernel.tiles([("group", 4), ("group", attention_decode::MOST_ROWS), ("dim", 8), ("dim", 64), ("dim", 128)]);
+    let kernel =
+        kernel.tiles([("group", 4), ("group", attention_decode::MOST_ROWS), ("dim", 8), ("dim", 64), ("dim", 128)]);
     kernel.dtypes(attention::HALF).tolerance(attention::rounded_weights())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::Cpu;
+    use crate::check::case::Case;
+    use crate::check::judge::Rejection;
+    use crate::check::outcome::Errors;
+    use crate::check::verify::verified;
+    use crate::check::{Context, Subject};
+    use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+    use crate::core::shape::Shape;
+    use crate::device::cpu::CpuDevice;
     use crate::ops::agreement::rejects;
 
     #[test]
@@ -255,5 +273,31 @@ mod tests {
             }
         });
         rejects(operator(), wrong);
+    }
+
+    /// What is compared before a shape is timed that is too large for a whole reference, where `wrong` is changed.
+    fn verify_timed(wrong: Option<usize>) -> Result<Option<Errors>, Rejection> {
+        let s = Cached { batch: 5, heads: 8, group: 4, queries: 1, past: 2047, dim: 64 };
+        let candidate: Candidate = Cpu::new::<f32>(move |s: &Cached, inputs, outputs| {
+            tiled::<f32>(s, inputs, outputs);
+            wrong.into_iter().for_each(|at| outputs.slice::<f32>(0)[at] += 0.01);
+        })
+        .named("c");
+        let operator = operator();
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let case = Case::new(s.to_point(), Distribution::Normal, 1);
+        let device = CpuDevice::new();
+        let context = Context::without_deadline(&device, 1);
+        verified(&context, &subject, &case, &case.inputs(&subject)).map(|(_, errors)| errors)
+    }
+
+    #[test]
+    fn a_timed_shape_is_compared_and_a_wrong_element_found() {
+        assert!(verify_timed(None).unwrap().is_some());
+        for (at, index) in [(0, [0, 0, 0, 0]), (5 * 32 * 64 - 1, [0, 4, 31, 63])] {
+            let Err(Rejection::Failed(failure)) = verify_timed(Some(at)) else { panic!("element {at} is wrong") };
+            assert_eq!(failure.check, "values");
+            assert_eq!(failure.worst.unwrap().index, index);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Convolution, Layout};
 use crate::core::launch::Launch;
-use crate::core::tensor_map::{TensorMap, Im2col};
+use crate::core::tensor_map::{Im2col, TensorMap};
 use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
 /// Places and channels that a block transposes.

@@ -72,7 +72,12 @@ impl Convolution {
     }
 
     /// The flat index of an element of such a tensor.
-    pub(super) fn at(&self, (of, channel, i, j): (usize, usize, usize, usize), channels: usize, plane: (usize, usize)) -> usize {
+    pub(super) fn at(
+        &self,
+        (of, channel, i, j): (usize, usize, usize, usize),
+        channels: usize,
+        plane: (usize, usize),
+    ) -> usize {
         match self.layout {
             Layout::Nchw => ((of * channels + channel) * plane.0 + i) * plane.1 + j,
             Layout::Nhwc => ((of * plane.0 + i) * plane.1 + j) * channels + channel,

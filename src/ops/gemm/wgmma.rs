@@ -290,8 +290,12 @@ impl Operation {
         let of = |tiles: usize, resident: usize, parts: usize| {
             let [a_sharing, b_sharing] = tile.sharing();
             let extents = [tile.rows, tile.cols];
-            let matrix =
-                MatrixTile { extents, shared_by: [a_sharing, b_sharing], depth: depth(parts), element_bytes: ELEMENT_BYTES };
+            let matrix = MatrixTile {
+                extents,
+                shared_by: [a_sharing, b_sharing],
+                depth: depth(parts),
+                element_bytes: ELEMENT_BYTES,
+            };
             Share::product(tiles, resident, &matrix)
         };
         let clusters = tile.clusters(s) * self.items();
