@@ -27,6 +27,9 @@ pub const CUDA_HOME: &str = "KERNELGATE_CUDA_HOME";
 /// Set by a gate for its worker processes; not for people.
 pub const WORKER: &str = "KERNELGATE_WORKER";
 
+/// Set by a profile for the process that Nsight Compute runs for it, while it holds the machine itself; not for people.
+pub const WITHIN_TURN: &str = "KERNELGATE_WITHIN_TURN";
+
 /// Every variable that a person may set, with its meaning, for help texts.
 pub const TABLE: &[(&str, &str)] = &[
     (

@@ -1,11 +1,12 @@
-//! How far long work is: a line on stderr where that is a terminal, and nothing elsewhere.
+//! How far long work is: a line on stderr where that is a terminal; elsewhere, of what is told, a line each.
 //!
 //! One line at a time: whatever else this process prints takes its place for a moment ([`without_line`]).
 
 use crate::report::text::line;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -32,7 +33,14 @@ pub struct Quiet {
 }
 
 /// Work in steps, shown until it ends.
-pub struct Progress(Option<Shown>);
+pub struct Progress(Way);
+
+enum Way {
+    Quiet,
+    /// Where no line can move: steps that are done, of all.
+    Lines([AtomicU64; 2]),
+    Line(Shown),
+}
 
 struct Shown {
     bar: ProgressBar,
@@ -43,8 +51,11 @@ struct Shown {
 impl Progress {
     /// Begins work of so many steps.
     pub fn of(steps: usize, quiet: Quiet) -> Self {
-        if quiet.quiet || !std::io::stderr().is_terminal() {
-            return Progress(None);
+        if quiet.quiet {
+            return Progress(Way::Quiet);
+        }
+        if !std::io::stderr().is_terminal() {
+            return Progress(Way::Lines([AtomicU64::new(0), AtomicU64::new(steps as u64)]));
         }
         let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template(LINE);
@@ -58,33 +69,46 @@ impl Progress {
                 late.enable_steady_tick(TICK);
             }
         });
-        Progress(Some(Shown { bar, wait: Mutex::new(Some((ended, wait))) }))
+        Progress(Way::Line(Shown { bar, wait: Mutex::new(Some((ended, wait))) }))
     }
 
     /// Says what is done now.
     pub fn say(&self, what: &str) {
-        if let Some(shown) = &self.0 {
+        if let Way::Line(shown) = &self.0 {
             shown.bar.set_message(line(what));
+        }
+    }
+
+    /// The same where a step takes long and shows nothing else: a reader of a log sees it as well.
+    pub fn tell(&self, what: &str) {
+        self.say(what);
+        if let Way::Lines([done, all]) = &self.0 {
+            let (now, all) = (done.load(Ordering::Relaxed) + 1, all.load(Ordering::Relaxed));
+            let _ = writeln!(std::io::stderr().lock(), "{} of {all}: {}", now.min(all), line(what));
         }
     }
 
     /// A step is done.
     pub fn step(&self) {
-        if let Some(shown) = &self.0 {
-            shown.bar.inc(1);
+        match &self.0 {
+            Way::Line(shown) => shown.bar.inc(1),
+            Way::Lines([done, _]) => drop(done.fetch_add(1, Ordering::Relaxed)),
+            Way::Quiet => {}
         }
     }
 
     /// So many steps are done.
     pub fn reach(&self, steps: usize) {
-        if let Some(shown) = &self.0 {
-            shown.bar.set_position(steps as u64);
+        match &self.0 {
+            Way::Line(shown) => shown.bar.set_position(steps as u64),
+            Way::Lines([done, _]) => done.store(steps as u64, Ordering::Relaxed),
+            Way::Quiet => {}
         }
     }
 
     /// Takes the line away.
     pub fn end(&self) {
-        let Some(one) = &self.0 else { return };
+        let Way::Line(one) = &self.0 else { return };
         let wait = one.wait.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((ended, wait)) = wait {
             drop(ended);

@@ -12,11 +12,13 @@
 //! | `overhead` | what tracing costs |
 //! | `hints` | rules, their gains, and how they are tried |
 //! | `chrome` | traces for chrome://tracing and Perfetto |
+//! | `child` | a process that is run for no longer than a limit |
 //! | `ncu` | hardware counters by Nsight Compute |
 //! | `record` | a profile in the summary |
 //! | `text` | a profile for people |
 
 pub mod analysis;
+mod child;
 pub mod chrome;
 pub mod hints;
 mod knowledge;
@@ -29,11 +31,12 @@ mod record;
 mod samples;
 mod text;
 
+pub use child::end_all;
 pub use knowledge::{Expected, Facts, Knowledge};
 pub use overhead::Pairs;
 pub use parts::{Known, known};
 pub use record::{Against, Applied, Counted, Counters, Held, Hint, MemoryUse, Part, ProfileRun, Slice, VERSION, merge};
-pub use text::{against, hint_table, table};
+pub use text::{against, counter_table, hint_table, notes, table};
 
 use crate::device::trace::{Kind, Timeline};
 use hints::{Idea, Input, Sectors};

@@ -1,11 +1,14 @@
 //! Hardware counters by Nsight Compute, run as a child process: its CSV read, its class beside ours.
 
+use super::child::{self, Said, Unheard};
 use super::record::{Counted, Counters};
 use crate::check::outcome::Bound;
+use crate::core::environment::WITHIN_TURN;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What is asked of it, by the names of CUDA 12 and 13.
 const TIME: &str = "gpu__time_duration.sum";
@@ -24,24 +27,34 @@ const BINDING: f64 = 0.6;
 /// A kernel that is shorter does hardly more than be launched, µs.
 const LAUNCH_US: f64 = 3.0;
 
-/// Runs `ncu` over a command, and reads what it counted of at most so many kernels of these names.
+/// Runs `ncu` over a command, for no longer than `limit`, and reads what it counted of at most so many kernels of these
+/// names. The command finds the machine held for it: the process that measures is this one.
 ///
 /// # Errors
 /// Why there are no counters, and what to do; the rest of a profile goes on without.
-pub fn count(ncu: &Path, command: &[OsString], names: &[&str], kernels: usize) -> Result<Vec<Counted>, String> {
-    let ran = Command::new(ncu)
+pub fn count(
+    ncu: &Path,
+    command: &[OsString],
+    names: &[&str],
+    kernels: usize,
+    limit: Duration,
+) -> Result<Vec<Counted>, String> {
+    let mut counting = Command::new(ncu);
+    counting
+        .env(WITHIN_TURN, "1")
         .args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &METRICS.join(",")])
         .args(["--kernel-name", &filter(names), "--launch-count", &kernels.to_string()])
-        .args(command)
-        .output();
+        .args(command);
     let name = ncu.display();
-    let output = ran.map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
+    let Said { out, errors } = child::run(&mut counting, limit).map_err(|unheard| match unheard {
+        Unheard::Absent(e) if e.kind() == std::io::ErrorKind::NotFound => {
             format!("Nsight Compute is not there ({name}): it comes with the CUDA toolkit; name it by --ncu PATH")
         }
-        _ => format!("{name}: cannot be started: {e}"),
+        Unheard::Absent(e) => format!("{name}: cannot be started: {e}"),
+        Unheard::TooLong => {
+            format!("{name}: ended after {} s, before it was done: --ncu-limit gives it longer", limit.as_secs_f64())
+        }
     })?;
-    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if let Some(line) = out.lines().chain(errors.lines()).find(|line| line.contains("ERR_NVGPUCTRPERM")) {
         return Err(format!(
             "{}: this user may not read the GPU's counters. An administrator allows it with the module option \
@@ -54,7 +67,7 @@ pub fn count(ncu: &Path, command: &[OsString], names: &[&str], kernels: usize) -
         format!("{name}: {why}{}{last}", if last.is_empty() { "" } else { "; it said: " })
     })?;
     if counted.is_empty() {
-        return Err(format!("{name}: it saw no kernel ({})", output.status));
+        return Err(format!("{name}: it saw no kernel"));
     }
     Ok(counted)
 }
@@ -186,6 +199,10 @@ mod tests {
     }
 
     fn run(path: &Path) -> Result<Vec<Counted>, String> {
+        run_for(path, Duration::from_secs(60))
+    }
+
+    fn run_for(path: &Path, limit: Duration) -> Result<Vec<Counted>, String> {
         // A file that was just written may still be open for writing in a child that another test forks.
         (0..50)
             .find_map(|_| {
@@ -194,6 +211,7 @@ mod tests {
                     &["kernelgate".into(), "profile".into()],
                     &["softmax_f32(int)", "void a::gemm_bf16<4>(int)"],
                     7,
+                    limit,
                 ) {
                     Err(why) if why.contains("Text file busy") => {
                         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -249,8 +267,31 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_takes_too_long_is_ended_with_its_children() {
+        let (folder, path) = stub(GOOD, 0);
+        let place = folder.path().display();
+        // What it runs keeps its streams open, as a program under it does.
+        let script = format!(
+            "#!/bin/sh\necho \"$KERNELGATE_WITHIN_TURN\" > {place}/turn\nsleep 600 & echo $! > {place}/child\nwait\n"
+        );
+        std::fs::write(&path, script).unwrap();
+        let begun = std::time::Instant::now();
+        let why = run_for(&path, Duration::from_millis(700)).unwrap_err();
+        assert!(why.contains("ended after 0.7 s") && why.contains("--ncu-limit"), "{why}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join("turn")).unwrap(),
+            "1\n",
+            "it would wait for this process"
+        );
+        let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "the child lives on: {state}");
+    }
+
+    #[test]
     fn what_is_missing_is_said() {
-        let why = count(Path::new("/nowhere/ncu"), &[], &[], 1).unwrap_err();
+        let why = count(Path::new("/nowhere/ncu"), &[], &[], 1, Duration::from_secs(1)).unwrap_err();
         assert!(why.contains("/nowhere/ncu") && why.contains("--ncu PATH"), "{why}");
         let (_folder, path) = stub("==ERROR== the driver is too old", 3);
         let why = run(&path).unwrap_err();

@@ -1,6 +1,6 @@
 //! A profile as a person reads it.
 
-use super::record::{Against, Hint, Part, ProfileRun, Slice};
+use super::record::{Against, Counters, Hint, Part, ProfileRun, Slice};
 use std::fmt::Write as _;
 
 /// Rows of a table at the most; the rest is one.
@@ -35,32 +35,40 @@ pub fn table(run: &ProfileRun) -> String {
         text.push_str(&hint_table(&run.hints));
     }
     run.against.iter().for_each(|other| text.push_str(&against(run, other)));
-    if let Some(counters) = &run.counters {
-        let same = 100.0 * counters.agreement;
+    run.counters.iter().for_each(|counters| text.push_str(&counter_table(counters)));
+    text.push_str(&notes(&run.notes));
+    text
+}
+
+/// What the hardware counted.
+pub fn counter_table(counters: &Counters) -> String {
+    let mut text = String::new();
+    let same = 100.0 * counters.agreement;
+    let _ = writeln!(
+        text,
+        "\n{:<40} {:>10} {:>9} {:>8} {:>10} {:>11} {:>7}  {:<8} ours",
+        "Nsight Compute", "µs", "compute", "memory", "occupancy", "DRAM MB", "tensor", "bound"
+    );
+    for kernel in &counters.kernels {
+        let ours = kernel.ours.map_or("-", |bound| bound.name());
+        let [compute, memory, occupancy, tensor] =
+            [kernel.compute, kernel.memory, kernel.occupancy, kernel.tensor].map(|share| 100.0 * share);
         let _ = writeln!(
             text,
-            "\n{:<40} {:>10} {:>9} {:>8} {:>10} {:>11} {:>7}  {:<8} ours",
-            "Nsight Compute", "µs", "compute", "memory", "occupancy", "DRAM MB", "tensor", "bound"
+            "{:<40} {:>10.2} {compute:>7.1} % {memory:>6.1} % {occupancy:>8.1} % {:>11.2} {tensor:>5.1} %  {:<8} {ours}",
+            short(&kernel.name, 40),
+            kernel.us,
+            kernel.dram_bytes * 1e-6,
+            kernel.bound.name(),
         );
-        for kernel in &counters.kernels {
-            let ours = kernel.ours.map_or("-", |bound| bound.name());
-            let [compute, memory, occupancy, tensor] =
-                [kernel.compute, kernel.memory, kernel.occupancy, kernel.tensor].map(|share| 100.0 * share);
-            let _ = writeln!(
-                text,
-                "{:<40} {:>10.2} {compute:>7.1} % {memory:>6.1} % {occupancy:>8.1} % {:>11.2} {tensor:>5.1} %  {:<8} {ours}",
-                short(&kernel.name, 40),
-                kernel.us,
-                kernel.dram_bytes * 1e-6,
-                kernel.bound.name(),
-            );
-        }
-        let _ = writeln!(text, "the class is the same for {same:.0} % of the kernels");
     }
-    run.notes.iter().for_each(|note| {
-        let _ = writeln!(text, "note: {note}");
-    });
+    let _ = writeln!(text, "the class is the same for {same:.0} % of the kernels");
     text
+}
+
+/// Notes, a line each.
+pub fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
 }
 
 fn parts(text: &mut String, title: &str, all: &[Part]) {

@@ -122,17 +122,21 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Kills the whole group: children that a process left behind too. A group is named by the process that leads it,
-    /// so its number is not another's before the leader has been waited for.
     fn drop(&mut self) {
-        #[cfg(unix)]
-        {
-            use rustix::process::{Pid, Signal, kill_process_group};
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill_group(&mut self.child);
     }
+}
+
+/// Kills the whole group that a process leads: children that it left behind too. A group is named by the process that leads
+/// it, so its number is not another's before the leader has been waited for, which must not have been done.
+pub fn kill_group(leader: &mut Child) {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
+    }
+    let _ = leader.kill();
+    let _ = leader.wait();
 }
 
 /// Reads lines in a thread of its own, which ends with the stream.

@@ -9,7 +9,7 @@ use crate::core::suite::Suite;
 use crate::device::trace::{self, Timeline};
 use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::DeviceChoice;
-use crate::harness::command::{ProfileOptions, apart, compared, knowledge};
+use crate::harness::command::{ProfileOptions, apart, compared, knowledge, plain_command};
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::models::{Executor, Sampler, Sampling, Session};
@@ -79,6 +79,7 @@ impl ProfileLlm {
         if self.device.kind == DeviceKind::Sim {
             return Err(Failure::Input("--device sim: the simulator tells no time".into()));
         }
+        self.options.survive_signals();
         let suites = crate::ops::catalogue();
         let llm = self.llm(self.way.clone(), self.dtype);
         let opened = Opened::open(&llm)?;
@@ -90,15 +91,16 @@ impl ProfileLlm {
             let mut summary = Summary::new(project().describe_run(self.seed));
             summary.add_device(device.fingerprint());
             let theirs = beside.as_ref().map_or(&[][..], |theirs| &theirs.records);
-            for (at, (mut run, mut ideas)) in measured.records.into_iter().enumerate() {
+            for (at, (mut run, ideas)) in measured.records.into_iter().enumerate() {
                 if let (Some((other, _)), Some(beside)) = (theirs.get(at), &beside) {
                     let perplexity = [measured.perplexity, beside.perplexity];
                     let perplexity = Some(perplexity).filter(|both| both.iter().all(|value| value.is_finite()));
                     run.against = Some(compared(&run, other, apart(&measured.logits, &beside.logits), perplexity));
                 }
-                self.options.counted(&mut run);
-                self.options.tried(&mut run, &mut ideas, device, &known, self.seed);
-                self.options.keep(run, &mut summary)?;
+                let of = (device, &known, self.seed);
+                let tell = |what: &str| note(format_args!("{what}"));
+                let command = || plain_command(std::env::args_os());
+                self.options.keep_and_go_on((run, ideas), of, command, &tell, &mut summary)?;
             }
             self.options.keep_trace(&measured.timeline, &known, 1)?;
             self.options.finish(&summary)

@@ -84,59 +84,62 @@ impl Bench {
         });
         let mut device_said = None;
         let mut found = BTreeSet::new();
-        self.selection.each(workplace, |&Selected { trial, suite, ref subject, device, points, progress }| {
-            let candidates = self.competitors(suite, subject);
-            found.extend(candidates.iter().map(|other| other.name.clone()));
-            if device_said.replace(device.kind()) != Some(device.kind()) {
-                say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
-            }
-            let heat = if self.hot { Heat::Hot } else { Heat::Cold };
-            let mut settings = PerfSettings { heat, only: points.to_vec(), ..PerfSettings::of(device.kind()) };
-            settings.session.stopping.budget = self.sampling.unwrap_or(settings.session.stopping.budget);
-            let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
-            let start = Instant::now();
-            let competition = Competition { peers: &peers, candidates: &candidates };
-            let name = trial.name.trim_end_matches("::perf");
-            let record = |outcome: &Outcome| Record {
-                trial: trial.name.clone(),
-                operator: subject.operator.name().into(),
-                candidate: subject.candidate.name.clone(),
-                dtype: trial.dtype,
-                check: Check::Perf,
-                device: device.kind(),
-                fingerprint: Some(device.fingerprint().key()),
-                source: trial.source.clone(),
-                duration_s: start.elapsed().as_secs_f64(),
-                repeat: project.repeat_command(&trial.name, ""),
-                outcome: outcome.clone(),
-            };
-            let add = |outcome: &Outcome| {
-                let mut summary = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                summary.add_device(device.fingerprint());
-                summary.add(vec![record(outcome)]);
-                keep(&summary)
-            };
-            // After each shape: what was measured outlives whatever ends this process.
-            let mut first = None;
-            let outcome = perf::run_watched(&context, subject, &settings, competition, &mut |outcome| {
-                progress.step();
-                let said = outcome.timings.last().map_or(Ok(()), |timing| {
-                    say(row(name, timing))?;
-                    timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))
+        self.selection.each(
+            workplace,
+            |&Selected { trial, suite, ref subject, device, points, progress, .. }| {
+                let candidates = self.competitors(suite, subject);
+                found.extend(candidates.iter().map(|other| other.name.clone()));
+                if device_said.replace(device.kind()) != Some(device.kind()) {
+                    say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
+                }
+                let heat = if self.hot { Heat::Hot } else { Heat::Cold };
+                let mut settings = PerfSettings { heat, only: points.to_vec(), ..PerfSettings::of(device.kind()) };
+                settings.session.stopping.budget = self.sampling.unwrap_or(settings.session.stopping.budget);
+                let context = Context::new(device, self.selection.seed, Duration::from_secs(self.budget));
+                let start = Instant::now();
+                let competition = Competition { peers: &peers, candidates: &candidates };
+                let name = trial.name.trim_end_matches("::perf");
+                let record = |outcome: &Outcome| Record {
+                    trial: trial.name.clone(),
+                    operator: subject.operator.name().into(),
+                    candidate: subject.candidate.name.clone(),
+                    dtype: trial.dtype,
+                    check: Check::Perf,
+                    device: device.kind(),
+                    fingerprint: Some(device.fingerprint().key()),
+                    source: trial.source.clone(),
+                    duration_s: start.elapsed().as_secs_f64(),
+                    repeat: project.repeat_command(&trial.name, ""),
+                    outcome: outcome.clone(),
+                };
+                let add = |outcome: &Outcome| {
+                    let mut summary = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    summary.add_device(device.fingerprint());
+                    summary.add(vec![record(outcome)]);
+                    keep(&summary)
+                };
+                // After each shape: what was measured outlives whatever ends this process.
+                let mut first = None;
+                let outcome = perf::run_watched(&context, subject, &settings, competition, &mut |outcome| {
+                    progress.step();
+                    let said = outcome.timings.last().map_or(Ok(()), |timing| {
+                        say(row(name, timing))?;
+                        timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))
+                    });
+                    first = first.take().or(said.and_then(|()| add(outcome)).err());
                 });
-                first = first.take().or(said.and_then(|()| add(outcome)).err());
-            });
-            if let Some(failure) = first {
-                return Err(failure);
-            }
-            if outcome.timings.is_empty() || outcome.verdict.is_failure() {
-                say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
-            }
-            for note in outcome.notes.iter().filter(|note| note.contains("not timed")) {
-                say(format!("{name}: {note}\n"))?;
-            }
-            add(&outcome)
-        })?;
+                if let Some(failure) = first {
+                    return Err(failure);
+                }
+                if outcome.timings.is_empty() || outcome.verdict.is_failure() {
+                    say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
+                }
+                for note in outcome.notes.iter().filter(|note| note.contains("not timed")) {
+                    say(format!("{name}: {note}\n"))?;
+                }
+                add(&outcome)
+            },
+        )?;
         let ended =
             peers.iter().filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())));
         let unknown = self.beside.iter().filter(|name| !found.contains(*name));

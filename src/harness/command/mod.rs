@@ -16,7 +16,7 @@ pub use bench::{Bench, header, peer_row, row};
 pub use ending::{Failure, print};
 pub use list::List;
 pub use noise::Noise;
-pub use profile::{Options as ProfileOptions, Profile, apart, compared, knowledge};
+pub use profile::{Options as ProfileOptions, Profile, apart, compared, knowledge, plain_command};
 pub use selection::{Selected, Selection, describe_device};
 pub use tune::Tune;
 pub use workplace::Workplace;

@@ -6,20 +6,23 @@ mod foreseen;
 mod options;
 
 pub use beside::{apart, compared};
+pub use counters::plain_command;
 pub use options::{Options, knowledge};
 
 use super::selection::{Selected, Selection};
-use super::{Failure, Workplace};
+use super::{FLAG, Failure, Workplace};
 use crate::check::Subject;
 use crate::check::armed::armed;
+use crate::core::dtype::DType;
 use crate::core::shape::{Point, describe};
 use crate::device::trace::{self, Timeline};
 use crate::device::{Device, Heat, Poison};
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::session::Contestant;
-use crate::profile::{Identity, Knowledge, Pairs, ProfileRun, record};
+use crate::profile::{Identity, Knowledge, Pairs, record};
 use crate::report::summary::Summary;
 use clap::Args;
+use counters::command_of;
 
 /// Arguments of `profile`.
 #[derive(Args)]
@@ -88,6 +91,7 @@ impl Profile {
         if let Some(on) = &self.on {
             return foreseen::run(&self.options, &self.selection, workplace, on);
         }
+        self.options.survive_signals();
         let mut number = 0;
         let mut kept: Option<Summary> = None;
         let selected = self.selection.select_any(workplace.suites)?;
@@ -107,8 +111,8 @@ impl Profile {
             summary.add_device(fingerprint);
             for point in points.iter().filter(|point| selected.subject.objection(point).is_none()) {
                 number += 1;
-                let run = self.case(selected, point, &knowledge, number)?;
-                self.options.keep(run, summary)?;
+                self.case(selected, point, &knowledge, number, summary)?;
+                selected.progress.step();
             }
             Ok(())
         })?;
@@ -121,19 +125,24 @@ impl Profile {
         point: &Point,
         knowledge: &Knowledge<'_>,
         number: usize,
-    ) -> Result<ProfileRun, Failure> {
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
         let (device, subject, seed) = (selected.device, &selected.subject, self.selection.seed);
+        let shape = describe(subject.operator.axes(), point);
+        let tell = |what: &str| selected.progress.tell(what);
+        let name = format!("{}::{}::{}", subject.operator.name(), subject.candidate.name, subject.dtype);
+        tell(&format!("{name} {shape}"));
         let heat = if self.hot { Heat::Hot } else { Heat::Cold };
         let mut side = Side::of(device, subject, point, heat, seed)?;
         let (timeline, pairs) = side.record(device, self.options.repeats, seed)?;
         let identity = |subject: &Subject<'_>| Identity {
-            subject: format!("{} {}", subject.operator.name(), describe(subject.operator.axes(), point)),
+            subject: format!("{} {shape}", subject.operator.name()),
             way: subject.candidate.name.clone(),
             device: device.fingerprint().key(),
             dtype: subject.dtype.name().into(),
         };
         let recorded = record(&timeline, LAUNCH, &pairs, knowledge, &identity(subject));
-        let (mut run, mut ideas) = recorded.map_err(Failure::Input)?;
+        let (mut run, ideas) = recorded.map_err(Failure::Input)?;
         if let Some(other) = &self.against {
             let candidate = selected.suite.candidates.iter().find(|candidate| {
                 candidate.name == *other && candidate.traits.computes(subject.dtype) && device.runs(&candidate.body)
@@ -149,10 +158,18 @@ impl Profile {
             let (theirs, _) = recorded.map_err(Failure::Input)?;
             run.against = Some(compared(&run, &theirs, differences(&mut side, &mut beside)?, None));
         }
-        self.options.counted(&mut run);
-        self.options.tried(&mut run, &mut ideas, device, knowledge, seed);
         self.options.keep_trace(&timeline, knowledge, number)?;
-        Ok(run)
+        let command = || command_of(FLAG, self.alone(&name, subject.dtype, &shape));
+        self.options.keep_and_go_on((run, ideas), (device, knowledge, seed), command, &tell, summary)
+    }
+
+    /// The arguments that profile one candidate at one shape, as often as it takes to see its kernels.
+    fn alone(&self, name: &str, dtype: DType, shape: &str) -> Vec<String> {
+        let mut words = vec![format!("{name}::"), "--dtype".into(), dtype.to_string(), "--shape".into(), shape.into()];
+        words.extend(["--repeats".into(), "3".into()]);
+        words.extend(self.hot.then(|| "--hot".into()));
+        words.extend(self.selection.repeated());
+        words
     }
 }
 

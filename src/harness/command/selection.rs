@@ -8,8 +8,8 @@ use crate::core::seed::DEFAULT_SEED;
 use crate::core::seed::parse as parse_seed;
 use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
-use crate::device::Device;
 use crate::device::fingerprint::Fingerprint;
+use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::{DeviceChoice, Options};
 use crate::harness::devices::Devices;
 use crate::harness::lane::Lanes;
@@ -19,6 +19,7 @@ use crate::harness::trial::{Trial, has_hits, trials};
 use crate::report::summary::Summary;
 use clap::Args;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Which cases to measure.
 #[derive(Args)]
@@ -60,12 +61,32 @@ pub struct Selected<'a> {
     pub points: &'a [Point],
     /// Steps are shapes; those that were left out count when all of the subject is done.
     pub progress: &'a Progress,
+    /// The steps of the subject.
+    pub steps: Range<usize>,
+}
+
+impl Selected<'_> {
+    /// Shows that so much of the subject is done, from 0 to 1.
+    pub fn reach(&self, part: f64) {
+        self.progress.reach(self.steps.start + (part.clamp(0.0, 1.0) * self.steps.len() as f64) as usize);
+    }
 }
 
 impl Selection {
     /// The dtypes that were asked for; empty: all.
     pub fn dtypes(&self) -> &[DType] {
         &self.dtypes
+    }
+
+    /// What a command line needs beside a candidate, a dtype and a shape to select the same.
+    pub fn repeated(&self) -> Vec<String> {
+        let device = self.device.map(|choice| match choice.kind {
+            DeviceKind::Cuda => format!("cuda:{}", choice.ordinal),
+            kind => kind.to_string(),
+        });
+        let device = device.into_iter().flat_map(|device| ["--device".into(), device]);
+        let lessons = self.lessons.then(|| "--lessons".into());
+        device.chain(lessons).chain(["--seed".into(), self.seed.to_string(), "--quiet".into()]).collect()
     }
 
     /// Calls `measure` for each selected subject whose device is there, one after the other and alone on the machine.
@@ -103,7 +124,8 @@ impl Selection {
                     let _turn = lanes.enter(Check::Perf, trial.kind).map_err(Failure::Input)?;
                     summary.add_device(device.fingerprint());
                     let (suite, subject) = (&suites[trial.suite], trial.subject(suites));
-                    measure(&Selected { trial, suite, subject, device, points, progress: &progress })?;
+                    let (progress, steps) = (&progress, steps..steps + shapes(one));
+                    measure(&Selected { trial, suite, subject, device, points, progress, steps })?;
                     used = true;
                 }
                 Err(why) => drop(absent.insert(format!("{} candidates left out: {why}", trial.kind))),

@@ -1,17 +1,17 @@
-//! Hardware counters of the kernels of a profile: the same command once more, under Nsight Compute.
+//! Hardware counters of the kernels of a profile: the same once more, under Nsight Compute.
 
 use crate::harness::terminal::note;
 use crate::profile::{Part, ProfileRun, ncu};
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 /// Kernels that Nsight Compute looks at, at the most: each is run several times.
 const COUNTED: usize = 32;
 
-/// Adds the counters of Nsight Compute to a profile, or why there are none.
-pub fn counted(run: &mut ProfileRun, ncu: &Path) {
-    let command = plain_command(std::env::args_os());
-    run.notes.push(format!("for Nsight Systems: {}", ncu::nsys(&command)));
+/// Adds the counters of Nsight Compute to a profile of what this command runs, or why there are none.
+pub fn counted(run: &mut ProfileRun, ncu: &Path, command: &[OsString], limit: Duration) {
+    run.notes.push(format!("for Nsight Systems: {}", ncu::nsys(command)));
     // `operator::candidate kernel`: those of a device have a name of their own.
     let kernel = |part: &Part| part.name.split_once(' ').map(|(_, name)| name.to_owned());
     let names: Vec<String> = run.kernels.iter().filter_map(kernel).collect();
@@ -20,7 +20,7 @@ pub fn counted(run: &mut ProfileRun, ncu: &Path) {
         return;
     }
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    match ncu::count(ncu, &command, &all, COUNTED) {
+    match ncu::count(ncu, command, &all, COUNTED, limit) {
         Ok(kernels) => {
             let ours = |name: &str| {
                 let of = |part: &&Part| kernel(part).is_some_and(|own| ncu::function(&own) == ncu::function(name));
@@ -35,13 +35,24 @@ pub fn counted(run: &mut ProfileRun, ncu: &Path) {
     }
 }
 
+/// A command line that profiles with these arguments as this process would; a gate is asked by `flag`.
+pub fn command_of(flag: &str, arguments: impl IntoIterator<Item = String>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = program(std::env::args_os().next()).into_iter().collect();
+    words.extend(std::env::args_os().nth(1).filter(|first| first == flag));
+    words.push("profile".into());
+    words.extend(arguments.into_iter().map(OsString::from));
+    words
+}
+
+fn program(called: Option<OsString>) -> Option<OsString> {
+    std::env::current_exe().ok().map(OsString::from).or(called)
+}
+
 /// The command line of this process without what makes it more than a run.
-fn plain_command(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub fn plain_command(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     const ALONE: [&str; 3] = ["--apply", "--json", "--ncu"];
-    const WITH_VALUE: [&str; 3] = ["--trace", "--out", "--against"];
-    let called = arguments.next();
-    let program = std::env::current_exe().ok().map(OsString::from).or(called);
-    let mut kept: Vec<OsString> = program.into_iter().collect();
+    const WITH_VALUE: [&str; 4] = ["--trace", "--out", "--against", "--ncu-limit"];
+    let mut kept: Vec<OsString> = program(arguments.next()).into_iter().collect();
     while let Some(argument) = arguments.next() {
         let text = argument.to_string_lossy();
         let name = text.split('=').next().unwrap_or_default();
@@ -62,8 +73,20 @@ mod tests {
 
     #[test]
     fn the_counted_command_does_nothing_but_run() {
-        let words =
-            ["gate", "--command", "profile", "softmax", "--trace", "t", "--ncu=/x/ncu", "--apply", "--out=o", "--hot"];
+        let words = [
+            "gate",
+            "--command",
+            "profile",
+            "softmax",
+            "--trace",
+            "t",
+            "--ncu=/x/ncu",
+            "--ncu-limit",
+            "9",
+            "--apply",
+            "--out=o",
+            "--hot",
+        ];
         let kept = plain_command(words.iter().map(OsString::from));
         assert_eq!(kept[1..], ["--command", "profile", "softmax", "--hot"]);
     }

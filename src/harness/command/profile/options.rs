@@ -6,15 +6,20 @@ use crate::core::suite::Suite;
 use crate::device::Device;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::trace::Timeline;
+use crate::harness::arguments::parse_seconds;
 use crate::harness::command::{Failure, print};
+use crate::harness::interrupt::keep_results;
+use crate::harness::progress::without_line;
 use crate::harness::project::Project;
 use crate::harness::terminal::note;
 use crate::predict::{Fitted, Limits};
 use crate::profile::hints::{Idea, apply};
-use crate::profile::{Knowledge, ProfileRun, chrome, known, table};
+use crate::profile::{Knowledge, ProfileRun, chrome, counter_table, end_all, hint_table, known, merge, notes, table};
 use crate::report::summary::Summary;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What every kind of profile can be asked.
 #[derive(Args)]
@@ -37,6 +42,9 @@ pub struct Options {
     /// Ask Nsight Compute for the counters of the same kernels [default path: ncu]
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "ncu")]
     pub ncu: Option<PathBuf>,
+    /// How long Nsight Compute may take for a candidate at a shape
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30", requires = "ncu")]
+    pub ncu_limit: Duration,
     /// Print the summary as JSON; the tables go to stderr
     #[arg(long)]
     pub json: bool,
@@ -92,24 +100,47 @@ impl Options {
         Ok((device, known))
     }
 
-    /// Asks for hardware counters if they were asked for.
-    pub fn counted(&self, run: &mut ProfileRun) {
-        self.ncu.iter().for_each(|ncu| counted(run, ncu));
+    /// Has a signal leave nothing behind but the summary, which knows all that was measured before.
+    pub fn survive_signals(&self) {
+        let out = self.out.clone();
+        keep_results(move |signal| {
+            end_all();
+            let place = out.map_or_else(|| "above".into(), |out| format!("in {}", out.display()));
+            note(format_args!("ended by {signal}: what was measured is {place}"));
+        });
     }
 
-    /// Tries hints if that was asked for, and puts what came of them into the record.
-    pub fn tried(
+    /// Shows a profile and adds it to the summary; then does what else was asked for, which may take long, and shows and adds
+    /// what came of that. `command` is what Nsight Compute runs.
+    ///
+    /// # Errors
+    /// If the summary cannot be written.
+    pub fn keep_and_go_on(
         &self,
-        run: &mut ProfileRun,
-        ideas: &mut [Idea],
-        device: &dyn Device,
-        known: &Knowledge<'_>,
-        seed: u64,
-    ) {
-        if self.apply {
-            apply(ideas, device, known, seed, &mut |why| note(format_args!("not applied: {why}")));
-            run.hints = ideas.iter().map(|idea| idea.hint.clone()).collect();
+        (mut run, mut ideas): (ProfileRun, Vec<Idea>),
+        (device, known, seed): (&dyn Device, &Knowledge<'_>, u64),
+        command: impl FnOnce() -> Vec<OsString>,
+        tell: &dyn Fn(&str),
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        self.keep(run.clone(), summary)?;
+        let name = format!("{} {} {}", run.subject, run.way, run.dtype);
+        if let Some(ncu) = &self.ncu {
+            tell(&format!("{name}: under Nsight Compute, for {} s at the most", self.ncu_limit.as_secs_f64()));
+            let before = run.notes.len();
+            counted(&mut run, ncu, &command(), self.ncu_limit);
+            let counters = run.counters.as_ref().map(counter_table).unwrap_or_default();
+            self.show(&(counters + &notes(&run.notes[before..])))?;
+            self.add(run.clone(), summary)?;
         }
+        if self.apply && !ideas.is_empty() {
+            tell(&format!("{name}: its hints are tried"));
+            apply(&mut ideas, device, known, seed, &mut |why| note(format_args!("not applied: {why}")));
+            run.hints = ideas.into_iter().map(|idea| idea.hint).collect();
+            self.show(&hint_table(&run.hints))?;
+            self.add(run, summary)?;
+        }
+        Ok(())
     }
 
     /// Writes the trace if one was asked for; `number` is that of the case, from 1.
@@ -130,14 +161,21 @@ impl Options {
     /// # Errors
     /// If the summary cannot be written.
     pub fn keep(&self, run: ProfileRun, summary: &mut Summary) -> Result<(), Failure> {
-        let text = table(&run);
+        self.show(&table(&run))?;
+        self.add(run, summary)
+    }
+
+    fn show(&self, text: &str) -> Result<(), Failure> {
         if self.json {
-            eprint!("{text}");
-        } else {
-            print(&text)?;
+            without_line(|| eprint!("{text}"));
+            return Ok(());
         }
-        crate::profile::merge(&mut summary.profiles, vec![run]);
-        // After each: what was measured outlives whatever ends this process.
+        print(text)
+    }
+
+    /// After each step: what was measured outlives whatever ends this process.
+    fn add(&self, run: ProfileRun, summary: &mut Summary) -> Result<(), Failure> {
+        merge(&mut summary.profiles, vec![run]);
         self.out.as_ref().map_or(Ok(()), |out| summary.write_into(out)).map_err(Failure::Input)
     }
 
