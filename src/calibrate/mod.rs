@@ -23,4 +23,4 @@ pub use calibration::{
 };
 pub use factors::{Factor, Quantity};
 pub use probe::{Probe, time_case, typical_us};
-pub use run::{Effort, calibrate, suites};
+pub use run::{Effort, calibrate, probes, suites};

@@ -1,11 +1,12 @@
 //! `kernelgate calibrate`: what this device can really do, as a file and a table.
 
 use super::{Failure, print, project};
-use crate::calibrate::{Effort, calibrate};
+use crate::calibrate::{Effort, calibrate, probes};
 use crate::core::seed::DEFAULT_SEED;
 use crate::device::DeviceKind;
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::devices::{Devices, KernelDevice};
+use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use clap::Args;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ pub struct Calibrate {
     /// Where the file goes [default: target/kernelgate/calibration/<device>.json]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    quiet: Quiet,
     /// Print the file as JSON; the table goes to stderr
     #[arg(long)]
     json: bool,
@@ -39,13 +42,20 @@ impl Calibrate {
         let devices = Devices::new(self.device, kind == DeviceKind::Cuda);
         let device = devices.for_kind(kind).map_err(Failure::Missing)?;
         let run = project().describe_run(DEFAULT_SEED);
-        let mut say = |probe: &str| note(format_args!("{probe}"));
-        let calibration = calibrate(device, &Effort::default(), run.started, run.revision, &mut say)
+        let effort = Effort::default();
+        let progress = Progress::of(probes(device, &effort), self.quiet);
+        progress.say("probes");
+        let mut say = |probe: &str| {
+            note(format_args!("{probe}"));
+            progress.step();
+        };
+        let calibration = calibrate(device, &effort, run.started, run.revision, &mut say)
             .map_err(|fault| Failure::Input(format!("{}: {fault}", device.fingerprint().name)))?;
         let out = self.out.unwrap_or_else(|| {
             let folder = project().summary_path().with_file_name("calibration");
             folder.join(format!("{}.json", device.fingerprint().key()))
         });
+        progress.end();
         calibration.write(&out).map_err(Failure::Input)?;
         note(format_args!("calibration: {}", out.display()));
         if !self.json {

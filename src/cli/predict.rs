@@ -8,16 +8,15 @@ mod workload;
 
 use super::{Failure, project};
 use crate::calibrate::Calibration;
-use crate::check::Subject;
+use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::{Device, DeviceKind};
-use crate::harness::command::Selection;
+use crate::harness::command::{Selected, Selection};
 use crate::harness::devices::{Devices, KernelDevice};
 use crate::predict::{Fitted, Observation, Sweep, sweep};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The device whose files are taken where there is no GPU and none is named.
 const SHIPPED: &str = "nvidia-h200-132";
@@ -85,7 +84,8 @@ impl Predict {
         }
     }
 
-    fn measure(&self, device: &dyn Device, subject: &Subject<'_>, seed: u64) -> Result<Vec<Observation>, Failure> {
+    fn measure(&self, selected: &Selected<'_>, seed: u64) -> Result<Vec<Observation>, Failure> {
+        let (device, subject) = (selected.device, &selected.subject);
         const MOST_BYTES: usize = 1 << 30;
         const MOST_FLOPS: usize = 2_000_000_000_000;
         let most_flops = if subject.candidate.body.is_host() { MOST_FLOPS / 1000 } else { MOST_FLOPS };
@@ -93,7 +93,13 @@ impl Predict {
         let budget = Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::Input(format!("--seconds {}: expected a time, such as 6", self.seconds)))?;
         let limits = Sweep { shapes: self.cases, budget, seed, most_bytes, most_flops };
-        sweep(device, subject, &limits, &mut |_| ())
+        let (begun, mut found) = (Instant::now(), 0);
+        let mut say = |_: &Observation| {
+            found += 1;
+            let of_time = begun.elapsed().as_secs_f64() / self.seconds;
+            selected.reach(of_time.max(found as f64 / self.cases as f64));
+        };
+        sweep(device, subject, &limits, &mut say)
             .map_err(|fault| Failure::Input(format!("{}: {fault}", subject.operator.name())))
     }
 

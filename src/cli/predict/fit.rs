@@ -8,7 +8,8 @@ use crate::cli::{Failure, print, project};
 use crate::core::seed::derive;
 use crate::core::suite::Suite;
 use crate::device::fingerprint::Fingerprint;
-use crate::harness::command::{Selected, Workplace};
+use crate::harness::command::Workplace;
+use crate::harness::progress::Progress;
 use crate::harness::terminal::note;
 use crate::predict::{Errors, Family, Fitted, Limits, Observation, Swept, VERSION, cross_validated, with_features};
 use std::path::PathBuf;
@@ -19,20 +20,21 @@ impl Predict {
         let mut file: Option<(PathBuf, Fitted)> = None;
         let suites = crate::ops::catalogue();
         if self.recorded.is_empty() {
-            self.selection.each(
-                &Workplace { project: &project(), suites: &suites },
-                |&Selected { ref subject, device, .. }| {
-                    let calibration = self.calibration(Some(device.fingerprint()))?;
-                    let observations = self.measure(device, subject, derive(self.selection.seed, &["fit"]))?;
-                    self.keep(&mut file, subject, &calibration, observations, project().describe_run(0).started)
-                },
-            )?;
+            self.selection.each(&Workplace { project: &project(), suites: &suites }, |selected| {
+                let calibration = self.calibration(Some(selected.device.fingerprint()))?;
+                let observations = self.measure(selected, derive(self.selection.seed, &["fit"]))?;
+                self.keep(&mut file, &selected.subject, &calibration, observations, project().describe_run(0).started)
+            })?;
         } else {
             let (recorded, calibration) = (Recorded::read(&self.recorded)?, self.calibration(None)?);
-            for (trial, _) in self.selection.select(&suites)? {
+            let selected = self.selection.select(&suites)?;
+            let progress = Progress::of(selected.len(), self.selection.quiet);
+            for (trial, _) in selected {
                 let subject = trial.subject(&suites);
+                progress.say(&trial.name);
                 let observations = recorded.of(&subject, &self.called, &calibration.device.key());
                 self.keep(&mut file, &subject, &calibration, observations, recorded.measured())?;
+                progress.step();
             }
         }
         match file {
@@ -80,10 +82,15 @@ impl Predict {
             return Err(Failure::Input("--refit: say where the file goes by --out".into()));
         };
         let suites: Vec<Suite> = crate::ops::catalogue();
-        for (trial, _) in self.selection.select(&suites)? {
+        let selected = self.selection.select(&suites)?;
+        let progress = Progress::of(selected.len(), self.selection.quiet);
+        for (trial, _) in selected {
             let subject = trial.subject(&suites);
-            let Some(swept) = fitted.swept(&subject).cloned() else { continue };
-            fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
+            progress.say(&trial.name);
+            if let Some(swept) = fitted.swept(&subject).cloned() {
+                fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
+            }
+            progress.step();
         }
         fitted.calibrated = calibration.measured;
         fitted.write(out).map_err(Failure::Input)

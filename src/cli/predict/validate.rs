@@ -6,7 +6,7 @@ use crate::calibrate::Calibration;
 use crate::check::Subject;
 use crate::cli::{Failure, print, project};
 use crate::core::seed::derive;
-use crate::harness::command::{Selected, Workplace};
+use crate::harness::command::Workplace;
 use crate::harness::terminal::note;
 use crate::predict::{Fitted, Limits, Observation, Validation, with_features};
 
@@ -16,17 +16,15 @@ impl Predict {
         let mut all: Vec<Validation> = Vec::new();
         let suites = crate::ops::catalogue();
         if self.recorded.is_empty() {
-            self.selection.each(
-                &Workplace { project: &project(), suites: &suites },
-                |&Selected { ref subject, device, .. }| {
-                    let (calibration, fitted) = self.files(Some(device.fingerprint()))?;
-                    if fitted.swept(subject).is_none() {
-                        return Ok(());
-                    }
-                    let unseen = self.measure(device, subject, derive(self.selection.seed, &["validation"]))?;
-                    self.hold(&mut all, subject, (&calibration, &fitted), &unseen)
-                },
-            )?;
+            self.selection.each(&Workplace { project: &project(), suites: &suites }, |selected| {
+                let subject = &selected.subject;
+                let (calibration, fitted) = self.files(Some(selected.device.fingerprint()))?;
+                if fitted.swept(subject).is_none() {
+                    return Ok(());
+                }
+                let unseen = self.measure(selected, derive(self.selection.seed, &["validation"]))?;
+                self.hold(&mut all, subject, (&calibration, &fitted), &unseen)
+            })?;
         } else {
             let (recorded, (calibration, fitted)) = (Recorded::read(&self.recorded)?, self.files(None)?);
             for (trial, _) in self.selection.select(&suites)? {
