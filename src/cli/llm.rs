@@ -1,52 +1,31 @@
 //! `kernelgate llm`: a language model on the catalogue: writes text, says how fast, judges a text.
 
 mod generate;
+pub(super) mod inference;
 pub(super) mod open;
 mod show;
 
 use super::{Failure, print, project};
 use crate::core::dtype::DType;
-use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
-use crate::device::DeviceKind;
-use crate::harness::arguments::DeviceChoice;
 use crate::harness::progress::{Progress, Quiet};
 use crate::models::{Golden, Sampling, perplexity};
 use crate::report::summary::Summary;
 use clap::Args;
+use inference::Inference;
 use open::Opened;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `llm`.
 #[derive(Args)]
 pub struct Llm {
-    /// A Hugging Face folder, or a name for random weights of that shape: tinyllama, llama-3.2-1b, smollm2-135m, opt-125m,
-    /// opt-1.3b
-    #[arg(long, value_name = "FOLDER|NAME")]
-    model: String,
-    /// The text to continue; without it random tokens
-    #[arg(long, value_name = "TEXT")]
-    prompt: Option<String>,
+    #[command(flatten)]
+    pub(super) inference: Inference,
     /// Put the prompt into the model's chat template
     #[arg(long, requires = "prompt")]
     chat: bool,
-    /// Tokens of a random prompt
-    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "prompt")]
-    prompt_tokens: usize,
     /// Tokens to write; a text may end before
     #[arg(long, value_name = "N", default_value_t = 64)]
     tokens: usize,
-    /// Where to run: cpu, sim, cuda or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: DeviceChoice,
-    /// The dtype of weights, cache and activations [default: f32 on the CPU, bf16 elsewhere]
-    #[arg(long, value_name = "f32|f16|bf16")]
-    dtype: Option<DType>,
-    /// Sequences side by side, all with the same prompt
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    batch: u16,
-    /// How the steps run: tiers or naive (the CPU's), unfused (an operator a launch) [default: the first that the device has]
-    #[arg(long, value_name = "WAY")]
-    way: Option<String>,
     /// What logits are divided by before a token is drawn; 0 takes the most likely
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f64,
@@ -56,9 +35,6 @@ pub struct Llm {
     /// Draw only from the most likely tokens that together have this probability
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f64,
-    /// The seed of random weights, random prompts and drawn tokens
-    #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
-    seed: u64,
     /// Measure so often, after a run that warms up; without it once and cold
     #[arg(long, value_name = "N", default_value_t = 0)]
     repeat: usize,
@@ -86,27 +62,14 @@ pub struct Llm {
 
 impl Llm {
     /// What a profile runs: a model that writes greedily behind a prompt.
-    pub fn of_profile(
-        model: String,
-        prompt: Option<String>,
-        [prompt_tokens, tokens]: [usize; 2],
-        (device, dtype, way): (DeviceChoice, Option<DType>, Option<String>),
-        (batch, seed): (u16, u64),
-    ) -> Self {
+    pub fn of_profile(inference: Inference, tokens: usize) -> Self {
         Llm {
-            model,
-            prompt,
+            inference,
             chat: false,
-            prompt_tokens,
             tokens,
-            device,
-            dtype,
-            batch,
-            way,
             temperature: 0.0,
             top_k: 0,
             top_p: 1.0,
-            seed,
             repeat: 1,
             perplexity: None,
             window: 0,
@@ -147,7 +110,7 @@ impl Llm {
             eprint!("{}", show::table(&run));
         }
         let Some(out) = &self.out else { return Ok(()) };
-        let mut summary = Summary::new(project().describe_run(self.seed));
+        let mut summary = Summary::new(project().describe_run(self.inference.seed));
         summary.add_device(&fingerprint);
         summary.models.push(run);
         summary.write_into(out).map_err(Failure::Input)
@@ -164,7 +127,7 @@ impl Llm {
             judged.map_err(open::input)
         })??;
         if self.json {
-            let json = serde_json::json!({"model": self.model, "file": file, "window": self.window, "stride": self.stride,
+            let json = serde_json::json!({"model": self.inference.model, "file": file, "window": self.window, "stride": self.stride,
                 "tokens": judged.tokens, "nll": judged.nll, "perplexity": judged.value()});
             return print(&format!("{json}\n"));
         }
@@ -177,14 +140,14 @@ impl Llm {
     }
 
     fn compare(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {
-        let dtype = self.dtype();
+        let dtype = self.inference.dtype();
         let mut golden = Golden::read(file).map_err(open::input)?;
         if dtype != DType::F32 {
             golden = opened.rounded(&golden, dtype)?;
         }
         let held = opened.with_executor(self, |executor, _, _| golden.hold(executor, dtype))?.map_err(open::input)?;
         if self.json {
-            let json = serde_json::json!({"model": self.model, "dtype": dtype.name(), "agreement": held});
+            let json = serde_json::json!({"model": self.inference.model, "dtype": dtype.name(), "agreement": held});
             print(&format!("{json}\n"))?;
         } else {
             print(&format!(
@@ -195,14 +158,9 @@ impl Llm {
         if held.holds() { Ok(()) } else { Err(Failure::Verdict) }
     }
 
-    /// The dtype of weights, cache and activations.
-    pub fn dtype(&self) -> DType {
-        self.dtype.unwrap_or(if self.device.kind == DeviceKind::Cpu { DType::F32 } else { DType::BF16 })
-    }
-
     /// The tokens of one sequence's prompt.
     pub fn prompt_of(&self, opened: &Opened) -> Result<Vec<u32>, Failure> {
-        let Some(prompt) = &self.prompt else { return Ok(generate::random_prompt(self, opened)) };
+        let Some(prompt) = &self.inference.prompt else { return Ok(generate::random_prompt(self, opened)) };
         let text = opened.text()?;
         if !self.chat {
             return text.encode(prompt, true).map_err(open::input);

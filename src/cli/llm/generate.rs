@@ -29,17 +29,17 @@ pub struct Measured {
 
 /// Tokens that depend on the seed alone.
 pub fn random_prompt(llm: &Llm, opened: &Opened) -> Vec<u32> {
-    let mut rng = rng(derive(llm.seed, &["prompt"]));
-    (0..llm.prompt_tokens.max(1)).map(|_| below(&mut rng, opened.config.vocabulary) as u32).collect()
+    let mut rng = rng(derive(llm.inference.seed, &["prompt"]));
+    (0..llm.inference.prompt_tokens.max(1)).map(|_| below(&mut rng, opened.config.vocabulary) as u32).collect()
 }
 
 /// Writes behind the prompt, once for a person and as often as asked for the clock.
 pub fn measure(llm: &Llm, opened: &Opened, executor: &mut dyn Executor, prompt: &[u32]) -> Result<Measured, Failure> {
-    let batch = usize::from(llm.batch);
-    let element = llm.dtype().size();
+    let batch = usize::from(llm.inference.batch);
+    let element = llm.inference.dtype().size();
     let mut measured = Measured {
         written: Vec::new(),
-        dtype: llm.dtype().name(),
+        dtype: llm.inference.dtype().name(),
         prompt_tokens: prompt.len(),
         tokens: 0,
         first_ms: Vec::new(),
@@ -75,9 +75,10 @@ impl Measured {
         stops: bool,
         mut show: impl FnMut(u32) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let batch = usize::from(llm.batch);
-        let mut samplers: Vec<Sampler> =
-            (0..batch).map(|i| Sampler::new(llm.sampling(), derive(llm.seed, &["sequence", &i.to_string()]))).collect();
+        let batch = usize::from(llm.inference.batch);
+        let mut samplers: Vec<Sampler> = (0..batch)
+            .map(|i| Sampler::new(llm.sampling(), derive(llm.inference.seed, &["sequence", &i.to_string()])))
+            .collect();
         let vocabulary = executor.vocabulary();
         let mut session = Session::new(executor);
         let mut next = |logits: &[f32]| -> Vec<u32> {
@@ -111,7 +112,7 @@ impl Measured {
         let at = |p: f64| if times.is_empty() { 0.0 } else { quantile_sorted(&times, p) };
         let token_ms = Quantiles { p50: at(0.5), p95: at(0.95), p99: at(0.99) };
         let first_ms = median(&self.first_ms);
-        let batch = usize::from(llm.batch);
+        let batch = usize::from(llm.inference.batch);
         let rate = |amount: usize, ms: f64| if ms > 0.0 { amount as f64 / ms * 1e3 } else { 0.0 };
         // The median step stands in the middle of what is written.
         let read_bytes = self.weights_read + self.position_bytes * (self.prompt_tokens + self.tokens / 2);
@@ -119,7 +120,7 @@ impl Measured {
         let Memory { weights_bytes, cache_bytes, activations_bytes, workspace_bytes } = self.memory;
         let run = ModelRun {
             version: VERSION,
-            model: llm.model.clone(),
+            model: llm.inference.model.clone(),
             device: fingerprint.key(),
             dtype: self.dtype.into(),
             way: way.into(),

@@ -39,7 +39,7 @@ pub fn input(error: Error) -> Failure {
 impl Opened {
     /// Finds the model.
     pub fn open(llm: &Llm) -> Result<Self, Failure> {
-        let path = Path::new(&llm.model);
+        let path = Path::new(&llm.inference.model);
         if path.is_dir() {
             let folder = Folder::open(path).map_err(input)?;
             let config = folder.config.clone();
@@ -47,15 +47,15 @@ impl Opened {
             let model = Model::of(&config).map_err(input)?;
             return Ok(Opened { config, model, weights: Box::new(folder), text: text.map_err(input)? });
         }
-        let config = named(&llm.model).ok_or_else(|| {
+        let config = named(&llm.inference.model).ok_or_else(|| {
             Failure::Input(format!(
                 "--model {}: no such folder, and no such name; names: {}",
-                llm.model,
+                llm.inference.model,
                 NAMES.join(", ")
             ))
         })?;
         let model = Model::of(&config).map_err(input)?;
-        Ok(Opened { config, model, weights: Box::new(RandomWeights { seed: llm.seed }), text: None })
+        Ok(Opened { config, model, weights: Box::new(RandomWeights { seed: llm.inference.seed }), text: None })
     }
 
     /// The tokenizer, where text is asked for.
@@ -82,10 +82,10 @@ impl Opened {
         run: impl FnOnce(&mut dyn Executor, &dyn Device, &'static str) -> T,
     ) -> Result<T, Failure> {
         let limits = self.limits(llm)?;
-        let kind = llm.device.kind;
-        let dtype = llm.dtype();
+        let kind = llm.inference.device.kind;
+        let dtype = llm.inference.dtype();
         let ways: &[&'static str] = if kind == DeviceKind::Cpu { &["tiers", "naive"] } else { &["unfused"] };
-        let asked = llm.way.as_deref().unwrap_or(ways[0]);
+        let asked = llm.inference.way.as_deref().unwrap_or(ways[0]);
         let way = *ways
             .iter()
             .find(|way| **way == asked)
@@ -114,7 +114,7 @@ impl Opened {
         run: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
     ) -> Result<T, Failure> {
         use crate::device::cuda::{CudaArena, CudaDevice};
-        let device = CudaDevice::open(llm.device.ordinal).map_err(Failure::Missing)?;
+        let device = CudaDevice::open(llm.inference.device.ordinal).map_err(Failure::Missing)?;
         let arena = CudaArena::new(&device).map_err(|fault| input(fault.into()))?;
         let mut executor = self.launched(limits, dtype, Box::new(arena), llm.quiet)?;
         Ok(run(&mut executor, &device))
@@ -159,7 +159,7 @@ impl Opened {
             let said = format!("{}: expected at most {context} positions, the model's context", self.config.source);
             return Err(Failure::Input(format!("{said}, found {capacity}: the prompt and --tokens, or --window")));
         }
-        let batch = usize::from(llm.batch);
+        let batch = usize::from(llm.inference.batch);
         Ok(Limits { batch, capacity, queries: capacity.min(QUERIES), all_logits })
     }
 }

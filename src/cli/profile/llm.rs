@@ -1,14 +1,13 @@
 //! A language model: its prefill and its decoded tokens, step by step.
 
 use super::super::llm::Llm;
+use super::super::llm::inference::Inference;
 use super::super::llm::open::{Opened, input};
 use super::super::{Failure, project};
 use crate::core::dtype::DType;
-use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::core::suite::Suite;
 use crate::device::trace::{self, Timeline};
 use crate::device::{Device, DeviceKind};
-use crate::harness::arguments::DeviceChoice;
 use crate::harness::command::{ProfileOptions, apart, compared, knowledge, plain_command};
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
@@ -21,37 +20,14 @@ use std::time::Instant;
 /// Arguments of `profile llm`.
 #[derive(Args)]
 pub struct ProfileLlm {
-    /// A Hugging Face folder, or a name for random weights of that shape: tinyllama, llama-3.2-1b, smollm2-135m, opt-125m,
-    /// opt-1.3b
-    #[arg(long, value_name = "FOLDER|NAME")]
-    model: String,
-    /// The text of the prompt; without it random tokens
-    #[arg(long, value_name = "TEXT")]
-    prompt: Option<String>,
-    /// Tokens of a random prompt
-    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "prompt")]
-    prompt_tokens: usize,
+    #[command(flatten)]
+    inference: Inference,
     /// Tokens to decode in each repeat
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_tokens)]
     tokens: usize,
-    /// Where to run: cpu, cuda or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    device: DeviceChoice,
-    /// The dtype of weights, cache and activations [default: f32 on the CPU, bf16 elsewhere]
-    #[arg(long, value_name = "f32|f16|bf16")]
-    dtype: Option<DType>,
-    /// Sequences side by side, all with the same prompt
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    batch: u16,
-    /// How the steps run: tiers or naive (the CPU's), unfused (an operator a launch)
-    #[arg(long, value_name = "WAY")]
-    way: Option<String>,
     /// Compare with another way or another dtype: naive, bf16
     #[arg(long, value_name = "WAY|DTYPE")]
     against: Option<String>,
-    /// The seed of random weights and random prompts
-    #[arg(long, value_name = "N", value_parser = parse_seed, default_value_t = DEFAULT_SEED, hide_default_value = true)]
-    seed: u64,
     #[command(flatten)]
     options: ProfileOptions,
 }
@@ -76,19 +52,19 @@ struct Measured {
 impl ProfileLlm {
     /// Measures and prints.
     pub fn run(self) -> Result<(), Failure> {
-        if self.device.kind == DeviceKind::Sim {
+        if self.inference.device.kind == DeviceKind::Sim {
             return Err(Failure::Input("--device sim: the simulator tells no time".into()));
         }
         self.options.survive_signals();
         let suites = crate::ops::catalogue();
-        let llm = self.llm(self.way.clone(), self.dtype);
+        let llm = self.llm(self.inference.way.clone(), self.inference.dtype);
         let opened = Opened::open(&llm)?;
         let beside = self.against.as_ref().map(|other| self.beside(other, &suites)).transpose()?;
         opened.with_executor(&llm, |executor, device, way| {
             let _lock = DeviceLock::acquire(&device.fingerprint().key()).map_err(|e| Failure::Input(e.to_string()))?;
             let known = knowledge(&self.options, &project(), device.fingerprint(), &suites)?;
             let measured = self.measure(&llm, &opened, executor, device, &known, way)?;
-            let mut summary = Summary::new(project().describe_run(self.seed));
+            let mut summary = Summary::new(project().describe_run(self.inference.seed));
             summary.add_device(device.fingerprint());
             let theirs = beside.as_ref().map_or(&[][..], |theirs| &theirs.records);
             for (at, (mut run, ideas)) in measured.records.into_iter().enumerate() {
@@ -97,7 +73,7 @@ impl ProfileLlm {
                     let perplexity = Some(perplexity).filter(|both| both.iter().all(|value| value.is_finite()));
                     run.against = Some(compared(&run, other, apart(&measured.logits, &beside.logits), perplexity));
                 }
-                let of = (device, &known, self.seed);
+                let of = (device, &known, self.inference.seed);
                 let tell = |what: &str| note(format_args!("{what}"));
                 let command = || plain_command(std::env::args_os());
                 self.options.keep_and_go_on((run, ideas), of, command, &tell, &mut summary)?;
@@ -108,19 +84,19 @@ impl ProfileLlm {
     }
 
     fn llm(&self, way: Option<String>, dtype: Option<DType>) -> Llm {
-        let tokens = [self.prompt_tokens.max(1), self.tokens + 1];
-        let (model, prompt) = (self.model.clone(), self.prompt.clone());
-        Llm::of_profile(model, prompt, tokens, (self.device, dtype, way), (self.batch, self.seed))
+        let prompt_tokens = self.inference.prompt_tokens.max(1);
+        let inference = Inference { prompt_tokens, way, dtype, ..self.inference.clone() };
+        Llm::of_profile(inference, self.tokens + 1)
     }
 
     /// The way, or the dtype, that it is compared with.
     fn beside(&self, other: &str, suites: &[Suite]) -> Result<Measured, Failure> {
         let dtype = other.parse::<DType>().ok();
-        let way = if dtype.is_some() { self.way.clone() } else { Some(other.to_owned()) };
-        let llm = self.llm(way, dtype.or(self.dtype));
+        let way = if dtype.is_some() { self.inference.way.clone() } else { Some(other.to_owned()) };
+        let llm = self.llm(way, dtype.or(self.inference.dtype));
         let opened = Opened::open(&llm)?;
         opened.with_executor(&llm, |executor, device, way| {
-            note(format_args!("beside it: {way} in {}", llm.dtype()));
+            note(format_args!("beside it: {way} in {}", llm.inference.dtype()));
             let _lock = DeviceLock::acquire(&device.fingerprint().key()).map_err(|e| Failure::Input(e.to_string()))?;
             let known = knowledge(&self.options, &project(), device.fingerprint(), suites)?;
             self.measure(&llm, &opened, executor, device, &known, way)
@@ -147,15 +123,15 @@ impl ProfileLlm {
         });
         self.once(executor, &prompt)?;
         let repeats = self.options.repeats as usize;
-        let pairs = Pairs::take(repeats, self.seed, |traced| {
+        let pairs = Pairs::take(repeats, self.inference.seed, |traced| {
             if traced { recording.during(|| self.once(executor, &prompt)) } else { self.once(executor, &prompt) }
         })?;
         let timeline = recording.end();
         let identity = Identity {
-            subject: format!("{} batch={}", self.model, self.batch),
+            subject: format!("{} batch={}", self.inference.model, self.inference.batch),
             way: way.into(),
             device: device.fingerprint().key(),
-            dtype: llm.dtype().name().into(),
+            dtype: llm.inference.dtype().name().into(),
         };
         let records = RUNS.iter().zip(&pairs).map(|(run, pairs)| record(&timeline, run, pairs, known, &identity));
         let records = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
@@ -164,10 +140,10 @@ impl ProfileLlm {
 
     /// A prompt and the tokens behind it; the time of the prompt, and of a token on average, µs.
     fn once(&self, executor: &mut dyn Executor, prompt: &[u32]) -> Result<[f64; 2], Failure> {
-        let batch = usize::from(self.batch);
+        let batch = usize::from(self.inference.batch);
         let vocabulary = executor.vocabulary();
         let side_by_side: Vec<u32> = prompt.iter().flat_map(|&token| vec![token; batch]).collect();
-        let mut sampler = Sampler::new(Sampling::default(), self.seed);
+        let mut sampler = Sampler::new(Sampling::default(), self.inference.seed);
         let mut session = Session::new(executor);
         let mut append = |run: &str, tokens: &[u32]| {
             let begun = Instant::now();
@@ -189,7 +165,7 @@ impl ProfileLlm {
 
     /// The logits after each token of the prompt, and how well each token was expected.
     fn judge(&self, executor: &mut dyn Executor, prompt: &[u32]) -> Result<(Vec<f64>, f64), Failure> {
-        let batch = usize::from(self.batch);
+        let batch = usize::from(self.inference.batch);
         let vocabulary = executor.vocabulary();
         let mut session = Session::new(executor);
         let (mut all, mut nats) = (Vec::new(), Vec::new());
