@@ -40,10 +40,7 @@ pub(crate) fn by_space(pattern: Pattern, space: Space, mut visit: impl FnMut(Spa
         let members = if window(pattern.lowest) == found && window(pattern.highest) == found {
             pattern.mask
         } else {
-            pattern
-                .lanes()
-                .filter(|&lane| window(pattern.address[lane]) == found)
-                .fold(0, |mask, lane| mask | 1 << lane)
+            pattern.lanes_at(|address| window(address) == found)
         };
         rest &= !members;
         match found {

@@ -1,5 +1,6 @@
 //! Global memory as a warp sees it: bounds, liveness, alignment, initialisation, then the words.
 
+use crate::sim::machine::access::faults;
 use crate::sim::machine::context::Context;
 use crate::sim::machine::counters::Counters;
 use crate::sim::machine::memory::Memory;
@@ -50,10 +51,7 @@ fn for_each_part(
     let mut rest = pattern.mask;
     while rest != 0 {
         let group = pattern.address[rest.trailing_zeros() as usize] & !OFFSET_MASK;
-        let members = pattern
-            .lanes()
-            .filter(|&lane| pattern.address[lane] & !OFFSET_MASK == group)
-            .fold(0, |mask, lane| mask | 1 << lane);
+        let members = pattern.lanes_at(|address| address & !OFFSET_MASK == group);
         rest &= !members;
         let valid = valid_lanes(ctx, &pattern.restrict(members), kind);
         if valid != 0
@@ -68,12 +66,10 @@ fn for_each_part(
 #[cold]
 fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind) -> u32 {
     let found = ctx.grid.memory.find(pattern.lowest);
-    let mut valid = pattern.mask;
-    for lane in pattern.lanes() {
-        let address = pattern.address[lane];
-        let bytes = pattern.bytes;
+    let bytes = pattern.bytes;
+    faults::valid_lanes(ctx, pattern, |address| {
         let offset = address & OFFSET_MASK;
-        let problem = match found {
+        match found {
             None => Some((
                 Check::OutOfBounds,
                 format!("{} of {bytes} bytes at an address in no allocation", kind_name(kind)),
@@ -97,13 +93,8 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind) -> u32 {
                 format!("{} of {bytes} bytes at an address that is no multiple of {bytes}", kind_name(kind)),
             )),
             _ => None,
-        };
-        if let Some((check, message)) = problem {
-            ctx.report(check, lane, Some(address), message);
-            valid &= !(1 << lane);
         }
-    }
-    valid
+    })
 }
 
 /// Loads; lanes that may not load get 0.

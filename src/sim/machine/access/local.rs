@@ -1,5 +1,6 @@
 //! Local memory: a private stack a thread, kept word by word for a whole warp; and the parameter block.
 
+use crate::sim::machine::access::faults;
 use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::machine::memory::payload::{Kind, Payload, kind_name, sub_word};
@@ -12,26 +13,19 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, size: u64, 
     if pattern.highest.saturating_add(u64::from(pattern.bytes)) <= size && !pattern.suspect {
         return pattern.mask;
     }
-    let mut valid = pattern.mask;
-    for lane in pattern.lanes() {
-        let (offset, bytes) = (pattern.address[lane], u64::from(pattern.bytes));
-        let problem = if offset.saturating_add(bytes) > size {
-            (
-                Check::OutOfBounds,
-                format!("{} of {bytes} bytes at offset {offset} of {size} bytes of {what}", kind_name(kind)),
-            )
+    let bytes = u64::from(pattern.bytes);
+    faults::valid_lanes(ctx, pattern, |offset| {
+        if offset.saturating_add(bytes) > size {
+            let message = format!("{} of {bytes} bytes at offset {offset} of {size} bytes of {what}", kind_name(kind));
+            Some((Check::OutOfBounds, message))
         } else if offset % bytes != 0 {
-            (
-                Check::Misaligned,
-                format!("{} of {bytes} bytes at {what} offset {offset}, no multiple of {bytes}", kind_name(kind)),
-            )
+            let message =
+                format!("{} of {bytes} bytes at {what} offset {offset}, no multiple of {bytes}", kind_name(kind));
+            Some((Check::Misaligned, message))
         } else {
-            continue;
-        };
-        ctx.report(problem.0, lane, Some(offset), problem.1);
-        valid &= !(1 << lane);
-    }
-    valid
+            None
+        }
+    })
 }
 
 #[inline(always)]

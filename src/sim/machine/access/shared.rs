@@ -1,5 +1,6 @@
 //! Shared memory as a warp sees it: which block, bounds, alignment, initialisation, then the words.
 
+use crate::sim::machine::access::faults;
 use crate::sim::machine::access::wavefronts::count;
 use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::address::SHARED_RANK_SHIFT;
@@ -45,10 +46,7 @@ fn for_each_part(
     let mut rest = pattern.mask;
     while rest != 0 {
         let group = pattern.address[rest.trailing_zeros() as usize] >> SHARED_RANK_SHIFT;
-        let members = pattern
-            .lanes()
-            .filter(|&lane| pattern.address[lane] >> SHARED_RANK_SHIFT == group)
-            .fold(0, |mask, lane| mask | 1 << lane);
+        let members = pattern.lanes_at(|address| address >> SHARED_RANK_SHIFT == group);
         rest &= !members;
         let block = if group == 0 {
             Some(ctx.me)
@@ -68,30 +66,22 @@ fn for_each_part(
 #[cold]
 fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, block: Option<usize>) -> u32 {
     let size = block.map(|block| ctx.blocks[block].shared.bytes);
-    let mut valid = pattern.mask;
-    for lane in pattern.lanes() {
-        let (offset, bytes) = (pattern.address[lane], pattern.bytes);
-        let problem = match size {
-            None => Some((
-                Check::OutOfBounds,
-                format!("{} of {bytes} bytes in the shared memory of no block of the cluster", kind_name(kind)),
-            )),
-            Some(size) if offset + u64::from(bytes) > u64::from(size) => Some((
-                Check::OutOfBounds,
-                format!("{} of {bytes} bytes at offset {offset} of {size} bytes of shared memory", kind_name(kind)),
-            )),
-            _ if offset % u64::from(bytes) != 0 => Some((
-                Check::Misaligned,
-                format!("{} of {bytes} bytes at shared offset {offset}, no multiple of {bytes}", kind_name(kind)),
-            )),
-            _ => None,
-        };
-        if let Some((check, message)) = problem {
-            ctx.report(check, lane, Some(offset), message);
-            valid &= !(1 << lane);
-        }
-    }
-    valid
+    let bytes = pattern.bytes;
+    faults::valid_lanes(ctx, pattern, |offset| match size {
+        None => Some((
+            Check::OutOfBounds,
+            format!("{} of {bytes} bytes in the shared memory of no block of the cluster", kind_name(kind)),
+        )),
+        Some(size) if offset + u64::from(bytes) > u64::from(size) => Some((
+            Check::OutOfBounds,
+            format!("{} of {bytes} bytes at offset {offset} of {size} bytes of shared memory", kind_name(kind)),
+        )),
+        _ if offset % u64::from(bytes) != 0 => Some((
+            Check::Misaligned,
+            format!("{} of {bytes} bytes at shared offset {offset}, no multiple of {bytes}", kind_name(kind)),
+        )),
+        _ => None,
+    })
 }
 
 /// Loads; lanes that may not load get 0.

@@ -119,6 +119,11 @@ impl Pattern {
         lanes(self.mask)
     }
 
+    /// The lanes whose address is like that.
+    pub fn lanes_at(&self, is_there: impl Fn(u64) -> bool) -> u32 {
+        self.lanes().filter(|&lane| is_there(self.address[lane])).fold(0, |mask, lane| mask | 1 << lane)
+    }
+
     /// 32-byte sectors that the access touches, and the fewest that its bytes would take.
     #[inline(always)]
     pub fn sectors_and_ideal(&self) -> (u64, u64) {
