@@ -277,7 +277,7 @@ mod tests {
 
     /// What is compared before a shape is timed that is too large for a whole reference, where `wrong` is changed.
     fn verify_timed(wrong: Option<usize>) -> Result<Option<Errors>, Rejection> {
-        let s = Cached { batch: 5, heads: 8, group: 4, queries: 1, past: 2047, dim: 64 };
+        let s = Cached { batch: 6, heads: 8, group: 4, queries: 1, past: 16_383, dim: 4 };
         let candidate: Candidate = Cpu::new::<f32>(move |s: &Cached, inputs, outputs| {
             tiled::<f32>(s, inputs, outputs);
             wrong.into_iter().for_each(|at| outputs.slice::<f32>(0)[at] += 0.01);
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_timed_shape_is_compared_and_a_wrong_element_found() {
         assert!(verify_timed(None).unwrap().is_some());
-        for (at, index) in [(0, [0, 0, 0, 0]), (5 * 32 * 64 - 1, [0, 4, 31, 63])] {
+        for (at, index) in [(0, [0, 0, 0, 0]), (6 * 32 * 4 - 1, [0, 5, 31, 3])] {
             let Err(Rejection::Failed(failure)) = verify_timed(Some(at)) else { panic!("element {at} is wrong") };
             assert_eq!(failure.check, "values");
             assert_eq!(failure.worst.unwrap().index, index);
