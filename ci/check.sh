@@ -12,14 +12,35 @@ bash ci/setup-cuda.sh
 step "format"
 cargo fmt --all --check
 # Modules that a macro declares are not found by cargo fmt.
-rustfmt --check --edition 2024 src/ops/*.rs src/ops/family/*.rs
+rustfmt --check --edition 2024 src/ops/*.rs src/ops/*/mod.rs
 
-step "lints: everything, the gate alone, the gate without CUDA"
+step "lints: everything"
 # In the profile of the tests, which then find build scripts and derive macros built.
 cargo clippy --release --quiet --all-targets -- -D warnings
+
+step "lints of the gate alone and of the gate without CUDA, documentation: one core each, so side by side"
+# Runs a command in a target folder of its own, since cargo lets one command at a time into one; it begins with the
+# dependencies that were checked above.
+beside() {
+    local folder="$PWD/target/beside/$1"
+    shift
+    mkdir -p "$folder/release"
+    tar -C target/release -c --exclude='*kernelgate*' .fingerprint build deps | tar -C "$folder/release" -x
+    CARGO_TARGET_DIR="$folder" "$@"
+}
+rm -rf target/beside
 # With a test beside them, dependencies keep the features that the first line built them with.
-cargo clippy --release --quiet --lib --test layers --no-default-features --features cuda-13 -- -D warnings
-cargo clippy --release --quiet --lib --test layers --no-default-features -- -D warnings
+beside gate cargo clippy --release --quiet --lib --test layers --no-default-features --features cuda-13 -- -D warnings &
+jobs=($!)
+beside plain cargo clippy --release --quiet --lib --test layers --no-default-features -- -D warnings &
+jobs+=($!)
+# No target is an example (tests/examples.rs runs them), but asking for them keeps the dependencies' features.
+RUSTDOCFLAGS="-D warnings" beside documentation cargo doc --release --quiet --no-deps --lib --examples &
+jobs+=($!)
+failed=0
+for job in "${jobs[@]}"; do wait "$job" || failed=1; done
+rm -rf target/beside
+[ "$failed" = 0 ]
 
 step "tests"
 export KERNELGATE_REQUIRE=nvrtc
@@ -41,10 +62,6 @@ else
     echo "not tried: rustup toolchain install $promised"
 fi
 
-step "documentation"
-# As above: no target is an example (tests/examples.rs runs them), but asking for them keeps the dependencies' features.
-RUSTDOCFLAGS="-D warnings" cargo doc --release --quiet --no-deps --lib --examples
-
 step "the package: complete, and within the registry's limit"
 cargo package --quiet --no-verify --allow-dirty
 version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)"
@@ -56,8 +73,7 @@ if [ "$size" -gt 5000000 ]; then
 fi
 # Every file that the code includes must be in it.
 unpacked="$(mktemp -d)"
-tar xzf "target/package/kernelgate-$version.crate" -C "$unpacked"
-CARGO_TARGET_DIR="$PWD/target" cargo check --release --quiet --manifest-path "$unpacked/kernelgate-$version/Cargo.toml"
+python3 ci/packed.py "target/package/kernelgate-$version.crate" "$unpacked"
 rm -r "$unpacked"
 
 step "a downstream project"
