@@ -1,6 +1,6 @@
 """Compiles the programs of this folder ahead of time; needs no GPU: pip install triton==3.9.0 numpy, then python build.py
 
-For each operator and architecture it writes ptx/<operator>.<arch>.ptx, one module with an entry a variant and dtype, and
+For each operator and architecture it writes ptx/<operator>.<arch>.ptx.xz, one module with an entry a variant and dtype, and
 ptx/<operator>.<arch>.json, which says how to launch each entry and holds the hashes of source and PTX; a test compares
 them. Arguments name operators, to make only those, or another architecture: what is committed is for sm_80, which every
 later GPU runs; for sm_90a the compiler makes the same accesses and nearly the same instructions of these programs.
@@ -12,6 +12,7 @@ programs use none and get null.
 import hashlib
 import importlib
 import json
+import lzma
 import os
 import re
 import struct
@@ -142,8 +143,8 @@ def build(operator, arch):
     }
     folder = os.path.join(FOLDER, "ptx")
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, f"{operator}.{arch}.ptx"), "w") as file:
-        file.write(text)
+    with lzma.open(os.path.join(folder, f"{operator}.{arch}.ptx.xz"), "w", preset=9 | lzma.PRESET_EXTREME) as file:
+        file.write(text.encode())
     with open(os.path.join(folder, f"{operator}.{arch}.json"), "w") as file:
         rows = ",\n    ".join(json.dumps(entry) for entry in record.pop("entries"))
         head = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())

@@ -10,6 +10,7 @@ pub mod environment;
 pub mod launch;
 pub mod narrow;
 pub mod operator;
+pub mod packed;
 pub mod port;
 pub mod relation;
 pub mod seed;

@@ -3,12 +3,11 @@
 use super::arch::ARCH;
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
+use crate::core::packed::{pack, unpack};
 use crate::core::suite::Suite;
 use crate::device::ptx::Ptx;
 use crate::device::recipe::{Target, key};
-use lzma_rust2::{XzOptions, XzReader, XzWriter};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The folder below that of the project.
@@ -100,19 +99,6 @@ impl Committed {
         }
         Ok((written, removed, others))
     }
-}
-
-/// Text as an XZ file. The same text makes the same bytes.
-fn pack(text: &str) -> std::io::Result<Vec<u8>> {
-    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(9))?;
-    writer.write_all(text.as_bytes())?;
-    writer.finish()
-}
-
-fn unpack(file: &[u8]) -> std::io::Result<String> {
-    let mut text = String::new();
-    XzReader::new(file, false).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// `gelu.bf16.ptx.xz` for `kernels/gelu.cu`.

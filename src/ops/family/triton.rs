@@ -2,18 +2,20 @@
 
 use crate::core::candidate::{Cuda, Declare, TritonMetadata};
 use crate::core::launch::{Launch, Scalar};
+use crate::core::packed::unpack;
 use crate::core::shape::Shape;
 use crate::ops::family::elementwise::Vector;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// What `kernels/triton/build.py` writes for an operator: the module, and the record that describes it.
 #[derive(Clone, Copy)]
 pub struct Built {
     /// The operator.
     pub op: &'static str,
-    /// PTX with every entry.
-    pub ptx: &'static str,
+    /// PTX with every entry, packed.
+    packed: &'static [u8],
     /// The record, JSON.
     pub record: &'static str,
 }
@@ -21,11 +23,11 @@ pub struct Built {
 /// The files of an operator.
 macro_rules! built {
     ($op:literal) => {
-        $crate::ops::family::triton::Built {
-            op: $op,
-            ptx: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.ptx")),
-            record: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.json")),
-        }
+        $crate::ops::family::triton::Built::of(
+            $op,
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.ptx.xz")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/triton/ptx/", $op, ".sm_80.json")),
+        )
     };
 }
 pub(crate) use built;
@@ -74,6 +76,19 @@ impl Entry {
 }
 
 impl Built {
+    /// The files of operator `op`.
+    pub const fn of(op: &'static str, packed: &'static [u8], record: &'static str) -> Self {
+        Built { op, packed, record }
+    }
+
+    /// The module, unpacked once a process.
+    fn ptx(&self) -> &'static str {
+        static MODULES: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
+        let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+        let unpacked = || unpack(self.packed).expect("a test holds the file against its hash").leak();
+        modules.entry(self.op).or_insert_with(|| unpacked())
+    }
+
     /// The entries of one dtype, in the order to try them. Those of the others differ in their names, and some in the
     /// shared memory: the launch of all asks for what the greediest needs.
     fn entries(&self) -> Vec<Entry> {
@@ -104,7 +119,7 @@ impl Built {
             let launch = Launch::programs([programs(s, entry), 1, 1]);
             entry.metadata().launch(scalars(s).into_iter().fold(launch, Launch::scalar))
         };
-        Cuda::ptx(self.ptx, self.op, plan).file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
+        Cuda::ptx(self.ptx(), self.op, plan).file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
     }
 
     /// The candidate of an operator over rows: `extents` are rows and columns.
@@ -153,7 +168,7 @@ mod tests {
             names.chain(["build.py"]).map(|name| std::fs::read(folder.join(name)).unwrap()).collect();
         let parts: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
         assert_eq!(record["source_hash"], hash(&parts), "{} was not made from its sources: {HOW_TO_RENEW}", built.op);
-        assert_eq!(record["ptx_hash"], hash(&[built.ptx.as_bytes()]), "{} was changed: {HOW_TO_RENEW}", built.op);
+        assert_eq!(record["ptx_hash"], hash(&[built.ptx().as_bytes()]), "{} was changed: {HOW_TO_RENEW}", built.op);
         assert_eq!((&record["format"], record["operator"].as_str()), (&serde_json::json!(1), Some(built.op)));
     }
 
@@ -165,13 +180,14 @@ mod tests {
     #[case(built!("attention"))]
     fn every_dtype_has_the_same_entries(#[case] built: Built) {
         let record: Record = serde_json::from_str(built.record).unwrap();
+        let ptx = built.ptx();
         for entry in &record.entries {
             let of_first = built.entries();
             let same = of_first.iter().find(|other| stem_of(other) == stem_of(entry)).unwrap();
             let launch = |entry: &Entry| (entry.per_program, entry.warps, entry.up_to, entry.divisor);
             assert_eq!(launch(entry), launch(same), "{}", entry.name);
             assert!(entry.shared_bytes <= same.shared_bytes, "{}", entry.name);
-            assert!(built.ptx.contains(&format!(".entry {}(", entry.name)), "{}", entry.name);
+            assert!(ptx.contains(&format!(".entry {}(", entry.name)), "{}", entry.name);
         }
     }
 }
