@@ -128,6 +128,8 @@ pub struct Launch {
     pub library: Option<Library>,
     /// What its blocks share, where that is not a tile a block.
     pub work: Option<Work>,
+    /// Whether it may begin before the launch ahead of it has ended.
+    pub dependent: bool,
 }
 
 impl Launch {
@@ -150,6 +152,7 @@ impl Launch {
             arguments: Vec::new(),
             library: None,
             work: None,
+            dependent: false,
         }
     }
 
@@ -197,6 +200,13 @@ impl Launch {
     /// Groups blocks along x into clusters (compute capability 9.0 and up).
     pub fn cluster(mut self, blocks: usize) -> Self {
         self.cluster = blocks;
+        self
+    }
+
+    /// Lets the launch begin before the one ahead of it has ended (programmatic dependent launch, compute capability 9.0 and
+    /// up): the kernel executes `griddepcontrol.wait` before it touches anything that an earlier launch may write or read.
+    pub fn dependent(mut self) -> Self {
+        self.dependent = true;
         self
     }
 

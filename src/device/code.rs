@@ -45,9 +45,10 @@ fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
 fn launch_text(launch: &Launch) -> String {
     let arguments: Vec<String> = launch.arguments.iter().map(argument_text).collect();
     // Left out where it does not hold, so that what was measured before keeps its hash.
+    let dependent = if launch.dependent { " dependent" } else { "" };
     let cooperative = if launch.cooperative { " cooperative" } else { "" };
     format!(
-        "grid {} block {} shared {} cluster {}{cooperative} pointers {} arguments {}",
+        "grid {} block {} shared {} cluster {}{cooperative}{dependent} pointers {} arguments {}",
         numbers(&launch.grid),
         numbers(&launch.block),
         launch.shared_bytes,

@@ -2,7 +2,7 @@
 
 use crate::core::distribution::{self, Distribution};
 use crate::core::dtype::DType;
-use crate::core::operator::{Operator, PARAMETER_DEVIATION, weight_deviation};
+use crate::core::operator::{Operator, PARAMETER_DEVIATION, draw_indices, weight_deviation};
 use crate::core::port::Role;
 use crate::core::seed::{derive, rng};
 use crate::core::tensor::Tensor;
@@ -26,7 +26,7 @@ pub fn draw(operator: &dyn Operator, point: &[usize], dtype: DType, seed: u64) -
                 Role::Parameter { mean } => distribution::normal(&mut rng, drawn, mean, PARAMETER_DEVIATION, dtype),
                 Role::Weight => distribution::normal(&mut rng, drawn, 0.0, weight_deviation(operator, i, point), dtype),
                 // All of them: repeated indices would be served from the cache.
-                Role::Index => Distribution::Normal.draw_indices(&mut rng, n, operator.index_bound(i, point)),
+                Role::Index => draw_indices(operator, Distribution::Normal, &mut rng, n, i, point),
             };
             repeat(&Tensor::from_f64(dtype, &[values.len()], &values), &dims)
         })
@@ -65,7 +65,7 @@ impl Pool {
                     Role::Weight => self.scaled(i, n, 0.0, weight_deviation(operator, i, point), dtype),
                     Role::Index => {
                         let mut rng = rng(derive(self.seed, &["timing", operator.name(), port.name]));
-                        Distribution::Normal.draw_indices(&mut rng, n, operator.index_bound(i, point))
+                        draw_indices(operator, Distribution::Normal, &mut rng, n, i, point)
                     }
                 };
                 Tensor::from_f64(dtype, &[values.len()], &values)

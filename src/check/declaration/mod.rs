@@ -175,10 +175,14 @@ fn of_extents(operator: &dyn Operator) -> Vec<String> {
 fn of_point(operator: &dyn Operator, point: &Point) -> Option<String> {
     for (i, port) in operator.inputs().iter().enumerate() {
         let is_empty = operator.input_dims(i, point).contains(&0);
-        let number = if port.role == Role::Index { operator.index_bound(i, point) } else { 1 };
+        let number = if port.role == Role::Index {
+            operator.index_bound(i, point).saturating_sub(operator.index_first(i, point))
+        } else {
+            1
+        };
         if !is_empty && (number == 0 || number > i32::MAX as usize) {
             return Some(format!(
-                "index input `{}` has the bound {number}, no i32 index is below it or holds it,",
+                "index input `{}` may name {number} rows, no i32 index names one or the last of them,",
                 port.name
             ));
         }

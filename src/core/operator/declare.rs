@@ -32,6 +32,8 @@ struct Tensors {
     dims: DimsFn,
     /// Rows that an index may name.
     index_bound: NumberFn,
+    /// The first of them.
+    index_first: NumberFn,
     /// What it may name beside those.
     further_indices: IndicesFn,
     /// Products of the sums that a weight is for.
@@ -359,6 +361,9 @@ impl<S: Shape> Operator for Op<S> {
     }
     fn index_bound(&self, i: usize, point: &[usize]) -> usize {
         (self.inputs[i].index_bound)(point)
+    }
+    fn index_first(&self, i: usize, point: &[usize]) -> usize {
+        (self.inputs[i].index_first)(point)
     }
     fn fan_in(&self, i: usize, point: &[usize]) -> usize {
         (self.inputs[i].fan_in)(point)

@@ -33,6 +33,10 @@ pub trait Operator: Send + Sync {
     fn output_dims(&self, i: usize, point: &[usize]) -> Vec<usize>;
     /// The number of rows that index input `i` may name.
     fn index_bound(&self, i: usize, point: &[usize]) -> usize;
+    /// The first row that index input `i` may name.
+    fn index_first(&self, _i: usize, _point: &[usize]) -> usize {
+        0
+    }
     /// The number of products in the sums that weight `i` is for.
     fn fan_in(&self, i: usize, point: &[usize]) -> usize;
     /// Indices outside `0..bound` that index input `i` may hold too.
@@ -110,7 +114,7 @@ pub fn draw_inputs(
                 Role::Parameter { mean } => distribution::normal(&mut rng, n, mean, PARAMETER_DEVIATION, dtype),
                 Role::Weight => distribution::normal(&mut rng, n, 0.0, weight_deviation(operator, i, point), dtype),
                 Role::Index => {
-                    let mut drawn = distribution.draw_indices(&mut rng, n, operator.index_bound(i, point));
+                    let mut drawn = draw_indices(operator, distribution, &mut rng, n, i, point);
                     mix_in(&mut rng, &mut drawn, &operator.further_indices(i, point));
                     drawn
                 }
@@ -118,6 +122,21 @@ pub fn draw_inputs(
             Tensor::from_f64(dtype, &dims, &values)
         })
         .collect()
+}
+
+/// Draws `n` rows that index input `i` may name.
+pub fn draw_indices(
+    operator: &dyn Operator,
+    distribution: Distribution,
+    rng: &mut Rng,
+    n: usize,
+    i: usize,
+    point: &[usize],
+) -> Vec<f64> {
+    let first = operator.index_first(i, point);
+    let mut drawn = distribution.draw_indices(rng, n, operator.index_bound(i, point) - first);
+    drawn.iter_mut().for_each(|index| *index += first as f64);
+    drawn
 }
 
 /// Puts each of the further indices in some places, so that about an eighth of all are such.

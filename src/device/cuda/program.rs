@@ -37,8 +37,6 @@ pub struct Loaded {
 #[derive(Clone)]
 struct Entry {
     function: Function,
-    /// `None` where the driver cannot tell.
-    parameter_sizes: Option<Arc<[usize]>>,
     max_threads: usize,
 }
 
@@ -67,9 +65,9 @@ impl Loaded {
     /// # Errors
     /// [`Fault::Signature`] when there is no such entry, or the launch does not fit it.
     pub fn entry(&self, name: &str, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
-        let Entry { function, parameter_sizes, max_threads } = self.look_up(name)?;
-        if let Some(sizes) = parameter_sizes {
-            signature::fits(name, &sizes, arguments)?;
+        let Entry { function, max_threads } = self.look_up(name)?;
+        if let Some(sizes) = function.parameter_sizes() {
+            signature::fits(name, sizes, arguments)?;
         }
         let threads: usize = launch.block.iter().product();
         if threads == 0 || threads > max_threads {
@@ -92,11 +90,8 @@ impl Loaded {
             return Ok(entry.clone());
         }
         let function = self.module.function(name).map_err(|_| signature::no_entry(&self.file, name))?;
-        let entry = Entry {
-            function,
-            parameter_sizes: function.parameter_sizes().map(Into::into),
-            max_threads: function.max_threads().unwrap_or(1024),
-        };
+        let max_threads = function.max_threads().unwrap_or(1024);
+        let entry = Entry { function, max_threads };
         Ok(entries.entry(name.to_owned()).or_insert(entry).clone())
     }
 }

@@ -45,7 +45,7 @@ pub enum Step {
         /// Its entry.
         function: Function,
         /// How it is launched.
-        launch: Launch,
+        launch: Box<Launch>,
         /// Keeps the function valid.
         _program: Arc<Loaded>,
     },
@@ -180,7 +180,7 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step::Kernel { function, launch, _program: program })
+            Ok(Step::Kernel { function, launch: Box::new(launch), _program: program })
         })
         .collect()
 }

@@ -12,6 +12,7 @@ impl<S: Shape> Op<S> {
             port,
             dims: Arc::new(move |point| dims(&S::from_point(point)).into()),
             index_bound: Arc::new(|_| 0),
+            index_first: Arc::new(|_| 0),
             further_indices: Arc::new(|_| Vec::new()),
             fan_in: Arc::new(|_| 0),
         }
@@ -91,6 +92,28 @@ impl<S: Shape> Op<S> {
             None => {
                 self.mistakes.push("`.further_indices` stands behind no index input: move it behind its own".into())
             }
+        }
+        self
+    }
+
+    /// The first index that the index input declared last may hold, in place of 0: `first..bound`. With a bound of one more it
+    /// is a number that an axis fixes and that the kernel reads from device memory, the length of a cache say.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Cache { capacity: 8..=1000, dim: 1..=64 } }
+    /// let op = Op::<Cache>::new("last_row")
+    ///     .input("cache", |s| [s.capacity, s.dim])
+    ///     .index("position", |_| [1], |s| s.capacity)
+    ///     .index_from(|s| s.capacity - 4)
+    ///     .output("y", |s| [s.dim])
+    ///     .reference(|s, x, y| y[0].copy_from_slice(&x[0][x[1][0] as usize * s.dim..][..s.dim]));
+    /// assert_eq!(op.index_first(1, &[8, 1]), 4);
+    /// ```
+    pub fn index_from(mut self, first: impl Fn(&S) -> usize + Send + Sync + 'static) -> Self {
+        match self.inputs.last_mut().filter(|last| last.port.role == Role::Index && !self.last_is_output) {
+            Some(last) => last.index_first = Arc::new(move |point| first(&S::from_point(point))),
+            None => self.mistakes.push("`.index_from` stands behind no index input: move it behind its own".into()),
         }
         self
     }

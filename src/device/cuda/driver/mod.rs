@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the C interface of the CUDA driver")]
 
 mod module;
+mod pinned;
 
 use crate::core::launch::Launch;
 use cudarc::driver::sys::{self, CUresult};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use module::{Function, Module};
+pub use pinned::Pinned;
 
 /// What a driver call answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,21 +157,8 @@ impl Context {
     /// # Errors
     /// What the work did wrong; `CUDA_ERROR_LAUNCH_TIMEOUT` when it did not end.
     pub fn wait(&self, limit: Duration) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            // SAFETY: the stream is alive.
-            match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
-                CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > limit => {
-                    return Err(Error(CUresult::CUDA_ERROR_LAUNCH_TIMEOUT));
-                }
-                // Short work is polled for, long work is slept on.
-                CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > Duration::from_millis(2) => {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
-                other => return check(other),
-            }
-        }
+        // SAFETY: the stream is alive.
+        poll(limit, || unsafe { sys::cuStreamQuery(self.stream.cu_stream()) })
     }
 
     /// Loads machine code or PTX; PTX is compiled by the driver.
@@ -202,7 +191,7 @@ impl Context {
     /// Launches `function`; the arguments are the bytes of each parameter.
     pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
         let passed = arguments.iter().map(Vec::len);
-        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes)) {
+        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes.iter().copied())) {
             return Err(Error(CUresult::CUDA_ERROR_INVALID_VALUE));
         }
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
@@ -214,23 +203,23 @@ impl Context {
         let [gx, gy, gz] = grid.map(extent);
         let [bx, by, bz] = launch.block.map(extent);
         let mut attributes = Vec::new();
-        if launch.cluster > 1 {
-            // SAFETY: the union is plain data; the member that goes with the id is set.
-            let mut value: sys::CUlaunchAttributeValue = unsafe { std::mem::zeroed() };
-            value.clusterDim =
-                sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: extent(launch.cluster)?, y: 1, z: 1 };
-            // SAFETY: plain data.
+        let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
+            // SAFETY: plain data; the member of the union that goes with the id is set below.
             let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-            attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-            attribute.value = value;
+            attribute.id = id;
+            set(&mut attribute.value);
             attributes.push(attribute);
+        };
+        if launch.cluster > 1 {
+            let extents = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: extent(launch.cluster)?, y: 1, z: 1 };
+            add(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| value.clusterDim = extents);
+        }
+        if launch.dependent {
+            let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+            add(id, &|value| value.programmaticStreamSerializationAllowed = 1);
         }
         if launch.cooperative {
-            // SAFETY: the union is plain data; the member that goes with the id is set.
-            let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-            attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-            attribute.value.cooperative = 1;
-            attributes.push(attribute);
+            add(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &|value| value.cooperative = 1);
         }
         let config = sys::CUlaunchConfig {
             gridDimX: gx?,
@@ -255,14 +244,25 @@ impl Context {
         work: impl FnOnce() -> std::result::Result<(), E>,
         wrap: impl Fn(Error) -> E,
     ) -> std::result::Result<Graph, E> {
+        self.begin_record().map_err(&wrap)?;
+        let done = work();
+        let graph = self.end_record();
+        done?;
+        graph.map_err(wrap)
+    }
+
+    /// Records what is enqueued from now on.
+    pub fn begin_record(&self) -> Result<()> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive and not being captured.
-        unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }.map_err(|e| wrap(e.into()))?;
-        let done = work();
-        // SAFETY: capture was begun above; it is ended whatever `work` said.
-        let graph = unsafe { result::stream::end_capture(self.stream.cu_stream()) };
-        done?;
-        graph.map_err(Error::from).and_then(|graph| self.instantiate(graph)).map_err(wrap)
+        Ok(unsafe { result::stream::begin_capture(self.stream.cu_stream(), mode) }?)
+    }
+
+    /// What was recorded since [`Context::begin_record`].
+    pub fn end_record(&self) -> Result<Graph> {
+        // SAFETY: the stream is alive; where nothing was begun the driver says so.
+        let graph = unsafe { result::stream::end_capture(self.stream.cu_stream()) }?;
+        self.instantiate(graph)
     }
 
     /// Makes a recorded graph executable and brings it to the GPU.
@@ -289,6 +289,24 @@ impl Context {
     pub fn event(&self) -> Result<Event> {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
         Ok(Event { event, context: self.clone() })
+    }
+}
+
+/// Asks until the answer is there.
+fn poll(limit: Duration, mut query: impl FnMut() -> CUresult) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        match query() {
+            CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > limit => {
+                return Err(Error(CUresult::CUDA_ERROR_LAUNCH_TIMEOUT));
+            }
+            // Short work is polled for, long work is slept on.
+            CUresult::CUDA_ERROR_NOT_READY if begun.elapsed() > Duration::from_millis(2) => {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
+            other => return check(other),
+        }
     }
 }
 
@@ -346,6 +364,21 @@ impl Buffer {
         let to = self.pointer + offset as u64;
         // SAFETY: the range was checked.
         Ok(unsafe { result::memset_d8_async(to, value, bytes, self.context.stream.cu_stream()) }?)
+    }
+
+    /// Writes four bytes, in stream order.
+    pub fn set(&self, offset: usize, value: i32) -> Result<()> {
+        assert!(offset + 4 <= self.bytes && offset.is_multiple_of(4), "a number inside the buffer");
+        // SAFETY: the range was checked; the stream is alive.
+        let done = unsafe {
+            sys::cuMemsetD32Async(
+                self.pointer + offset as u64,
+                value.cast_unsigned(),
+                1,
+                self.context.stream.cu_stream(),
+            )
+        };
+        check(done)
     }
 
     /// Copies `bytes` from `from` in another buffer to `to` in this one, in stream order.
@@ -415,6 +448,15 @@ impl Event {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             other => check(other).map(|()| true),
         }
+    }
+
+    /// Waits until what stood before it on the stream is done, or gives up after `limit`.
+    ///
+    /// # Errors
+    /// As [`Context::wait`].
+    pub fn wait(&self, limit: Duration) -> Result<()> {
+        // SAFETY: the event is alive.
+        poll(limit, || unsafe { sys::cuEventQuery(self.event) })
     }
 
     /// Microseconds from `self` to `end`; both have passed.

@@ -5,6 +5,7 @@ use super::{Context, Error, Result, check, has};
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// Loaded machine code.
 pub struct Module {
@@ -23,7 +24,7 @@ impl Module {
         let name = CString::new(entry).map_err(|_| Error(CUresult::CUDA_ERROR_NOT_FOUND))?;
         // SAFETY: the module is alive.
         let function = unsafe { result::module::get_function(self.module, name) }?;
-        Ok(Function { function })
+        Ok(Function { function, parameter_sizes: parameter_sizes(function).map(Arc::from) })
     }
 }
 
@@ -36,10 +37,28 @@ impl Drop for Module {
     }
 }
 
+/// The size of each parameter in bytes, or `None` where the driver cannot tell (before 12.4).
+fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
+    if !has("cuFuncGetParamInfo") {
+        return None;
+    }
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is alive; past the last parameter the call answers an error.
+        let result = unsafe { sys::cuFuncGetParamInfo(function, sizes.len(), &mut offset, &mut size) };
+        if result != CUresult::CUDA_SUCCESS {
+            return Some(sizes);
+        }
+        sizes.push(size);
+    }
+}
+
 /// An entry of a module, valid while the module is.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Function {
     pub(super) function: sys::CUfunction,
+    parameter_sizes: Option<Arc<[usize]>>,
 }
 
 // SAFETY: function handles may be used from any thread that has the context current.
@@ -49,20 +68,8 @@ unsafe impl Sync for Function {}
 
 impl Function {
     /// The size of each parameter in bytes, or `None` where the driver cannot tell (before 12.4).
-    pub fn parameter_sizes(&self) -> Option<Vec<usize>> {
-        if !has("cuFuncGetParamInfo") {
-            return None;
-        }
-        let mut sizes = Vec::new();
-        loop {
-            let (mut offset, mut size) = (0, 0);
-            // SAFETY: the function is alive; past the last parameter the call answers an error.
-            let result = unsafe { sys::cuFuncGetParamInfo(self.function, sizes.len(), &mut offset, &mut size) };
-            if result != CUresult::CUDA_SUCCESS {
-                return Some(sizes);
-            }
-            sizes.push(size);
-        }
+    pub fn parameter_sizes(&self) -> Option<&[usize]> {
+        self.parameter_sizes.as_deref()
     }
 
     /// The largest block that its registers allow.
