@@ -28,6 +28,14 @@ pub struct Region<'a> {
     pub dtype: DType,
 }
 
+/// Launches that were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GraphId(pub usize);
+
+/// What will be read of a buffer once everything enqueued before is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pending(pub usize);
+
 /// Buffers and kernels of one device.
 pub trait Arena {
     /// The architecture that kernels are compiled for.
@@ -62,6 +70,50 @@ pub trait Arena {
     /// # Errors
     /// When the launch does not fit the kernel, or the device refuses it.
     fn launch(&mut self, kernel: KernelId, point: &[usize], regions: &[Region<'_>]) -> Result<(), Fault>;
+
+    /// Records the launches up to [`Arena::end_record`] in place of enqueueing them; whether the device can.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn begin_record(&mut self) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    /// What was recorded, to be [replayed](Arena::replay).
+    ///
+    /// # Errors
+    /// What the device said, of a launch as well.
+    fn end_record(&mut self) -> Result<GraphId, Fault> {
+        Err(Fault::Unsupported("this device records no launches".into()))
+    }
+
+    /// Enqueues what was recorded.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn replay(&mut self, _graph: GraphId) -> Result<(), Fault> {
+        Err(Fault::Unsupported("this device records no launches".into()))
+    }
+
+    /// Enqueues the writing of one number: nothing waits for it.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32) -> Result<(), Fault> {
+        self.upload(to, offset_bytes, &value.to_le_bytes())
+    }
+
+    /// Enqueues the reading of a buffer. Of these, two may be under way at a time.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn begin_read(&mut self, from: BufferId, offset_bytes: usize, bytes: usize) -> Result<Pending, Fault>;
+
+    /// Waits for what was to be read, and for nothing that was enqueued behind it.
+    ///
+    /// # Errors
+    /// What the device said, or what an earlier launch did wrong.
+    fn end_read(&mut self, read: Pending, data: &mut [u8]) -> Result<(), Fault>;
 
     /// Waits for everything that was enqueued.
     ///

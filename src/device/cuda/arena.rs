@@ -1,14 +1,14 @@
 //! An arena on a GPU: device memory, and launches on the device's stream.
 
 use super::device::CudaDevice;
-use super::driver::{Buffer as Memory, Function};
+use super::driver::{Buffer as Memory, Context, Error, Event, Function, Graph, Pinned};
 use super::program::Loaded;
 use super::support::{LIMIT, fault};
 use super::work::encode;
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
-use crate::device::arena::{Arena, BufferId, KernelId, Region};
+use crate::device::arena::{Arena, BufferId, GraphId, KernelId, Pending, Region};
 use crate::device::argument::{Buffer, arguments};
 use crate::device::fault::Fault;
 use std::collections::HashMap;
@@ -19,6 +19,10 @@ pub struct CudaArena<'d> {
     device: &'d CudaDevice,
     memory: Vec<Memory>,
     kernels: Vec<Ready>,
+    graphs: Vec<Graph>,
+    /// What is read beside the work on the stream, by turns.
+    reads: [Option<(Pinned, Event)>; 2],
+    turn: usize,
 }
 
 /// A loaded kernel with the entries that it was launched by.
@@ -41,10 +45,10 @@ impl Ready {
         if let Some((function, allowed)) = self.functions.get(&key)
             && *allowed >= launch.shared_bytes
         {
-            return Ok(*function);
+            return Ok(function.clone());
         }
         let function = program.entry(&key.1, launch, arguments)?;
-        self.functions.insert(key, (function, launch.shared_bytes));
+        self.functions.insert(key, (function.clone(), launch.shared_bytes));
         Ok(function)
     }
 
@@ -67,7 +71,8 @@ impl<'d> CudaArena<'d> {
     /// When the GPU cannot be used on this thread.
     pub fn new(device: &'d CudaDevice) -> Result<Self, Fault> {
         device.context.bind().map_err(|error| fault(device, error))?;
-        Ok(CudaArena { device, memory: Vec::new(), kernels: Vec::new() })
+        let reads = Default::default();
+        Ok(CudaArena { device, memory: Vec::new(), kernels: Vec::new(), graphs: Vec::new(), reads, turn: 0 })
     }
 }
 
@@ -125,6 +130,48 @@ impl Arena for CudaArena<'_> {
             let launched = self.device.context.launch(&function, &launch, &arguments);
             launched.map_err(|error| fault(self.device, error))?;
         }
+        Ok(())
+    }
+
+    fn begin_record(&mut self) -> Result<bool, Fault> {
+        self.device.context.begin_record().map_err(|error| fault(self.device, error))?;
+        Ok(true)
+    }
+
+    fn end_record(&mut self) -> Result<GraphId, Fault> {
+        let graph = self.device.context.end_record().map_err(|error| fault(self.device, error))?;
+        self.graphs.push(graph);
+        Ok(GraphId(self.graphs.len() - 1))
+    }
+
+    fn replay(&mut self, graph: GraphId) -> Result<(), Fault> {
+        self.device.context.replay(&self.graphs[graph.0]).map_err(|error| fault(self.device, error))
+    }
+
+    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32) -> Result<(), Fault> {
+        self.memory[to.0].set(offset_bytes, value).map_err(|error| fault(self.device, error))
+    }
+
+    fn begin_read(&mut self, from: BufferId, offset_bytes: usize, bytes: usize) -> Result<Pending, Fault> {
+        self.turn ^= 1;
+        let read = |(context, held): (&Context, Option<(Pinned, Event)>)| -> Result<(Pinned, Event), Error> {
+            let (mut pinned, event) = match held.filter(|(pinned, _)| pinned.bytes() == bytes) {
+                Some(held) => held,
+                None => (context.pinned(bytes)?, context.event()?),
+            };
+            self.memory[from.0].begin_download(offset_bytes, &mut pinned)?;
+            event.record()?;
+            Ok((pinned, event))
+        };
+        let begun = read((&self.device.context, self.reads[self.turn].take()));
+        self.reads[self.turn] = Some(begun.map_err(|error| fault(self.device, error))?);
+        Ok(Pending(self.turn))
+    }
+
+    fn end_read(&mut self, read: Pending, data: &mut [u8]) -> Result<(), Fault> {
+        let Some((pinned, event)) = &self.reads[read.0] else { unreachable!("a read is begun before it is ended") };
+        event.wait(LIMIT).map_err(|error| fault(self.device, error))?;
+        data.copy_from_slice(pinned.as_slice());
         Ok(())
     }
 

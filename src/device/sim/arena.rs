@@ -8,7 +8,7 @@ use super::problem::{dim, encode};
 use super::program::Loaded;
 use crate::core::candidate::Kernel;
 use crate::core::dtype::DType;
-use crate::device::arena::{Arena, BufferId, KernelId, Region};
+use crate::device::arena::{Arena, BufferId, KernelId, Pending, Region};
 use crate::device::argument::{Buffer, arguments};
 use crate::device::fault::Fault;
 use crate::sim;
@@ -20,12 +20,22 @@ pub struct SimArena<'d> {
     memory: sim::Memory,
     buffers: Vec<Placed>,
     kernels: Vec<Arc<(Kernel, DType, Arc<Loaded>)>>,
+    /// What was read, by turns: launches are done when they return.
+    reads: [Vec<u8>; 2],
+    turn: usize,
 }
 
 impl<'d> SimArena<'d> {
     /// An arena without buffers.
     pub fn new(device: &'d SimDevice) -> Self {
-        SimArena { device, memory: sim::Memory::new(), buffers: Vec::new(), kernels: Vec::new() }
+        SimArena {
+            device,
+            memory: sim::Memory::new(),
+            buffers: Vec::new(),
+            kernels: Vec::new(),
+            reads: Default::default(),
+            turn: 0,
+        }
     }
 
     fn place(&self, buffer: BufferId, offset_bytes: usize) -> sim::Pointer {
@@ -55,6 +65,19 @@ impl Arena for SimArena<'_> {
 
     fn download(&mut self, from: BufferId, offset_bytes: usize, data: &mut [u8]) -> Result<(), Fault> {
         self.memory.read(self.place(from, offset_bytes), data).map_err(|error| fault(ARENA, error))
+    }
+
+    fn begin_read(&mut self, from: BufferId, offset_bytes: usize, bytes: usize) -> Result<Pending, Fault> {
+        self.turn ^= 1;
+        let mut data = vec![0; bytes];
+        self.download(from, offset_bytes, &mut data)?;
+        self.reads[self.turn] = data;
+        Ok(Pending(self.turn))
+    }
+
+    fn end_read(&mut self, read: Pending, data: &mut [u8]) -> Result<(), Fault> {
+        data.copy_from_slice(&self.reads[read.0]);
+        Ok(())
     }
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
