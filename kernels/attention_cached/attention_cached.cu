@@ -3,53 +3,11 @@
 // Query head h reads head h / group of k and v, and query i sees the positions up to past + i.
 //
 // Launch: dim <= 256, grid queries * batch * heads * group, block 256; no dynamic shared memory.
-#include "online_softmax.cuh"
+#include "cached_attention.cuh"
 
-// The definition, a query a block. A thread takes a key of a stretch of 256, then an element of the output.
+// The definition, a query a block.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     attention_cached(const scalar_t* __restrict__ q, const scalar_t* __restrict__ k, const scalar_t* __restrict__ v,
                      scalar_t* __restrict__ y, int batch, int heads, int group, int past, int dim, float scale) {
-    __shared__ float query[TREE_THREADS];
-    __shared__ float weights[TREE_THREADS];
-    const int thread = int(threadIdx.x);
-    const long long row = blockIdx.x;
-    const int of_token = heads * group;
-    const long long token = row / of_token;
-    const int head = int(row % of_token) / group;
-    const int seen = past + int(token / batch) + 1;
-    // From one position of this sequence and head to the next.
-    const long long stride = (long long)batch * heads * dim;
-    const long long first_key = (token % batch * heads + head) * dim;
-
-    if (thread < dim) {
-        query[thread] = to_float(q[row * dim + thread]) * scale;
-    }
-    Running running;
-    float out = 0.0f;
-    for (int first = 0; first < seen; first += TREE_THREADS) {
-        __syncthreads();  // the query is there, and the weights of the stretch before are used up
-        float score = Maximum::identity();
-        if (first + thread < seen) {
-            FourSums sums;
-#pragma unroll 4
-            for (int d = 0; d < dim; ++d) {
-                sums.add(d, query[d] * to_float(k[(first + thread) * stride + first_key + d]));
-            }
-            score = sums.total();
-        }
-        const float correction = running.raise(tree_reduce<Maximum>(score));
-        weights[thread] = expf(score - running.max);
-        running.total += tree_reduce<Sum>(weights[thread]);  // its barriers show the weights to all
-        if (thread < dim) {
-            FourSums sums;
-#pragma unroll 4
-            for (int j = 0; j < min(seen - first, TREE_THREADS); ++j) {
-                sums.add(j, weights[j] * to_float(v[(first + j) * stride + first_key + thread]));
-            }
-            out = out * correction + sums.total();
-        }
-    }
-    if (thread < dim) {
-        y[row * dim + thread] = from_float<scalar_t>(out / running.total);
-    }
+    attend_query(blockIdx.x, q, k, v, y, batch, heads, group, past, dim, scale);
 }

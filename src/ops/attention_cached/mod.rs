@@ -211,7 +211,7 @@ fn tiled<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 fn kernel(plan: impl Fn(&Cached) -> Plan + Send + Sync + 'static) -> Cuda<Cached> {
     let kernel = kernel!(
         "attention_cached/attention_cached.cu",
-        ["common.cuh", "lib/online_softmax.cuh"],
+        ["common.cuh", "lib/cached_attention.cuh", "lib/online_softmax.cuh"],
         "attention_cached",
         plan
     );

@@ -4,6 +4,7 @@ pub mod aligned;
 #[cfg(feature = "cuda")]
 pub mod cublaslt;
 pub mod elementwise;
+pub mod pairs;
 pub mod rows;
 pub mod stretch;
 pub mod triton;

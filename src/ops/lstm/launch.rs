@@ -1,9 +1,9 @@
 //! Launch rules.
 
+use super::persistent;
 use super::{GATES, Sequences};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
-use super::persistent;
 use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};
 
 /// Threads of a block of the naive kernel, a cell each.
@@ -56,8 +56,8 @@ pub(super) fn copied_bytes(s: &Sequences) -> usize {
 /// What the way needs that a layer of so many units takes.
 pub fn resident_workspace_bytes(s: &Sequences) -> usize {
     match s.hidden {
-        ..=MOST_CLUSTER_UNITS => workspace_bytes(s, copied_bytes(s)),
-        ..=persistent::MOST_UNITS => persistent::workspace_bytes(s),
+        units if units <= MOST_CLUSTER_UNITS => workspace_bytes(s, copied_bytes(s)),
+        units if units <= persistent::MOST_UNITS => persistent::workspace_bytes(s),
         _ => step_workspace_bytes(s),
     }
 }
@@ -147,8 +147,8 @@ pub(super) fn align(s: &Sequences) -> Option<Launch> {
 pub fn resident(s: &Sequences) -> Plan {
     match s.hidden {
         _ if s.batch == 0 => Plan(Vec::new()),
-        ..=MOST_CLUSTER_UNITS => by_clusters(s),
-        ..=persistent::MOST_UNITS => persistent::on_all(s),
+        units if units <= MOST_CLUSTER_UNITS => by_clusters(s),
+        units if units <= persistent::MOST_UNITS => persistent::on_all(s),
         _ => by_steps(s),
     }
 }

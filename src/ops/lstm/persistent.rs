@@ -96,10 +96,12 @@ impl Share {
     }
 
     fn launch(&self, s: &Sequences, layer: usize) -> Launch {
-        let entry =
-            format!("lstm_persistent_{}x{}", self.packets * PACKET_UNITS, self.tiles * TILE_SEQUENCES);
+        let entry = format!("lstm_persistent_{}x{}", self.packets * PACKET_UNITS, self.tiles * TILE_SEQUENCES);
         let launch = Launch::blocks(self.blocks, THREADS).shared(self.shared_bytes).entry(entry).cooperative();
-        with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, layer, self.in_registers, self.in_shared, self.buffers])
+        with_scalars(
+            launch,
+            [s.steps, s.batch, s.hidden, s.layers, layer, self.in_registers, self.in_shared, self.buffers],
+        )
     }
 }
 

@@ -10,13 +10,13 @@ use super::vector::{Kernel, Simd};
 /// Products of a stretch: 16 KiB. Sums of many equal products in one go would lean to one side.
 const STRETCH: usize = 4096;
 
-struct Dot<'a, T> {
-    a: &'a [T],
-    b: &'a [T],
+struct Dot<'a, A, B> {
+    a: &'a [A],
+    b: &'a [B],
     products: &'a mut [f32],
 }
 
-impl<T: Lane> Kernel for Dot<'_, T> {
+impl<A: Lane, B: Lane> Kernel for Dot<'_, A, B> {
     type Output = f64;
 
     #[inline(always)]
@@ -27,7 +27,7 @@ impl<T: Lane> Kernel for Dot<'_, T> {
 
 /// The sum of `a[i] b[i]`; `products` holds as many as a stretch has, or as there are.
 #[inline(always)]
-pub(super) fn dot<S: Simd, T: Lane>(simd: S, a: &[T], b: &[T], products: &mut [f32]) -> f64 {
+pub(super) fn dot<S: Simd, A: Lane, B: Lane>(simd: S, a: &[A], b: &[B], products: &mut [f32]) -> f64 {
     let mut total = 0.0;
     for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {
         let products = &mut products[..a.len()];
@@ -54,11 +54,11 @@ pub(super) fn dot<S: Simd, T: Lane>(simd: S, a: &[T], b: &[T], products: &mut [f
     total
 }
 
-/// `y = x wᵀ`, with rows of `k` elements in `x` and `w`; `finish` rounds a sum.
+/// `y = x wᵀ`, with rows of `k` elements in `x` and `w`, of one dtype or two; `finish` rounds a sum.
 ///
 /// # Panics
 /// If the slices do not hold whole rows, or `y` not an element for each pair of them.
-pub fn gemv<T: Lane>(k: usize, x: &[T], w: &[T], y: &mut [T], finish: impl Fn(f64) -> T + Sync) {
+pub fn gemv<X: Lane, W: Lane, Y: Send>(k: usize, x: &[X], w: &[W], y: &mut [Y], finish: impl Fn(f64) -> Y + Sync) {
     assert!(x.len().is_multiple_of(k) && w.len().is_multiple_of(k), "x and w are not rows of k");
     let rows = w.len() / k;
     assert_eq!(y.len(), x.len() / k * rows, "y is not rows of x by rows of w");

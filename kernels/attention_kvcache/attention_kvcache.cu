@@ -1,0 +1,254 @@
+// Attention of one new token of each sequence over a cache whose length is in device memory, so that one launch serves every
+// token: y[b, h] = sum_j p[j] * v[j, b, h / group], p = softmax over j <= position of scale * (q[b, h] . k[j, b, h / group])
+//   q, y [batch, heads * group, dim]; k, v [capacity, batch, heads, dim]; position [1] of i32; the rest of one dtype; f32 inside
+//
+// Launch (src/ops/attention_kvcache/launch.rs; no dynamic shared memory; may overlap with the launch ahead):
+//   naive                            grid batch * heads * group   block 256   dim <= 256
+//   cluster_1, _2, _4, _8            grid batch * heads * 8       block 256   cluster 8   group <= 1, 2, 4, 8;
+//                                    dim 32, 64 or 128
+#include "cached_attention.cuh"
+#include "dependent.cuh"
+
+#define PARAMETERS                                                                                        \
+    const scalar_t *__restrict__ q, const scalar_t *__restrict__ k, const scalar_t *__restrict__ v,       \
+        const int *__restrict__ position, scalar_t *__restrict__ y, int batch, int heads, int group, int dim, float scale
+
+// The definition, a query a block.
+extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_kvcache_naive(PARAMETERS) {
+    launch_dependents();
+    wait_for_launch_ahead();
+    attend_query(blockIdx.x, q, k, v, y, batch, heads, group, position[0], dim, scale);
+}
+
+#if __CUDA_ARCH__ >= 900
+#include "cluster.cuh"
+#include "hopper.cuh"
+
+namespace {
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / WARP;
+constexpr int CLUSTER = 8;  // blocks that split the keys of a head
+constexpr int MOST_DIM = 128;
+constexpr int LEAST_DIM = 32;
+constexpr int AT_ONCE = 4;  // keys that a lane has in flight
+constexpr int MOST_STRETCH = AT_ONCE * THREADS / (LEAST_DIM / PACK_LEN);
+static_assert(2 * MOST_STRETCH <= WARPS * MOST_DIM, "both uses of the storage fit");
+
+// What a sum against one maximum is worth against a larger one, in powers of two. Where nothing was seen both are -infinity.
+__device__ __forceinline__ float rescaled(float from, float to) { return from == to ? 1.0f : fast_exp2(from - to); }
+
+// Sums each of GROUP numbers over `lanes` lanes. With as many lanes as numbers, each lane ends with one of them, number
+// part / (lanes / GROUP), in place 0: half of what is left is exchanged in every step. With fewer, all lanes have all.
+template <int GROUP>
+__device__ __forceinline__ void reduce_scatter(float (&x)[GROUP], int lanes, int part) {
+    if (lanes < GROUP) {
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) x[g] = warp_reduce<Sum>(x[g], lanes);
+        return;
+    }
+    int offset = lanes / 2;
+#pragma unroll
+    for (int half = GROUP / 2; half > 0; half /= 2, offset /= 2) {
+        const bool upper = part & offset;
+#pragma unroll
+        for (int g = 0; g < half; ++g) {
+            const float sent = upper ? x[g] : x[g + half], kept = upper ? x[g + half] : x[g];
+            x[g] = kept + __shfl_xor_sync(ALL_LANES, sent, offset);
+        }
+    }
+    for (; offset > 0; offset /= 2) x[0] += __shfl_xor_sync(ALL_LANES, x[0], offset);
+}
+
+// Split-KV over a cluster. A few lanes hold a key, a pack each, and all queries of its group: the cache is read once. A block
+// takes a stretch of keys at a time: scores, then weights against the largest so far, then values. Partial results (m, l, O)
+// meet in the block, and in the cluster through distributed shared memory.
+template <int GROUP>
+__device__ __forceinline__ void split_kv(PARAMETERS) {
+    // Weights of two stretches by turns, then what each warp came to.
+    __shared__ float storage[WARPS * GROUP * MOST_DIM];
+    float (*const weights)[GROUP][MOST_STRETCH] = reinterpret_cast<float (*)[GROUP][MOST_STRETCH]>(storage);
+    float (*const warp_out)[GROUP][MOST_DIM] = reinterpret_cast<float (*)[GROUP][MOST_DIM]>(storage);
+    __shared__ float corrections[2][GROUP];
+    __shared__ float block_out[GROUP][MOST_DIM];
+    __shared__ float block_max[GROUP], block_total[GROUP];
+    const int lanes = dim / PACK_LEN;  // of a key
+    const int warp = int(threadIdx.x) / WARP;
+    const int part = int(threadIdx.x) % lanes, set = int(threadIdx.x) / lanes, sets = THREADS / lanes;
+    const int rank = int(hopper::cluster_rank());
+    const long long head = blockIdx.x / CLUSTER;  // of the keys, of all sequences
+
+    launch_dependents();
+    wait_for_launch_ahead();
+    const int seen = position[0] + 1;
+    const int chunk = (seen - 1) / CLUSTER + 1;
+    const int end = min((rank + 1) * chunk, seen);
+    float query[GROUP][PACK_LEN];
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+        unpack(load_pack(q + (head * group + min(g, group - 1)) * dim + part * PACK_LEN), query[g]);
+#pragma unroll
+        for (int e = 0; e < PACK_LEN; ++e) query[g][e] *= scale * LOG2_E;
+    }
+    const long long stride = (long long)batch * heads * dim;  // from a position to the next
+    const scalar_t* const of_k = k + head * dim + part * PACK_LEN;
+    const scalar_t* const of_v = v + head * dim + part * PACK_LEN;
+    float max = Maximum::identity(), total = 0.0f;  // of query `warp`
+    float out[GROUP][PACK_LEN] = {};
+    int turn = 0;
+#pragma unroll 1
+    for (int first = rank * chunk; first < end; first += AT_ONCE * sets, turn ^= 1) {
+        Pack keys[AT_ONCE], values[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) keys[i] = load_pack(of_k + min(first + i * sets + set, end - 1) * stride);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) values[i] = load_pack(of_v + min(first + i * sets + set, end - 1) * stride);
+        const int stretch = min(end - first, AT_ONCE * sets);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (i * sets >= stretch) break;
+            float key[PACK_LEN], scores[GROUP];
+            unpack(keys[i], key);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                scores[g] = 0.0f;
+#pragma unroll
+                for (int e = 0; e < PACK_LEN; ++e) scores[g] = fmaf(query[g][e], key[e], scores[g]);
+            }
+            reduce_scatter<GROUP>(scores, lanes, part);
+            if (lanes >= GROUP) {
+                const int lanes_of_query = lanes / GROUP;
+                if (part % lanes_of_query == 0) weights[turn][part / lanes_of_query][i * sets + set] = scores[0];
+            } else if (part == 0) {
+#pragma unroll
+                for (int g = 0; g < GROUP; ++g) weights[turn][g][i * sets + set] = scores[g];
+            }
+        }
+        __syncthreads();
+        if (warp < GROUP) {
+            const int lane = int(threadIdx.x) % WARP;
+            float largest = max;
+            for (int i = lane; i < stretch; i += WARP) largest = fmaxf(largest, weights[turn][warp][i]);
+            largest = warp_reduce<Maximum>(largest);
+            const float correction = rescaled(max, largest);
+            float sum = 0.0f;
+            for (int i = lane; i < AT_ONCE * sets; i += WARP) {
+                const float weight = i < stretch ? rescaled(weights[turn][warp][i], largest) : 0.0f;
+                weights[turn][warp][i] = weight;
+                sum += weight;
+            }
+            max = largest;
+            total = fmaf(total, correction, warp_reduce<Sum>(sum));
+            if (lane == 0) corrections[turn][warp] = correction;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            const float correction = corrections[turn][g];
+#pragma unroll
+            for (int e = 0; e < PACK_LEN; ++e) out[g][e] *= correction;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (i * sets >= stretch) break;
+            float value[PACK_LEN];
+            unpack(values[i], value);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                const float weight = weights[turn][g][i * sets + set];
+#pragma unroll
+                for (int e = 0; e < PACK_LEN; ++e) out[g][e] = fmaf(weight, value[e], out[g][e]);
+            }
+        }
+    }
+
+    __syncthreads();  // the weights have been used
+
+    // Sums over the keys of a warp: of what is left of the queries, half are exchanged in every step.
+    int query_of_lane = 0;
+    bool stores = true;
+#pragma unroll
+    for (int step = 0; step < 5; ++step) {
+        const int offset = WARP / 2 >> step;
+        if (offset < lanes) break;
+        const bool upper = threadIdx.x & offset;
+        const int half = GROUP >> (step + 1);
+        if (half > 0) {
+#pragma unroll
+            for (int g = 0; g < GROUP / 2; ++g) {
+                if (g >= half) break;
+#pragma unroll
+                for (int e = 0; e < PACK_LEN; ++e) {
+                    const float sent = upper ? out[g][e] : out[g + half][e], kept = upper ? out[g + half][e] : out[g][e];
+                    out[g][e] = kept + __shfl_xor_sync(ALL_LANES, sent, offset);
+                }
+            }
+            query_of_lane += upper ? half : 0;
+        } else {
+#pragma unroll
+            for (int e = 0; e < PACK_LEN; ++e) out[0][e] += __shfl_xor_sync(ALL_LANES, out[0][e], offset);
+            stores = stores && !upper;
+        }
+    }
+    int steps = 0;
+    for (int offset = WARP / 2; offset >= lanes; offset /= 2) ++steps;
+    if (stores) {
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            if (g > 0 && g >= GROUP >> steps) break;
+#pragma unroll
+            for (int e = 0; e < PACK_LEN; ++e) warp_out[warp][query_of_lane + g][part * PACK_LEN + e] = out[g][e];
+        }
+    }
+    if (warp < GROUP && threadIdx.x % WARP == 0) {
+        block_max[warp] = max;
+        block_total[warp] = total;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < GROUP * dim; i += THREADS) {
+        float of_block = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) of_block += warp_out[w][i / dim][i % dim];
+        block_out[i / dim][i % dim] = of_block;
+    }
+    hopper::cluster_sync();
+    // Each block finishes a share of the outputs.
+    const int share = (group * dim - 1) / CLUSTER + 1;
+    for (int i = rank * share + threadIdx.x; i < min((rank + 1) * share, group * dim); i += THREADS) {
+        const int g = i / dim, d = i % dim;
+        float maxima[CLUSTER], totals[CLUSTER], outs[CLUSTER], most = Maximum::identity();
+#pragma unroll
+        for (int r = 0; r < CLUSTER; ++r) {
+            maxima[r] = *mapa_generic(&block_max[g], r);
+            totals[r] = *mapa_generic(&block_total[g], r);
+            outs[r] = *mapa_generic(&block_out[g][d], r);
+        }
+#pragma unroll
+        for (int r = 0; r < CLUSTER; ++r) most = fmaxf(most, maxima[r]);
+        float all = 0.0f, sum = 0.0f;
+#pragma unroll
+        for (int r = 0; r < CLUSTER; ++r) {
+            const float worth = rescaled(maxima[r], most);
+            all = fmaf(outs[r], worth, all);
+            sum = fmaf(totals[r], worth, sum);
+        }
+        y[head * group * dim + i] = from_float<scalar_t>(all / sum);
+    }
+    hopper::cluster_sync();  // the others may still read from this block
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_1(PARAMETERS) {
+    split_kv<1>(q, k, v, position, y, batch, heads, group, dim, scale);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_2(PARAMETERS) {
+    split_kv<2>(q, k, v, position, y, batch, heads, group, dim, scale);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_4(PARAMETERS) {
+    split_kv<4>(q, k, v, position, y, batch, heads, group, dim, scale);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_8(PARAMETERS) {
+    split_kv<8>(q, k, v, position, y, batch, heads, group, dim, scale);
+}
+#endif
