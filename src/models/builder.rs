@@ -36,7 +36,11 @@ impl Rows {
 pub struct Builder {
     buffers: Vec<Buffer>,
     steps: Vec<Step>,
-    weights: HashMap<String, BufferId>,
+    /// How many of the steps are those of [`Model::steps`], once that is settled.
+    before_decode: Option<usize>,
+    /// The sequences of [`Model::decode`].
+    pub(super) decodes: Option<usize>,
+    weights: HashMap<String, Operand>,
     layer: Arc<str>,
 }
 
@@ -50,25 +54,49 @@ pub(super) fn call<S: Shape>(
 }
 
 impl Builder {
+    /// What follows are the steps of [`Model::decode`], for so many sequences.
+    pub fn decode(&mut self, batch: usize) {
+        self.before_decode = Some(self.steps.len());
+        self.decodes = Some(batch);
+    }
+
     /// What follows is part of this layer.
     pub fn layer(&mut self, name: impl Into<Arc<str>>) {
         self.layer = name.into();
     }
 
-    fn buffer(&mut self, name: impl Into<String>, width: usize, kind: Kind) -> BufferId {
+    pub(super) fn buffer(&mut self, name: impl Into<String>, width: usize, kind: Kind) -> BufferId {
         self.buffers.push(Buffer { name: name.into(), width, kind });
         self.buffers.len() - 1
     }
 
+    /// What is made once under a name: a buffer for all steps.
+    pub(super) fn once(&mut self, name: &str, make: impl FnOnce(&mut Self) -> BufferId) -> Operand {
+        if let Some(known) = self.weights.get(name) {
+            return *known;
+        }
+        let made = Operand { buffer: make(self), view: View::Whole };
+        self.weights.insert(name.into(), made);
+        made
+    }
+
     pub(super) fn weight(&mut self, name: &str, dims: &[usize]) -> Operand {
-        let known = self.weights.get(name).copied();
-        let buffer = known.unwrap_or_else(|| {
-            let kind = Kind::Weight { name: name.into(), dims: dims.to_vec() };
-            let id = self.buffer(name, dims.iter().skip(usize::from(dims.len() > 1)).product(), kind);
-            self.weights.insert(name.into(), id);
-            id
-        });
-        Operand { buffer, view: View::Whole }
+        let kind = Kind::Weight { name: name.into(), dims: dims.to_vec() };
+        let width = dims.iter().skip(usize::from(dims.len() > 1)).product();
+        self.once(name, |m| m.buffer(name, width, kind))
+    }
+
+    /// Matrices of rows of `width` in one buffer, one behind the other: a step may take all of them, and others each.
+    pub fn stack(&mut self, name: &str, width: usize, parts: &[(String, usize)]) -> Operand {
+        let stacked = parts.iter().map(|(part, rows)| (format!("{part}.weight"), vec![*rows, width])).collect();
+        let whole = self.once(name, |m| m.buffer(name, width, Kind::Stacked(stacked)));
+        let mut first = 0;
+        for (part, rows) in parts {
+            let at = Operand { buffer: whole.buffer, view: View::Part { first, rows: *rows } };
+            self.weights.insert(format!("{part}.weight"), at);
+            first += rows;
+        }
+        whole
     }
 
     /// Rows of `width` with the view of `like`: a result for each of its rows.
@@ -84,8 +112,12 @@ impl Builder {
 
     /// Rows of the tokens in `table`.
     pub fn embedding(&mut self, table: &str, vocab: usize, dim: usize) -> Rows {
-        let ids = self.buffer("tokens", 1, Kind::Tokens);
+        let ids = self.tokens();
         self.look_up(table, vocab, dim, ids)
+    }
+
+    fn tokens(&mut self) -> BufferId {
+        self.once("tokens", |m| m.buffer("tokens", 1, Kind::Tokens)).buffer
     }
 
     /// Rows of the positions in `table`, which leaves `offset` rows before the first.
@@ -150,16 +182,22 @@ impl Builder {
         self.steps.push(Step { usual, few, output, layer: Arc::clone(&self.layer) });
     }
 
+    /// x Wᵀ, added to the residual if there is one, on tensor cores.
+    pub(super) fn linear_of(&mut self, x: Rows, weight: Operand, n: usize, residual: Option<Rows>) -> Rows {
+        let (y, bias) = (self.activation("product", n, x.at.view), self.zeros(n));
+        let (view, k, has_residual) = (x.at.view, x.width, residual.is_some());
+        let shape =
+            move |e: &Extents| Layer { m: rows(view, e), n, k, activation: Activation::None, residual: has_residual };
+        let mut call = call("linear", shape, [x.at, weight, bias]);
+        call.inputs.push(residual.map(|residual| residual.at));
+        self.step(call, y.at);
+        y
+    }
+
     /// A bias of none, shared by all products of that width.
     fn zeros(&mut self, n: usize) -> Operand {
         let name = format!("zeros of {n}");
-        let known = self.weights.get(&name).copied();
-        let buffer = known.unwrap_or_else(|| {
-            let id = self.buffer(&name, n, Kind::Constant(1, Arc::new(|_, _| 0.0)));
-            self.weights.insert(name, id);
-            id
-        });
-        Operand { buffer, view: View::Whole }
+        self.once(&name, |m| m.buffer(&name, n, Kind::Constant(1, Arc::new(|_, _| 0.0))))
     }
 
     /// Cosines and sines of `angle(position, i)`, for each of `half` pairs.
@@ -260,15 +298,33 @@ impl Builder {
     /// The model that computes `x` of the rows that it is given.
     pub fn result(mut self, x: Rows) -> Model {
         self.buffers[x.at.buffer].kind = Kind::Logits;
-        Model { buffers: self.buffers, steps: self.steps, logits: x.at.buffer, vocabulary: x.width, context: 1 }
+        self.model(x.at.buffer, x.width, 1)
     }
 
     /// Logits of the rows that are asked for, by the weight `name` of `[vocabulary, width]`.
-    pub fn logits(mut self, x: Rows, name: &str, vocabulary: usize, context: usize) -> Model {
-        let logits = self.buffer("logits", vocabulary, Kind::Logits);
+    pub fn logits(&mut self, x: Rows, name: &str, vocabulary: usize) {
+        let logits = self.logits_of(vocabulary);
         let weight = self.weight(name, &[vocabulary, x.width]);
         self.product(x.asked(), weight, None, vocabulary, Operand { buffer: logits, view: View::Asked });
-        Model { buffers: self.buffers, steps: self.steps, logits, vocabulary, context }
+    }
+
+    fn logits_of(&mut self, vocabulary: usize) -> BufferId {
+        self.once("logits", |m| m.buffer("logits", vocabulary, Kind::Logits)).buffer
+    }
+
+    /// The language model that ends in logits.
+    pub fn language(mut self, vocabulary: usize, context: usize) -> Model {
+        let logits = self.logits_of(vocabulary);
+        let tokens = Operand { buffer: self.tokens(), view: View::Asked };
+        let shape = move |e: &Extents| Matrix { rows: e.asked(), cols: vocabulary };
+        let usual = call("argmax", shape, [Operand { buffer: logits, view: View::Asked }]);
+        let argmax = Step { usual, few: None, output: tokens, layer: Arc::clone(&self.layer) };
+        Model { argmax: Some(argmax), ..self.model(logits, vocabulary, context) }
+    }
+
+    fn model(mut self, logits: BufferId, vocabulary: usize, context: usize) -> Model {
+        let decode = self.before_decode.map(|at| self.steps.split_off(at)).unwrap_or_default();
+        Model { buffers: self.buffers, steps: self.steps, decode, argmax: None, logits, vocabulary, context }
     }
 }
 

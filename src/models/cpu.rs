@@ -4,9 +4,9 @@ use super::catalogue::Operators;
 use super::description::{Call, Extents, Kind, Model, Operand};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
-use super::session::Executor;
+use super::session::{Executor, one_by_one};
 use super::traced::Traced;
-use super::weights::{Bytes, Weights};
+use super::weights::{Bytes, Weights, load};
 use crate::core::candidate::CpuBody;
 use crate::core::dtype::{DType, Element};
 use crate::core::tensor::{Inputs, Outputs, Tensor};
@@ -59,12 +59,13 @@ impl CpuExecutor {
         let mut places: Vec<Bytes> = Vec::new();
         for (place, &bytes) in layout.bytes.iter().enumerate() {
             let buffer = model.buffers.iter().zip(&layout.places).find(|(_, at)| **at == place).map(|(b, _)| b);
-            places.push(match buffer.map(|buffer| (&buffer.kind, buffer.width)) {
-                Some((Kind::Weight { name, dims }, _)) => weights.tensor(name, dims, dtype)?,
-                Some((Kind::Table(value), width)) => {
+            let loaded = buffer.map(|buffer| load(weights, buffer, dtype)).transpose()?.flatten();
+            places.push(match (loaded, buffer.map(|buffer| (&buffer.kind, buffer.width))) {
+                (Some(weight), _) => weight,
+                (_, Some((Kind::Table(value), width))) => {
                     filled(dtype, bytes, |i| value(i / width / limits.batch, i % width))
                 }
-                Some((Kind::Constant(_, value), width)) => filled(dtype, bytes, |i| value(i / width, i % width)),
+                (_, Some((Kind::Constant(_, value), width))) => filled(dtype, bytes, |i| value(i / width, i % width)),
                 _ => Bytes::zeros(bytes),
             });
         }
@@ -139,6 +140,16 @@ impl Executor for CpuExecutor {
 
     fn memory(&self) -> Memory {
         self.layout.memory
+    }
+
+    fn write(
+        &mut self,
+        first: &[i32],
+        e: &Extents,
+        count: usize,
+        each: &mut dyn FnMut(&[i32]) -> bool,
+    ) -> Result<(), Error> {
+        one_by_one(self, first, e, count, each)
     }
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {

@@ -19,6 +19,8 @@ pub struct Extents {
     pub past: usize,
     /// Whether logits are wanted for every new position, not the last alone.
     pub all_logits: bool,
+    /// Positions that the cache can hold.
+    pub capacity: usize,
 }
 
 impl Extents {
@@ -29,7 +31,7 @@ impl Extents {
 
     /// So many sequences of one position: rows that have nothing to do with each other.
     pub const fn rows(rows: usize) -> Self {
-        Extents { batch: rows, queries: 1, past: 0, all_logits: false }
+        Extents { batch: rows, queries: 1, past: 0, all_logits: false, capacity: 1 }
     }
 
     /// Rows of logits.
@@ -53,6 +55,8 @@ pub enum Kind {
         /// Its extents.
         dims: Vec<usize>,
     },
+    /// Matrices of the model's files, one behind the other: name and extents of each.
+    Stacked(Vec<(String, Vec<usize>)>),
     /// `value(position, column)`, a row a position and sequence: what depends on the position alone.
     Table(ValueFn),
     /// The same for `rows` rows, whatever the position.
@@ -65,6 +69,8 @@ pub enum Kind {
     Tokens,
     /// Their positions and an offset, as indices.
     Positions(usize),
+    /// The position of the first of them, an index.
+    Past,
     /// A row for each new token.
     Activation,
     /// A row for each row of logits.
@@ -85,7 +91,17 @@ pub struct Buffer {
 impl Buffer {
     /// Whether its elements are indices.
     pub const fn is_index(&self) -> bool {
-        matches!(self.kind, Kind::Tokens | Kind::Positions(_))
+        matches!(self.kind, Kind::Tokens | Kind::Positions(_) | Kind::Past)
+    }
+
+    /// The tensors of the model's files that it holds.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        let (one, many) = match &self.kind {
+            Kind::Weight { name, dims } => (Some((name.as_str(), dims.as_slice())), &[][..]),
+            Kind::Stacked(parts) => (None, parts.as_slice()),
+            _ => (None, &[][..]),
+        };
+        one.into_iter().chain(many.iter().map(|(name, dims)| (name.as_str(), dims.as_slice())))
     }
 
     /// Rows of the whole buffer, for runs of up to `tokens` tokens and caches of `capacity` positions.
@@ -98,7 +114,9 @@ impl Buffer {
                     1
                 }
             }
+            Kind::Stacked(parts) => parts.iter().map(|(_, dims)| dims[0]).sum(),
             Kind::Constant(rows, _) => *rows,
+            Kind::Past => 1,
             Kind::Table(_) | Kind::Cache => capacity * batch,
             Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
             Kind::Logits => asked,
@@ -109,8 +127,15 @@ impl Buffer {
 /// Which rows of a buffer a step touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All of a weight or constant.
+    /// All of a weight or constant, of a cache or table.
     Whole,
+    /// Rows of a stack of weights.
+    Part {
+        /// The first.
+        first: usize,
+        /// How many.
+        rows: usize,
+    },
     /// A row for each new token.
     New,
     /// The rows whose logits are asked for: the last ones.
@@ -134,7 +159,8 @@ impl Operand {
     /// First row and number of rows.
     pub fn rows(&self, buffer: &Buffer, e: &Extents) -> (usize, usize) {
         match self.view {
-            View::Whole => (0, buffer.rows(e.batch, 0, 0, 0)),
+            View::Whole => (0, buffer.rows(e.batch, e.capacity, 0, 0)),
+            View::Part { first, rows } => (first, rows),
             View::New => (0, e.tokens()),
             View::Asked if matches!(buffer.kind, Kind::Logits) => (0, e.asked()),
             View::Asked => (e.tokens() - e.asked(), e.asked()),
@@ -200,6 +226,10 @@ pub struct Model {
     pub buffers: Vec<Buffer>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// Other steps for runs of one new token a sequence, none of whose launches depends on its position; or none.
+    pub decode: Vec<Step>,
+    /// From the logits to the most likely tokens, in a model that has tokens.
+    pub argmax: Option<Step>,
     /// Where the logits are, or whatever else it computes.
     pub logits: BufferId,
     /// Columns of that: the tokens that there are.
@@ -211,10 +241,15 @@ pub struct Model {
 impl Model {
     /// The tensors of its files, by buffer.
     pub fn weights(&self) -> impl Iterator<Item = (BufferId, &str, &[usize])> {
-        self.buffers.iter().enumerate().filter_map(|(id, buffer)| match &buffer.kind {
-            Kind::Weight { name, dims } => Some((id, name.as_str(), dims.as_slice())),
-            _ => None,
-        })
+        self.buffers
+            .iter()
+            .enumerate()
+            .flat_map(|(id, buffer)| buffer.tensors().map(move |(name, dims)| (id, name, dims)))
+    }
+
+    /// All steps that there are, those of [`Model::decode`] last.
+    pub fn every_step(&self) -> impl DoubleEndedIterator<Item = &Step> {
+        self.steps.iter().chain(&self.decode)
     }
 
     /// Elements of all its weights.
@@ -240,6 +275,7 @@ impl Model {
             Kind::Positions(offset) => {
                 Some((0..tokens.len()).map(|i| (e.past + i / e.batch + offset) as i32).collect())
             }
+            Kind::Past => Some(vec![e.past as i32]),
             _ => None,
         };
         self.buffers.iter().filter_map(of).collect()

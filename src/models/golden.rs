@@ -71,7 +71,8 @@ impl Golden {
         let mut reference = ReferenceExecutor::new(model, weights, self.limits(), dtype)?;
         let mut rows: Vec<Vec<f64>> = Vec::new();
         for (tokens, past) in self.parts() {
-            let extents = Extents { batch: 1, queries: tokens.len(), past, all_logits: true };
+            let extents =
+                Extents { batch: 1, queries: tokens.len(), past, all_logits: true, capacity: self.limits().capacity };
             let logits = reference.logits(&model.indices(&tokens, &extents), &extents)?;
             rows.extend(logits.chunks_exact(model.vocabulary).map(<[f64]>::to_vec));
         }
@@ -98,7 +99,8 @@ impl Golden {
         let greatest = expected.iter().flat_map(|row| row.iter()).fold(0.0f64, |most, logit| most.max(logit.abs()));
         let mut got: Vec<f32> = Vec::new();
         for (tokens, past) in self.parts() {
-            let extents = Extents { batch: 1, queries: tokens.len(), past, all_logits: true };
+            let extents =
+                Extents { batch: 1, queries: tokens.len(), past, all_logits: true, capacity: self.limits().capacity };
             got.extend(executor.run(&tokens, &extents)?);
         }
         let pairs = || got.chunks_exact(vocabulary).zip(&expected);

@@ -2,16 +2,16 @@
 
 use super::catalogue::Operators;
 use super::cpu::{filled, widened};
-use super::description::{Call, Extents, Kind, Model, Operand};
+use super::description::{Buffer, Call, Extents, Kind, Model, Operand, Step, View};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
-use super::session::Executor;
+use super::session::{Executor, one_by_one};
 use super::traced::Traced;
 use super::weights::Weights;
 use crate::core::candidate::Body;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
-use crate::device::arena::{Arena, BufferId, KernelId, Region};
+use crate::device::arena::{Arena, BufferId, GraphId, KernelId, Pending, Region};
 use crate::device::trace::Layers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,16 @@ impl Ready {
     }
 }
 
-/// Runs a model by launches, one a step: the `unfused` way.
+/// How a model is run by launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launches {
+    /// One a step.
+    EachStep,
+    /// Those of [`Model::decode`] and the choice of the next token recorded once, and replayed for every token.
+    Recorded,
+}
+
+/// Runs a model by launches.
 pub struct LaunchedExecutor<'a> {
     model: Model,
     limits: Limits,
@@ -41,6 +50,9 @@ pub struct LaunchedExecutor<'a> {
     places: Vec<BufferId>,
     /// Scratch that all launches share: they run one after the other.
     workspace: Option<(BufferId, usize)>,
+    launches: Launches,
+    /// The launches of a token.
+    token: Option<GraphId>,
 }
 
 impl<'a> LaunchedExecutor<'a> {
@@ -53,13 +65,14 @@ impl<'a> LaunchedExecutor<'a> {
         weights: &dyn Weights,
         limits: Limits,
         dtype: DType,
+        launches: Launches,
         mut arena: Box<dyn Arena + 'a>,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self, Error> {
         let operators = Operators::new();
         let arch = arena.arch();
         let mut ready = BTreeMap::new();
-        for call in model.steps.iter().flat_map(|step| step.few.iter().map(|(_, call)| call).chain([&step.usual])) {
+        for call in model.every_step().chain(&model.argmax).flat_map(Step::calls) {
             if !ready.contains_key(call.operator) {
                 let kernel = operators.on_gpu(call.operator, dtype, &arch)?;
                 let id = arena.load(&kernel, dtype)?;
@@ -74,12 +87,16 @@ impl<'a> LaunchedExecutor<'a> {
             let id = arena.allocate(bytes)?;
             places.push(id);
             let buffer = model.buffers.iter().zip(&layout.places).find(|(_, at)| **at == place).map(|(b, _)| b);
+            // Tensor by tensor: a stack of them is never as a whole in memory here.
+            let mut offset = 0;
+            for (name, dims) in buffer.into_iter().flat_map(Buffer::tensors) {
+                let tensor = weights.tensor(name, dims, dtype)?;
+                arena.upload(id, offset, tensor.as_slice())?;
+                offset += tensor.as_slice().len();
+                done += tensor.as_slice().len();
+                progress(done, all);
+            }
             match buffer.map(|buffer| (&buffer.kind, buffer.width)) {
-                Some((Kind::Weight { name, dims }, _)) => {
-                    arena.upload(id, 0, weights.tensor(name, dims, dtype)?.as_slice())?;
-                    done += bytes;
-                    progress(done, all);
-                }
                 Some((Kind::Table(value), width)) => {
                     let made = filled(dtype, bytes, |i| value(i / width / limits.batch, i % width));
                     arena.upload(id, 0, made.as_slice())?;
@@ -91,7 +108,19 @@ impl<'a> LaunchedExecutor<'a> {
             }
         }
         arena.finish()?;
-        Ok(LaunchedExecutor { model: model.clone(), limits, dtype, arena, ready, layout, places, workspace: None })
+        let model = model.clone();
+        Ok(LaunchedExecutor {
+            model,
+            limits,
+            dtype,
+            arena,
+            ready,
+            layout,
+            places,
+            workspace: None,
+            launches,
+            token: None,
+        })
     }
 
     fn region<'n>(&self, name: &'n str, operand: Option<Operand>, e: &Extents) -> Region<'n> {
@@ -164,18 +193,118 @@ impl Executor for LaunchedExecutor<'_> {
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
         self.write_indices(indices)?;
+        self.launch_steps(e)?;
+        let mut logits = vec![0; e.asked() * self.model.vocabulary * self.dtype.size()];
+        self.arena.download(self.places[self.layout.places[self.model.logits]], 0, &mut logits)?;
+        Ok(widened(self.dtype, &logits))
+    }
+
+    fn next_tokens(&mut self, tokens: &[i32], e: &Extents) -> Result<Vec<i32>, Error> {
+        let indices = self.model.indices(tokens, e);
+        self.write_indices(&indices)?;
+        self.launch_steps(e)?;
+        self.launch_argmax(e)?;
+        let mut next = vec![0; e.batch];
+        let tokens = self.tokens_place();
+        self.arena.download(tokens, 0, bytemuck::cast_slice_mut(&mut next))?;
+        Ok(next)
+    }
+
+    fn write(
+        &mut self,
+        first: &[i32],
+        e: &Extents,
+        count: usize,
+        each: &mut dyn FnMut(&[i32]) -> bool,
+    ) -> Result<(), Error> {
+        if self.launches == Launches::EachStep || self.model.decode.is_empty() {
+            return one_by_one(self, first, e, count, each);
+        }
+        let indices = self.model.indices(first, e);
+        self.write_indices(&indices)?;
+        let mut under_way = None;
+        let mut tokens = vec![0; e.batch];
+        // The next token is begun before this one is read: what it needs is on the device.
+        for i in 0..=count {
+            let begun = (i < count).then(|| self.begin_token(&Extents { past: e.past + i, ..*e })).transpose()?;
+            if let Some(read) = std::mem::replace(&mut under_way, begun) {
+                self.arena.end_read(read, bytemuck::cast_slice_mut(&mut tokens))?;
+                if !each(&tokens) {
+                    break;
+                }
+            }
+        }
+        self.arena.finish()?;
+        Ok(())
+    }
+}
+
+impl LaunchedExecutor<'_> {
+    /// Enqueues all steps: those of one new token a sequence where the model has such.
+    fn launch_steps(&mut self, e: &Extents) -> Result<(), Error> {
+        let decodes = e.queries == 1 && !self.model.decode.is_empty();
+        let (first, count) =
+            if decodes { (self.model.steps.len(), self.model.decode.len()) } else { (0, self.model.steps.len()) };
         let mut layers = Layers::default();
-        for at in 0..self.model.steps.len() {
-            let step = self.model.steps[at].clone();
+        for at in first..first + count {
+            let Some(step) = self.model.every_step().nth(at).cloned() else { unreachable!("a step of the model") };
             let call = step.call(&self.model, e);
             let span = self.traced(e).begin(&mut layers, at, call, self.ready[call.operator].candidate(), false);
             self.step(call, step.output, e)?;
             drop(span);
             self.traced(e).end(at);
         }
-        drop(layers);
-        let mut logits = vec![0; e.asked() * self.model.vocabulary * self.dtype.size()];
-        self.arena.download(self.places[self.layout.places[self.model.logits]], 0, &mut logits)?;
-        Ok(widened(self.dtype, &logits))
+        Ok(())
+    }
+
+    /// Enqueues the choice of the most likely tokens, which become the tokens of the next run.
+    fn launch_argmax(&mut self, e: &Extents) -> Result<(), Error> {
+        let Some(argmax) = self.model.argmax.clone() else {
+            return Err(Error::input("the model", "tokens", "none"));
+        };
+        // As rows of a run of one token each: the first of the buffer, where the next run looks for its own.
+        let tokens = Operand { view: View::New, ..argmax.output };
+        self.step(&argmax.usual, tokens, &Extents { queries: 1, ..*e })
+    }
+
+    /// Enqueues everything up to the next tokens.
+    fn begin_token(&mut self, e: &Extents) -> Result<Pending, Error> {
+        let past = self.model.buffers.iter().position(|buffer| matches!(buffer.kind, Kind::Past));
+        if let Some(past) = past {
+            self.arena.set(self.places[self.layout.places[past]], 0, e.past as i32)?;
+        }
+        match self.token {
+            Some(graph) => self.arena.replay(graph)?,
+            None => {
+                // Once as launches, so that what is loaded and allocated on the way is there; they write what the
+                // recorded ones write again.
+                self.launch_token(e)?;
+                if let Some(graph) = self.record_token(e)? {
+                    self.token = Some(graph);
+                }
+            }
+        }
+        let tokens = self.tokens_place();
+        Ok(self.arena.begin_read(tokens, 0, e.batch * DType::I32.size())?)
+    }
+
+    fn launch_token(&mut self, e: &Extents) -> Result<(), Error> {
+        self.launch_steps(e)?;
+        self.launch_argmax(e)
+    }
+
+    fn record_token(&mut self, e: &Extents) -> Result<Option<GraphId>, Error> {
+        if !self.arena.begin_record()? {
+            return Ok(None);
+        }
+        let launched = self.launch_token(e);
+        let graph = self.arena.end_record();
+        launched?;
+        Ok(Some(graph?))
+    }
+
+    fn tokens_place(&self) -> BufferId {
+        let buffer = self.model.argmax.as_ref().map_or(self.model.logits, |argmax| argmax.output.buffer);
+        self.places[self.layout.places[buffer]]
     }
 }

@@ -64,7 +64,7 @@ impl Layout {
             let bytes = size(id);
             match buffer.kind {
                 Kind::Activation => continue,
-                Kind::Weight { .. } => layout.memory.weights_bytes += bytes,
+                Kind::Weight { .. } | Kind::Stacked(_) => layout.memory.weights_bytes += bytes,
                 Kind::Cache => layout.memory.cache_bytes += bytes,
                 _ => layout.memory.activations_bytes += bytes,
             }
@@ -78,11 +78,11 @@ impl Layout {
     fn place_activations(&mut self, model: &Model, size: impl Fn(BufferId) -> usize) {
         let is_activation = |id: BufferId| matches!(model.buffers[id].kind, Kind::Activation);
         let mut last_read = vec![0; model.buffers.len()];
-        for (at, step) in model.steps.iter().enumerate() {
+        for (at, step) in model.every_step().enumerate() {
             step.reads().for_each(|operand| last_read[operand.buffer] = at);
         }
         let mut free: Vec<usize> = Vec::new();
-        for (at, step) in model.steps.iter().enumerate() {
+        for (at, step) in model.every_step().enumerate() {
             let output = step.output.buffer;
             if is_activation(output) {
                 let bytes = size(output);

@@ -6,6 +6,7 @@
 //! | `llama`, `opt` | the architectures of language models |
 //! | `cnn`, `chain` | a classifier of digits, and a chain of three operators |
 //! | `description`, `builder`, `images` | steps, buffers and views; how an architecture is written down |
+//! | `decode` | fused steps of one new token |
 //! | `config`, `named` | what `config.json` says, and configurations that need no folder |
 //! | `folder`, `tensor_files`, `mapped`, `random` | where weights come from |
 //! | `idx`, `digits` | labelled digits and the weights of their classifier, as the tensors of a case |
@@ -25,6 +26,7 @@ mod chain;
 mod cnn;
 mod config;
 mod cpu;
+mod decode;
 mod description;
 mod digits;
 mod error;
@@ -64,7 +66,7 @@ pub use folder::Folder;
 pub use gate::{CHAINS, STAGES, Stages, Tier, chain_suite, cnn_suite, suites};
 pub use golden::{Agreement, Golden};
 pub use idx::LabelledDigits;
-pub use launched::LaunchedExecutor;
+pub use launched::{LaunchedExecutor, Launches};
 pub use layout::{Limits, Memory};
 pub use named::{NAMES, named};
 pub use perplexity::{Perplexity, perplexity};
@@ -85,6 +87,19 @@ impl Model {
         match config.architecture {
             Architecture::Llama => llama::llama(config),
             Architecture::Opt => opt::opt(config),
+        }
+    }
+
+    /// The same with fused steps for one new token of each of `batch` sequences.
+    ///
+    /// # Errors
+    /// As [`Model::of`], and where a configuration has no fused steps.
+    pub fn fused(config: &Config, batch: usize) -> Result<Model, Error> {
+        match config.architecture {
+            Architecture::Llama => llama::fused(config, batch),
+            Architecture::Opt => {
+                Err(Error::input(config.source.clone(), "the Llama class, for the fused kernels", "OPT"))
+            }
         }
     }
 }

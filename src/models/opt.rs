@@ -50,5 +50,6 @@ pub fn opt(c: &Config) -> Result<Model, Error> {
     m.layer("output");
     let x = m.layernorm(x.asked(), "model.decoder.final_layer_norm", c.eps);
     let output = if c.tied { "model.decoder.embed_tokens.weight" } else { "lm_head.weight" };
-    Ok(m.logits(x, output, c.vocabulary, c.context))
+    m.logits(x, output, c.vocabulary);
+    Ok(m.language(c.vocabulary, c.context))
 }

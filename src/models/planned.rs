@@ -62,10 +62,10 @@ fn passed_bytes(model: &Model, operand: &Operand, e: &Extents, dtype: DType) -> 
     let buffer: &Buffer = &model.buffers[operand.buffer];
     let element = if buffer.is_index() { DType::I32 } else { dtype };
     match buffer.kind {
-        Kind::Activation | Kind::Logits | Kind::Given | Kind::Tokens | Kind::Positions(_) => {
+        Kind::Activation | Kind::Logits | Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Past => {
             operand.rows(buffer, e).1 * buffer.width * element.size()
         }
-        Kind::Weight { .. } | Kind::Table(_) | Kind::Constant(..) | Kind::Cache => 0,
+        Kind::Weight { .. } | Kind::Stacked(_) | Kind::Table(_) | Kind::Constant(..) | Kind::Cache => 0,
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_token_is_products_of_few_vectors_whose_weights_are_most_of_the_bytes() {
-        let e = Extents { batch: 1, queries: 1, past: 512, all_logits: false };
+        let e = Extents { batch: 1, queries: 1, past: 512, all_logits: false, capacity: 513 };
         let found = steps(&e, &Way::Own("sm_90a".into()), DType::BF16);
         let count = |name: &str| found.iter().filter(|step| step.operator.name() == name).count();
         assert_eq!((count("gemv"), count("linear"), count("attention_cached")), (22 * 7 + 1, 0, 22));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_linear_layers_and_logits_of_its_last_row() {
-        let e = Extents { batch: 1, queries: 512, past: 0, all_logits: false };
+        let e = Extents { batch: 1, queries: 512, past: 0, all_logits: false, capacity: 512 };
         let found = steps(&e, &Way::Library("sm_90a".into()), DType::BF16);
         let last = found.last().unwrap();
         assert_eq!((last.operator.name(), found[0].operator.name()), ("gemv", "embedding"));

@@ -4,8 +4,8 @@ use super::catalogue::Operators;
 use super::description::{Extents, Kind, Model};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
-use super::session::Executor;
-use super::weights::Weights;
+use super::session::{Executor, one_by_one};
+use super::weights::{Weights, load};
 use crate::core::dtype::DType;
 use crate::core::tensor::Tensor;
 
@@ -28,11 +28,11 @@ impl ReferenceExecutor {
         let mut values = Vec::new();
         for buffer in &model.buffers {
             let rows = buffer.rows(limits.batch, limits.capacity, 0, 0);
+            if let Some(bytes) = load(weights, buffer, dtype)? {
+                values.push(Tensor::from_bytes(dtype, &[rows, buffer.width], bytes.as_slice()).to_f64());
+                continue;
+            }
             values.push(match &buffer.kind {
-                Kind::Weight { name, dims } => {
-                    let bytes = weights.tensor(name, dims, dtype)?;
-                    Tensor::from_bytes(dtype, dims, bytes.as_slice()).to_f64()
-                }
                 Kind::Table(value) => {
                     (0..rows * buffer.width).map(|i| value(i / buffer.width / limits.batch, i % buffer.width)).collect()
                 }
@@ -106,6 +106,16 @@ impl Executor for ReferenceExecutor {
 
     fn memory(&self) -> Memory {
         self.memory
+    }
+
+    fn write(
+        &mut self,
+        first: &[i32],
+        e: &Extents,
+        count: usize,
+        each: &mut dyn FnMut(&[i32]) -> bool,
+    ) -> Result<(), Error> {
+        one_by_one(self, first, e, count, each)
     }
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {

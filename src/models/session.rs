@@ -3,6 +3,7 @@
 use super::description::{Extents, Model};
 use super::error::Error;
 use super::layout::{Limits, Memory};
+use super::sampling::largest;
 
 /// Runs the steps of a model on some device.
 pub trait Executor {
@@ -31,10 +32,53 @@ pub trait Executor {
         self.run_on(&indices, extents)
     }
 
+    /// Runs all steps and returns the most likely next token of each sequence.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn next_tokens(&mut self, tokens: &[i32], extents: &Extents) -> Result<Vec<i32>, Error> {
+        let logits = self.run(tokens, extents)?;
+        Ok(logits.chunks_exact(self.vocabulary()).map(|row| largest(row) as i32).collect())
+    }
+
+    /// Writes `count` tokens a sequence behind `first`, always the most likely ones, and hands each batch of them on as soon as
+    /// it is there; ends early where that answers `false`.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn write(
+        &mut self,
+        first: &[i32],
+        extents: &Extents,
+        count: usize,
+        each: &mut dyn FnMut(&[i32]) -> bool,
+    ) -> Result<(), Error>;
+
     /// The number of tokens there are.
     fn vocabulary(&self) -> usize {
         self.model().vocabulary
     }
+}
+
+/// Writes tokens a run each.
+///
+/// # Errors
+/// What the device said.
+pub fn one_by_one<E: Executor + ?Sized>(
+    executor: &mut E,
+    first: &[i32],
+    extents: &Extents,
+    count: usize,
+    each: &mut dyn FnMut(&[i32]) -> bool,
+) -> Result<(), Error> {
+    let mut tokens = first.to_vec();
+    for i in 0..count {
+        tokens = executor.next_tokens(&tokens, &Extents { past: extents.past + i, ..*extents })?;
+        if !each(&tokens) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Sequences of equal length that grow together.
@@ -70,27 +114,39 @@ impl<'e> Session<'e> {
         self.append_rows(tokens, true)
     }
 
+    /// Appends tokens as [`Session::append`] does, and returns the most likely next one of each sequence.
+    ///
+    /// # Errors
+    /// As [`Session::append`].
+    pub fn append_greedily(&mut self, tokens: &[u32]) -> Result<Vec<u32>, Error> {
+        let mut next = Vec::new();
+        for (part, extents) in self.parts(tokens, false)? {
+            next = self.executor.next_tokens(&part, &extents)?;
+            self.past += extents.queries;
+        }
+        Ok(next.into_iter().map(i32::cast_unsigned).collect())
+    }
+
+    /// Appends `first`, then up to `count` - 1 further tokens, always the most likely ones; each is handed on as soon as it is
+    /// known, and `false` ends it. What is in the cache afterwards is not said: begin another session.
+    ///
+    /// # Errors
+    /// As [`Session::append`].
+    pub fn write(self, first: &[u32], count: usize, mut each: impl FnMut(&[u32]) -> bool) -> Result<(), Error> {
+        let parts = self.parts(first, false)?;
+        let [(first, extents)] = &parts[..] else {
+            return Err(Error::input("the prompt", "a token for each sequence", format!("{} tokens", first.len())));
+        };
+        self.has_room(count)?;
+        self.executor.write(first, extents, count, &mut |tokens| {
+            each(&tokens.iter().map(|token| token.cast_unsigned()).collect::<Vec<_>>())
+        })
+    }
+
     fn append_rows(&mut self, tokens: &[u32], all_logits: bool) -> Result<Vec<f32>, Error> {
-        let Limits { batch, capacity, queries, .. } = self.executor.limits();
-        let positions = tokens.len() / batch;
-        if positions == 0 || !tokens.len().is_multiple_of(batch) {
-            let expected = format!("a token or more for each of {batch} sequences");
-            return Err(Error::input("the prompt", expected, format!("{} tokens", tokens.len())));
-        }
-        if self.past + positions > capacity {
-            let expected = format!("at most {capacity} positions in the cache");
-            return Err(Error::input("the prompt", expected, format!("{}", self.past + positions)));
-        }
-        let vocabulary = self.executor.vocabulary();
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
-            let expected = format!("tokens below the model's vocabulary of {vocabulary}");
-            return Err(Error::input("the prompt", expected, format!("token {token}")));
-        }
-        let tokens: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
         let mut logits = Vec::new();
-        for part in tokens.chunks(queries * batch) {
-            let extents = Extents { batch, queries: part.len() / batch, past: self.past, all_logits };
-            let rows = self.executor.run(part, &extents)?;
+        for (part, extents) in self.parts(tokens, all_logits)? {
+            let rows = self.executor.run(&part, &extents)?;
             if all_logits {
                 logits.extend(rows)
             } else {
@@ -99,5 +155,38 @@ impl<'e> Session<'e> {
             self.past += extents.queries;
         }
         Ok(logits)
+    }
+
+    fn has_room(&self, positions: usize) -> Result<(), Error> {
+        let capacity = self.executor.limits().capacity;
+        if self.past + positions > capacity {
+            let expected = format!("at most {capacity} positions in the cache");
+            return Err(Error::input("the prompt", expected, format!("{}", self.past + positions)));
+        }
+        Ok(())
+    }
+
+    /// Tokens in runs that are not too long.
+    fn parts(&self, tokens: &[u32], all_logits: bool) -> Result<Vec<(Vec<i32>, Extents)>, Error> {
+        let Limits { batch, capacity, queries, .. } = self.executor.limits();
+        let positions = tokens.len() / batch;
+        if positions == 0 || !tokens.len().is_multiple_of(batch) {
+            let expected = format!("a token or more for each of {batch} sequences");
+            return Err(Error::input("the prompt", expected, format!("{} tokens", tokens.len())));
+        }
+        self.has_room(positions)?;
+        let vocabulary = self.executor.vocabulary();
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocabulary) {
+            let expected = format!("tokens below the model's vocabulary of {vocabulary}");
+            return Err(Error::input("the prompt", expected, format!("token {token}")));
+        }
+        let tokens: Vec<i32> = tokens.iter().map(|&token| token.cast_signed()).collect();
+        let mut past = self.past;
+        let of = |part: &[i32]| {
+            let extents = Extents { batch, queries: part.len() / batch, past, all_logits, capacity };
+            past += extents.queries;
+            (part.to_vec(), extents)
+        };
+        Ok(tokens.chunks(queries * batch).map(of).collect())
     }
 }

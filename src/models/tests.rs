@@ -85,9 +85,68 @@ fn the_simulator_has_the_logits_of_transformers(
     let golden = if dtype == DType::F32 { golden } else { golden.rounded(&model, &folder, dtype).unwrap() };
     let device = device();
     let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
-    let mut executor = LaunchedExecutor::new(&model, &folder, golden.limits(), dtype, arena, |_, _| {}).unwrap();
+    let limits = golden.limits();
+    let each = Launches::EachStep;
+    let mut executor = LaunchedExecutor::new(&model, &folder, limits, dtype, each, arena, |_, _| {}).unwrap();
     let agreement = golden.hold(&mut executor, dtype).unwrap();
     assert!(agreement.holds(), "{agreement:?}");
+}
+
+/// The tiny models of the Llama class.
+const LLAMAS: [usize; 2] = [0, 1];
+
+#[rstest]
+fn fused_steps_have_the_logits_of_transformers(
+    #[values(0, 1)] which: usize,
+    #[values(DType::F32, DType::BF16)] dtype: DType,
+) {
+    let (folder, model) = open(TINY[LLAMAS[which]]);
+    let golden = golden_of(TINY[LLAMAS[which]]);
+    let golden = if dtype == DType::F32 { golden } else { golden.rounded(&model, &folder, dtype).unwrap() };
+    let (model, device) = (Model::fused(&folder.config, 1).unwrap(), device());
+    let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
+    let (limits, each) = (golden.limits(), Launches::EachStep);
+    let mut executor = LaunchedExecutor::new(&model, &folder, limits, dtype, each, arena, |_, _| {}).unwrap();
+    let agreement = golden.hold(&mut executor, dtype).unwrap();
+    assert!(agreement.holds(), "{agreement:?}");
+}
+
+/// Tokens that never leave the device, of several sequences, are those that every run computes anew.
+#[rstest]
+fn tokens_stay_on_the_device(
+    #[values(1, 3, 9)] batch: usize,
+    #[values(Launches::EachStep, Launches::Recorded)] launches: Launches,
+) {
+    let (folder, _) = open("llama-tiny");
+    let golden = golden_of("llama-tiny");
+    let (model, device) = (Model::fused(&folder.config, batch).unwrap(), device());
+    let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
+    let limits = Limits { batch, ..golden.limits() };
+    let progress = |_, _| {};
+    let mut executor = LaunchedExecutor::new(&model, &folder, limits, DType::F32, launches, arena, progress).unwrap();
+    let mut session = Session::new(&mut executor);
+    let prompt: Vec<u32> = golden.prompt.iter().flat_map(|&token| vec![token; batch]).collect();
+    let first = session.append_greedily(&prompt).unwrap();
+    let mut written = vec![first.clone()];
+    session
+        .write(&first, 15, |tokens| {
+            written.push(tokens.to_vec());
+            written.len() < 12
+        })
+        .unwrap();
+    let expected: Vec<Vec<u32>> = golden.tokens[..12].iter().map(|&token| vec![token; batch]).collect();
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn what_has_no_fused_steps_is_named() {
+    let (llama, _) = open("llama-tiny");
+    let said = |result: Result<Model, Error>| result.err().map(|error| error.to_string()).unwrap();
+    let (opt, _) = open("opt-tiny");
+    assert!(said(Model::fused(&opt.config, 1)).ends_with("expected the Llama class, for the fused kernels, found OPT"));
+    let mut config = llama.config.clone();
+    config.mlp_bias = true;
+    assert!(said(Model::fused(&config, 1)).contains("layers without biases"));
 }
 
 #[test]

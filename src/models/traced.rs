@@ -21,7 +21,7 @@ pub struct Traced<'m> {
 impl Traced<'_> {
     /// Begins step `at`, which runs `call` by this candidate.
     pub fn begin(&self, layers: &mut Layers, at: usize, call: &Call, candidate: &str, on_host: bool) -> Span {
-        let step = &self.model.steps[at];
+        let Some(step) = self.model.every_step().nth(at) else { unreachable!("a step of the model") };
         layers.at(&step.layer);
         if self.is_activation(step.output) {
             trace::held(&self.model.buffers[step.output.buffer].name, self.bytes(step.output));
@@ -32,7 +32,8 @@ impl Traced<'_> {
     /// What was last read by step `at` is alive no longer.
     pub fn end(&self, at: usize) {
         for &buffer in &self.layout.done[at] {
-            let made = self.model.steps[..=at].iter().rev().find(|step| step.output.buffer == buffer);
+            let steps: Vec<_> = self.model.every_step().take(at + 1).collect();
+            let made = steps.into_iter().rev().find(|step| step.output.buffer == buffer);
             if let Some(step) = made {
                 trace::freed(&self.model.buffers[buffer].name, self.bytes(step.output));
             }
@@ -65,7 +66,10 @@ impl Traced<'_> {
     }
 
     fn is_kept(&self, operand: Operand) -> bool {
-        matches!(self.model.buffers[operand.buffer].kind, Kind::Weight { .. } | Kind::Cache | Kind::Table(_))
+        matches!(
+            self.model.buffers[operand.buffer].kind,
+            Kind::Weight { .. } | Kind::Stacked(_) | Kind::Cache | Kind::Table(_)
+        )
     }
 
     fn bytes(&self, operand: Operand) -> usize {

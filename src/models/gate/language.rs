@@ -50,12 +50,24 @@ impl Extent {
 
     /// The prompt alone.
     fn of_prompt(&self) -> Extents {
-        Extents { batch: self.batch, queries: self.past, past: 0, all_logits: false }
+        Extents {
+            batch: self.batch,
+            queries: self.past,
+            past: 0,
+            all_logits: false,
+            capacity: self.past + self.queries,
+        }
     }
 
     /// The positions behind it.
     fn of_rest(&self) -> Extents {
-        Extents { batch: self.batch, queries: self.queries, past: self.past, all_logits: true }
+        Extents {
+            batch: self.batch,
+            queries: self.queries,
+            past: self.past,
+            all_logits: true,
+            capacity: self.past + self.queries,
+        }
     }
 
     fn runs(&self) -> Vec<(Extents, Part)> {
