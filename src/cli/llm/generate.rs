@@ -80,29 +80,45 @@ impl Measured {
             .map(|i| Sampler::new(llm.sampling(), derive(llm.inference.seed, &["sequence", &i.to_string()])))
             .collect();
         let vocabulary = executor.vocabulary();
-        let mut session = Session::new(executor);
+        let side_by_side: Vec<u32> = prompt.iter().flat_map(|&token| vec![token; batch]).collect();
+        let is_greedy = llm.sampling().temperature <= 0.0;
         let mut next = |logits: &[f32]| -> Vec<u32> {
             samplers.iter_mut().zip(logits.chunks_exact(vocabulary)).map(|(sampler, row)| sampler.next(row)).collect()
         };
-        let begun = Instant::now();
-        let side_by_side: Vec<u32> = prompt.iter().flat_map(|&token| vec![token; batch]).collect();
-        let mut tokens = next(&session.append(&side_by_side).map_err(input)?);
+        let mut session = Session::new(executor);
+        let mut begun = Instant::now();
+        let mut tokens = if is_greedy {
+            session.append_greedily(&side_by_side).map_err(input)?
+        } else {
+            next(&session.append(&side_by_side).map_err(input)?)
+        };
         self.first_ms.push(begun.elapsed().as_secs_f64() * 1e3);
-        self.tokens = 0;
-        while self.tokens < llm.tokens {
-            self.tokens += 1;
-            if stops && opened.config.eos.contains(&tokens[0]) {
-                break;
-            }
-            show(tokens[0])?;
-            if self.tokens == llm.tokens {
-                break;
-            }
-            let begun = Instant::now();
-            tokens = next(&session.append(&tokens).map_err(input)?);
-            self.token_ms.push(begun.elapsed().as_secs_f64() * 1e3);
+        self.tokens = 1;
+        let ends = |tokens: &[u32]| stops && opened.config.eos.contains(&tokens[0]);
+        if ends(&tokens) {
+            return Ok(());
         }
-        Ok(())
+        show(tokens[0])?;
+        begun = Instant::now();
+        let mut shown = Ok(());
+        let mut each = |tokens: &[u32]| {
+            self.token_ms.push(begun.elapsed().as_secs_f64() * 1e3);
+            begun = Instant::now();
+            self.tokens += 1;
+            shown = if ends(tokens) { return false } else { show(tokens[0]) };
+            shown.is_ok()
+        };
+        if is_greedy {
+            session.write(&tokens, llm.tokens - 1, &mut each).map_err(input)?;
+        } else {
+            for _ in 1..llm.tokens {
+                tokens = next(&session.append(&tokens).map_err(input)?);
+                if !each(&tokens) {
+                    break;
+                }
+            }
+        }
+        shown
     }
 
     /// What the summary keeps.

@@ -10,8 +10,8 @@ use crate::device::sim::{FOLDER, SimArena, SimDevice};
 use crate::device::{Device, DeviceKind};
 use crate::harness::progress::{Progress, Quiet};
 use crate::models::{
-    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Limits, Model, NAMES, RandomWeights, Text,
-    Weights, named,
+    Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Launches, Limits, Model, NAMES,
+    RandomWeights, Text, Weights, named,
 };
 use std::path::Path;
 
@@ -84,7 +84,12 @@ impl Opened {
         let limits = self.limits(llm)?;
         let kind = llm.inference.device.kind;
         let dtype = llm.inference.dtype();
-        let ways: &[&'static str] = if kind == DeviceKind::Cpu { &["tiers", "naive"] } else { &["unfused"] };
+        // The first is what runs where none is asked for. The simulator records no launches.
+        let ways: &[&'static str] = match kind {
+            DeviceKind::Cpu => &["tiers", "naive"],
+            DeviceKind::Cuda if Model::fused(&self.config, limits.batch).is_ok() => &["graph", "fused", "unfused"],
+            _ => &["unfused", "fused"],
+        };
         let asked = llm.inference.way.as_deref().unwrap_or(ways[0]);
         let way = *ways
             .iter()
@@ -98,10 +103,11 @@ impl Opened {
             }
             DeviceKind::Sim => {
                 let device = SimDevice::new(Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)));
-                let mut executor = self.launched(limits, dtype, Box::new(SimArena::new(&device)), llm.quiet)?;
+                let arena = Box::new(SimArena::new(&device));
+                let mut executor = self.launched(way, limits, dtype, arena, llm.quiet)?;
                 Ok(run(&mut executor, &device, way))
             }
-            DeviceKind::Cuda => self.on_gpu(llm, limits, dtype, |executor, device| run(executor, device, way)),
+            DeviceKind::Cuda => self.on_gpu(llm, way, limits, dtype, |executor, device| run(executor, device, way)),
         }
     }
 
@@ -109,6 +115,7 @@ impl Opened {
     fn on_gpu<T>(
         &self,
         llm: &Llm,
+        way: &str,
         limits: Limits,
         dtype: DType,
         run: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
@@ -116,7 +123,7 @@ impl Opened {
         use crate::device::cuda::{CudaArena, CudaDevice};
         let device = CudaDevice::open(llm.inference.device.ordinal).map_err(Failure::Missing)?;
         let arena = CudaArena::new(&device).map_err(|fault| input(fault.into()))?;
-        let mut executor = self.launched(limits, dtype, Box::new(arena), llm.quiet)?;
+        let mut executor = self.launched(way, limits, dtype, Box::new(arena), llm.quiet)?;
         Ok(run(&mut executor, &device))
     }
 
@@ -124,6 +131,7 @@ impl Opened {
     fn on_gpu<T>(
         &self,
         _: &Llm,
+        _: &str,
         _: Limits,
         _: DType,
         _: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
@@ -133,6 +141,7 @@ impl Opened {
 
     fn launched<'a>(
         &self,
+        way: &str,
         limits: Limits,
         dtype: DType,
         arena: Box<dyn Arena + 'a>,
@@ -144,7 +153,15 @@ impl Opened {
             shown.say("MB of weights");
             shown.reach(done / 1_000_000);
         };
-        LaunchedExecutor::new(&self.model, &*self.weights, limits, dtype, arena, progress).map_err(input)
+        let fused;
+        let (model, launches) = match way {
+            "unfused" => (&self.model, Launches::EachStep),
+            _ => {
+                fused = Model::fused(&self.config, limits.batch).map_err(input)?;
+                (&fused, if way == "graph" { Launches::Recorded } else { Launches::EachStep })
+            }
+        };
+        LaunchedExecutor::new(model, &*self.weights, limits, dtype, launches, arena, progress).map_err(input)
     }
 
     /// Room for the prompt and what is written behind it, or for a window.

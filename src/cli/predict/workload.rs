@@ -204,7 +204,7 @@ impl Workload {
             let said = format!("--prompt {prompt} --gen {generated}: {name} has {most} positions");
             return Err(Failure::Input(said));
         }
-        let extents = |queries, past| Extents { batch, queries, past, all_logits: false };
+        let extents = |queries, past| Extents { batch, queries, past, all_logits: false, capacity: past + queries };
         let mut prefill = Vec::new();
         for past in (0..prompt).step_by(QUERIES) {
             prefill.extend(run.steps(&model, &extents(QUERIES.min(prompt - past), past), false)?);
