@@ -34,8 +34,12 @@ pub struct Sweep {
 /// Extents are drawn from half the smallest to twice the largest of the shapes that the operator lists to be timed.
 const BEYOND: f64 = 2.0;
 
-/// Axes with so few listed extents keep to them: heads and their sizes are no lengths.
+/// Axes with so few listed extents keep to them where they are small: heads and their sizes are no lengths.
 const FEW_VALUES: usize = 2;
+
+/// From so many on an extent is a length, drawn from a sixty-fourth of the smallest where few are listed.
+const LENGTH: usize = 256;
+const FAR_BELOW: f64 = 64.0;
 
 /// Draws without a shape that fits, after which the family has no more.
 const MOST_MISSES: usize = 400;
@@ -100,10 +104,12 @@ fn draw_shape(operator: &dyn Operator, rng: &mut Rng) -> Option<Point> {
         let values: BTreeSet<usize> = listed.iter().map(|point| point[i]).collect();
         let (min, max) = axis.bounds();
         let (low, high) = (values.first().copied().unwrap_or(min), values.last().copied().unwrap_or(max));
-        if !axis.is_extent() || values.len() <= FEW_VALUES {
+        let is_few = values.len() <= FEW_VALUES;
+        if !axis.is_extent() || (is_few && high < LENGTH) {
             return like[i];
         }
-        let (low, high) = ((low as f64 / BEYOND).max(min.max(1) as f64), (high as f64 * BEYOND).min(max as f64));
+        let divisor = if is_few { FAR_BELOW } else { BEYOND };
+        let (low, high) = ((low as f64 / divisor).max(min.max(1) as f64), (high as f64 * BEYOND).min(max as f64));
         let extent = (low.ln() + unit(rng) * (high.ln() - low.ln())).exp();
         // A third of all extents are multiples of 64, as most of those in models are, a third of eight.
         let step = [1.0, 8.0, 64.0][below(rng, 3)];
