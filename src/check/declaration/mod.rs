@@ -182,8 +182,10 @@ fn of_point(operator: &dyn Operator, point: &Point) -> Option<String> {
         };
         if !is_empty && (number == 0 || number > i32::MAX as usize) {
             return Some(format!(
-                "index input `{}` may name {number} rows, no i32 index names one or the last of them,",
-                port.name
+                "index input `{}` has the bound {}, no i32 index from {} on is below it or holds it,",
+                port.name,
+                operator.index_bound(i, point),
+                operator.index_first(i, point)
             ));
         }
         if port.role == Role::Weight {

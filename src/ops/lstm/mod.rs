@@ -134,7 +134,7 @@ fn cases() -> impl Iterator<Item = (usize, usize, usize, usize, usize)> {
     let clusters = [(2, 1, 3, 130, 1), (2, 121, 3, 97, 1), (2, 61, 3, 129, 1), (2, 1, 5, 260, 1), (2, 29, 3, 257, 1)];
     let large = [(2, 1, 7, 390, 1), (2, 30, 4, 385, 1), (4, 1, 3, 520, 1), (3, 17, 5, 700, 1), (2, 10, 3, 1030, 2)];
     // Steps enough that a place for states is written again, by several groups of sequences and several units.
-    let groups = [(5, 19, 3, 136, 1), (4, 35, 5, 72, 2), (6, 41, 2, 20, 1)];
+    let groups = [(5, 19, 3, 136, 1), (4, 35, 5, 72, 2), (6, 41, 2, 20, 1), (2, 11, 3, 250, 1)];
     narrow.chain(edges).chain(tiles).chain(clusters).chain(large).chain(groups)
 }
 
