@@ -1,8 +1,8 @@
-//! The builds of a handler: for the plain target, for AVX2 + FMA where this machine has them, and for AVX-512 too
+//! The builds of every handler: for the plain target, for AVX2 + FMA where this machine has them, and for AVX-512 too
 //! where that pays: in what kernels do often to whole rows of registers, which are two vectors then.
 //!
-//! What kernels do rarely has one build ([`Tiers::alone`]). All give the same bits. The choice is made at run time, so
-//! that a build without `-C target-cpu` still runs at full speed.
+//! All give the same bits. The choice is made at run time, so that a build without `-C target-cpu` still runs at full
+//! speed.
 
 /// A function that runs in the widest build that this machine can run.
 #[derive(Debug, Clone, Copy)]
@@ -14,19 +14,6 @@ pub(crate) struct Tiers<F> {
     /// The build for any machine, for comparison.
     #[cfg(test)]
     pub plain: F,
-}
-
-impl<F: Copy> Tiers<F> {
-    /// Of a function that has one build, for any machine.
-    pub const fn alone(function: F) -> Self {
-        Tiers {
-            widest: function,
-            #[cfg(test)]
-            narrower: function,
-            #[cfg(test)]
-            plain: function,
-        }
-    }
 }
 
 /// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `often` in front, for AVX-512

@@ -166,61 +166,9 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
     D::commit(registers, instr.d, &result, mask);
 }
 
-/// Lane by lane, whatever the operation: nothing is built for each but itself, which takes a small part of the time to compile
-/// that vectors for several machines do.
-macro_rules! one_by_one {
-    ($($name:ident: $($source:ident $at:ident),+;)*) => {$(
-        #[inline(never)]
-        pub(crate) fn $name<$($source: Lane,)+ D: Lane>(
-            registers: &mut Registers,
-            instr: &Instr,
-            mask: u32,
-            op: fn($($source),+) -> D,
-        ) {
-            // Or a copy is made for each operation after all.
-            let op = std::hint::black_box(op);
-            let mut result = D::empty();
-            for lane in 0..LANES {
-                let value = op($($source::get(&$source::source(registers, instr.$at), lane)),+);
-                D::put(&mut result, lane, value);
-            }
-            D::commit(registers, instr.d, &result, mask);
-        }
-    )*};
-}
-
-one_by_one! {
-    rare1: A a;
-    rare2: A a, B b;
-    rare3: A a, B b, C c;
-}
-
 /// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`; with `often` in
-/// front for AVX-512 too, with `run` also one for several instructions in a row, with `rare` one that does without vectors.
+/// front for AVX-512 too, with `run` also one for several instructions in a row.
 macro_rules! alu {
-    (@rare $rare:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
-        fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
-            $crate::sim::ir::lanes::$rare::<$($ty,)+ $out>(registers, instr, mask, $op);
-        }
-        $crate::sim::ir::lanes::Alu {
-            handler: $crate::sim::tier::Tiers::alone(each),
-            run: None,
-            result: <$out as $crate::sim::ir::lanes::Lane>::CLASS,
-            sources: &[$(<$ty as $crate::sim::ir::lanes::Lane>::CLASS),+],
-        }
-    }};
-    (rare |$a:ident: $A:ty| -> $D:ty $body:block) => {{
-        fn op($a: $A) -> $D $body
-        $crate::sim::ir::lanes::alu!(@rare rare1, [$A], $D, op)
-    }};
-    (rare |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
-        fn op($a: $A, $b: $B) -> $D $body
-        $crate::sim::ir::lanes::alu!(@rare rare2, [$A, $B], $D, op)
-    }};
-    (rare |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
-        fn op($a: $A, $b: $B, $c: $C) -> $D $body
-        $crate::sim::ir::lanes::alu!(@rare rare3, [$A, $B, $C], $D, op)
-    }};
     (@make $($often:ident)?, $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
         #[inline(always)]
         fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
@@ -283,9 +231,6 @@ macro_rules! by_type {
     };
     ($ty:expr; $($pat:pat => $T:ty),+; often |$a:ident, $b:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(often |$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
-    };
-    ($ty:expr; $($pat:pat => $T:ty),+; rare |$a:ident, $b:ident| $body:expr) => {
-        match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(rare |$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
     };
     ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident, $b:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(|$a: $T, $b: $T| -> $T { $body })),)+ _ => None }

@@ -40,18 +40,18 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         },
         "shf" if ty == B32 => funnel(op)?,
         "popc" => match ty {
-            B32 => alu!(rare |a: u32| -> u32 { a.count_ones() }),
-            B64 => alu!(rare |a: u64| -> u32 { a.count_ones() }),
+            B32 => alu!(|a: u32| -> u32 { a.count_ones() }),
+            B64 => alu!(|a: u64| -> u32 { a.count_ones() }),
             _ => return None,
         },
         "clz" => match ty {
-            B32 => alu!(rare |a: u32| -> u32 { a.leading_zeros() }),
-            B64 => alu!(rare |a: u64| -> u32 { a.leading_zeros() }),
+            B32 => alu!(|a: u32| -> u32 { a.leading_zeros() }),
+            B64 => alu!(|a: u64| -> u32 { a.leading_zeros() }),
             _ => return None,
         },
         "brev" => by_type!(ty; B32 => u32, B64 => u64; |a| a.reverse_bits())?,
         "bfind" => highest_bit(op)?,
-        "fns" if ty == B32 => alu!(rare |mask: u32, base: u32, n: i32| -> u32 { nth_set(mask, base, n) }),
+        "fns" if ty == B32 => alu!(|mask: u32, base: u32, n: i32| -> u32 { nth_set(mask, base, n) }),
         "prmt" if ty == B32 => permute(op)?,
         "bmsk" if ty == B32 => bit_mask(op)?,
         "szext" => extend(op)?,
@@ -91,17 +91,17 @@ fn funnel(op: &mut Opcode<'_>) -> Option<Alu> {
 fn highest_bit(op: &mut Opcode<'_>) -> Option<Alu> {
     let shift = op.take("shiftamt");
     Some(match (*op.types.first()?, shift) {
-        (U32, false) => alu!(rare |a: u32| -> u32 { 31u32.wrapping_sub(a.leading_zeros()) }),
-        (U32, true) => alu!(rare |a: u32| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
-        (S32, false) => alu!(rare |a: i32| -> u32 { 31u32.wrapping_sub((a ^ (a >> 31)).leading_zeros()) }),
+        (U32, false) => alu!(|a: u32| -> u32 { 31u32.wrapping_sub(a.leading_zeros()) }),
+        (U32, true) => alu!(|a: u32| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
+        (S32, false) => alu!(|a: i32| -> u32 { 31u32.wrapping_sub((a ^ (a >> 31)).leading_zeros()) }),
         (S32, true) => {
-            alu!(rare |a: i32| -> u32 { if a ^ (a >> 31) == 0 { u32::MAX } else { (a ^ (a >> 31)).leading_zeros() } })
+            alu!(|a: i32| -> u32 { if a ^ (a >> 31) == 0 { u32::MAX } else { (a ^ (a >> 31)).leading_zeros() } })
         }
-        (U64, false) => alu!(rare |a: u64| -> u32 { 63u32.wrapping_sub(a.leading_zeros()) }),
-        (U64, true) => alu!(rare |a: u64| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
-        (S64, false) => alu!(rare |a: i64| -> u32 { 63u32.wrapping_sub((a ^ (a >> 63)).leading_zeros()) }),
+        (U64, false) => alu!(|a: u64| -> u32 { 63u32.wrapping_sub(a.leading_zeros()) }),
+        (U64, true) => alu!(|a: u64| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
+        (S64, false) => alu!(|a: i64| -> u32 { 63u32.wrapping_sub((a ^ (a >> 63)).leading_zeros()) }),
         (S64, true) => {
-            alu!(rare |a: i64| -> u32 { if a ^ (a >> 63) == 0 { u32::MAX } else { (a ^ (a >> 63)).leading_zeros() } })
+            alu!(|a: i64| -> u32 { if a ^ (a >> 63) == 0 { u32::MAX } else { (a ^ (a >> 63)).leading_zeros() } })
         }
         _ => return None,
     })
@@ -144,22 +144,22 @@ fn permute(op: &mut Opcode<'_>) -> Option<Alu> {
         op.take_map(|modifier| ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"].into_iter().find(|mode| *mode == modifier));
     Some(match mode {
         None => {
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15]) })
+            alu!(|a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15]) })
         }
-        Some("f4e") => alu!(rare |a: u32, b: u32, c: u32| -> u32 {
+        Some("f4e") => alu!(|a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s + 1, s + 2, s + 3])
         }),
-        Some("b4e") => alu!(rare |a: u32, b: u32, c: u32| -> u32 {
+        Some("b4e") => alu!(|a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s.wrapping_sub(1) & 7, s.wrapping_sub(2) & 7, s.wrapping_sub(3) & 7])
         }),
-        Some("rc8") => alu!(rare |a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 3; 4]) }),
-        Some("ecl") => alu!(rare |a: u32, b: u32, c: u32| -> u32 {
+        Some("rc8") => alu!(|a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 3; 4]) }),
+        Some("ecl") => alu!(|a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s.max(1), s.max(2), 3])
         }),
-        Some("ecr") => alu!(rare |a: u32, b: u32, c: u32| -> u32 {
+        Some("ecr") => alu!(|a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [0, s.min(1), s.min(2), s])
         }),
@@ -172,9 +172,9 @@ fn permute(op: &mut Opcode<'_>) -> Option<Alu> {
 
 fn bit_mask(op: &mut Opcode<'_>) -> Option<Alu> {
     if op.take("clamp") {
-        return Some(alu!(rare |a: u32, b: u32| -> u32 { mask_of(a.min(32), b.min(32)) }));
+        return Some(alu!(|a: u32, b: u32| -> u32 { mask_of(a.min(32), b.min(32)) }));
     }
-    op.take("wrap").then(|| alu!(rare |a: u32, b: u32| -> u32 { mask_of(a & 31, b & 31) }))
+    op.take("wrap").then(|| alu!(|a: u32, b: u32| -> u32 { mask_of(a & 31, b & 31) }))
 }
 
 #[inline(always)]
@@ -188,10 +188,10 @@ fn extend(op: &mut Opcode<'_>) -> Option<Alu> {
         return None;
     }
     Some(match (*op.types.first()?, clamp) {
-        (U32, true) => alu!(rare |a: u32, b: u32| -> u32 { a & mask_of(0, b.min(32)) }),
-        (U32, false) => alu!(rare |a: u32, b: u32| -> u32 { a & mask_of(0, b & 31) }),
-        (S32, true) => alu!(rare |a: u32, b: u32| -> u32 { sign_extend(a, b.min(32)) }),
-        (S32, false) => alu!(rare |a: u32, b: u32| -> u32 { sign_extend(a, b & 31) }),
+        (U32, true) => alu!(|a: u32, b: u32| -> u32 { a & mask_of(0, b.min(32)) }),
+        (U32, false) => alu!(|a: u32, b: u32| -> u32 { a & mask_of(0, b & 31) }),
+        (S32, true) => alu!(|a: u32, b: u32| -> u32 { sign_extend(a, b.min(32)) }),
+        (S32, false) => alu!(|a: u32, b: u32| -> u32 { sign_extend(a, b & 31) }),
         _ => return None,
     })
 }

@@ -88,10 +88,10 @@ fn select_rows(emitter: &mut Emitter<'_>, table: u64, b: u32, c: u32) -> u32 {
 
 fn extract(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
     let alu = match op.ty()? {
-        U32 => alu!(rare |a: u32, b: u32, c: u32| -> u32 { field(u64::from(a), b & 255, c & 255, 32, false) as u32 }),
-        S32 => alu!(rare |a: i32, b: u32, c: u32| -> u32 { field(a as i64 as u64, b & 255, c & 255, 32, true) as u32 }),
-        U64 => alu!(rare |a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, false) }),
-        S64 => alu!(rare |a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, true) }),
+        U32 => alu!(|a: u32, b: u32, c: u32| -> u32 { field(u64::from(a), b & 255, c & 255, 32, false) as u32 }),
+        S32 => alu!(|a: i32, b: u32, c: u32| -> u32 { field(a as i64 as u64, b & 255, c & 255, 32, true) as u32 }),
+        U64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, false) }),
+        S64 => alu!(|a: u64, b: u32, c: u32| -> u64 { field(a, b, c, 64, true) }),
         _ => return Err(op.unsupported()),
     };
     emitter.bind(alu, Integer, op, operands)
@@ -129,14 +129,14 @@ fn insert(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]) 
     let value = emitter.temporary(class).index;
     let (make_mask, place, blend): (Alu, Alu, Alu) = match class {
         Class::Word => (
-            alu!(rare |start: u32, len: u32| -> u32 { field_mask(start & 255, len & 255) as u32 }),
-            alu!(rare |a: u32, start: u32| -> u32 { if start & 255 < 32 { a << (start & 31) } else { 0 } }),
-            alu!(rare |b: u32, mask: u32, value: u32| -> u32 { (b & !mask) | (value & mask) }),
+            alu!(|start: u32, len: u32| -> u32 { field_mask(start & 255, len & 255) as u32 }),
+            alu!(|a: u32, start: u32| -> u32 { if start & 255 < 32 { a << (start & 31) } else { 0 } }),
+            alu!(|b: u32, mask: u32, value: u32| -> u32 { (b & !mask) | (value & mask) }),
         ),
         _ => (
-            alu!(rare |start: u32, len: u32| -> u64 { field_mask(start, len) }),
-            alu!(rare |a: u64, start: u32| -> u64 { if start < 64 { a << start } else { 0 } }),
-            alu!(rare |b: u64, mask: u64, value: u64| -> u64 { (b & !mask) | (value & mask) }),
+            alu!(|start: u32, len: u32| -> u64 { field_mask(start, len) }),
+            alu!(|a: u64, start: u32| -> u64 { if start < 64 { a << start } else { 0 } }),
+            alu!(|b: u64, mask: u64, value: u64| -> u64 { (b & !mask) | (value & mask) }),
         ),
     };
     emitter.push_alu(make_mask, Integer, mask, [start, len, 0]);
@@ -181,20 +181,20 @@ fn sum(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand], tak
     let next = emitter.temporary(Class::Word).index;
     let (carry, value) = match (class, subtract) {
         (Class::Word, false) => (
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) + u64::from(b) + u64::from(c)) >> 32) as u32 }),
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) + u64::from(b) + u64::from(c)) >> 32) as u32 }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
         ),
         (Class::Word, true) => (
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { u32::from(u64::from(a) < u64::from(b) + u64::from(c)) }),
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { a.wrapping_sub(b).wrapping_sub(c) }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { u32::from(u64::from(a) < u64::from(b) + u64::from(c)) }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { a.wrapping_sub(b).wrapping_sub(c) }),
         ),
         (_, false) => (
-            alu!(rare |a: u64, b: u64, c: u32| -> u32 { ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u32 }),
-            alu!(rare |a: u64, b: u64, c: u32| -> u64 { a.wrapping_add(b).wrapping_add(u64::from(c)) }),
+            alu!(|a: u64, b: u64, c: u32| -> u32 { ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u32 }),
+            alu!(|a: u64, b: u64, c: u32| -> u64 { a.wrapping_add(b).wrapping_add(u64::from(c)) }),
         ),
         (_, true) => (
-            alu!(rare |a: u64, b: u64, c: u32| -> u32 { u32::from(u128::from(a) < u128::from(b) + u128::from(c)) }),
-            alu!(rare |a: u64, b: u64, c: u32| -> u64 { a.wrapping_sub(b).wrapping_sub(u64::from(c)) }),
+            alu!(|a: u64, b: u64, c: u32| -> u32 { u32::from(u128::from(a) < u128::from(b) + u128::from(c)) }),
+            alu!(|a: u64, b: u64, c: u32| -> u64 { a.wrapping_sub(b).wrapping_sub(u64::from(c)) }),
         ),
     };
     if gives {
@@ -202,7 +202,7 @@ fn sum(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand], tak
     }
     emitter.push_alu(value, Integer, d, [a, b, taken]);
     if gives {
-        emitter.push_alu(alu!(rare |c: u32| -> u32 { c }), Integer, flag, [next, 0, 0]);
+        emitter.push_alu(alu!(|c: u32| -> u32 { c }), Integer, flag, [next, 0, 0]);
     }
     Ok(())
 }
@@ -216,20 +216,12 @@ fn multiply(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]
         return Err(op.unsupported());
     }
     let (class, product) = match (op.ty()?, high) {
-        (U32 | S32, false) => (Class::Word, alu!(rare |a: u32, b: u32| -> u32 { a.wrapping_mul(b) })),
-        (U32, true) => {
-            (Class::Word, alu!(rare |a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }))
-        }
-        (S32, true) => {
-            (Class::Word, alu!(rare |a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }))
-        }
-        (U64 | S64, false) => (Class::Wide, alu!(rare |a: u64, b: u64| -> u64 { a.wrapping_mul(b) })),
-        (U64, true) => {
-            (Class::Wide, alu!(rare |a: u64, b: u64| -> u64 { ((u128::from(a) * u128::from(b)) >> 64) as u64 }))
-        }
-        (S64, true) => {
-            (Class::Wide, alu!(rare |a: i64, b: i64| -> i64 { ((i128::from(a) * i128::from(b)) >> 64) as i64 }))
-        }
+        (U32 | S32, false) => (Class::Word, alu!(|a: u32, b: u32| -> u32 { a.wrapping_mul(b) })),
+        (U32, true) => (Class::Word, alu!(|a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 })),
+        (S32, true) => (Class::Word, alu!(|a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 })),
+        (U64 | S64, false) => (Class::Wide, alu!(|a: u64, b: u64| -> u64 { a.wrapping_mul(b) })),
+        (U64, true) => (Class::Wide, alu!(|a: u64, b: u64| -> u64 { ((u128::from(a) * u128::from(b)) >> 64) as u64 })),
+        (S64, true) => (Class::Wide, alu!(|a: i64, b: i64| -> i64 { ((i128::from(a) * i128::from(b)) >> 64) as i64 })),
         _ => return Err(op.unsupported()),
     };
     let a = emitter.source(class, &operands[1])?;
@@ -243,12 +235,12 @@ fn multiply(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]
     let next = emitter.temporary(Class::Word).index;
     let (carry, value) = match class {
         Class::Word => (
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) + u64::from(b) + u64::from(c)) >> 32) as u32 }),
-            alu!(rare |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) + u64::from(b) + u64::from(c)) >> 32) as u32 }),
+            alu!(|a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
         ),
         Class::Wide => (
-            alu!(rare |a: u64, b: u64, c: u32| -> u32 { ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u32 }),
-            alu!(rare |a: u64, b: u64, c: u32| -> u64 { a.wrapping_add(b).wrapping_add(u64::from(c)) }),
+            alu!(|a: u64, b: u64, c: u32| -> u32 { ((u128::from(a) + u128::from(b) + u128::from(c)) >> 64) as u32 }),
+            alu!(|a: u64, b: u64, c: u32| -> u64 { a.wrapping_add(b).wrapping_add(u64::from(c)) }),
         ),
         Class::Pred => return Err(Error::parse(op.line, "a predicate cannot be multiplied")),
     };
@@ -257,7 +249,7 @@ fn multiply(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]
     }
     emitter.push_alu(value, Integer, d, [part, c, taken]);
     if gives {
-        emitter.push_alu(alu!(rare |c: u32| -> u32 { c }), Integer, flag, [next, 0, 0]);
+        emitter.push_alu(alu!(|c: u32| -> u32 { c }), Integer, flag, [next, 0, 0]);
     }
     Ok(())
 }

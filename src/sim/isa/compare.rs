@@ -49,8 +49,8 @@ fn comparison(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
     macro_rules! integers {
         (|$a:ident, $b:ident| $body:expr) => {
             match ty {
-                B16 | U16 => alu!(rare |$a: u16, $b: u16| -> bool { $body }),
-                S16 => alu!(rare |$a: i16, $b: i16| -> bool { $body }),
+                B16 | U16 => alu!(|$a: u16, $b: u16| -> bool { $body }),
+                S16 => alu!(|$a: i16, $b: i16| -> bool { $body }),
                 B32 | U32 => alu!(often |$a: u32, $b: u32| -> bool { $body }),
                 S32 => alu!(often |$a: i32, $b: i32| -> bool { $body }),
                 B64 | U64 => alu!(|$a: u64, $b: u64| -> bool { $body }),
@@ -63,16 +63,16 @@ fn comparison(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
         ($ftz:expr, |$a:ident, $b:ident| $body:expr) => {
             match (ty, $ftz) {
                 (F32, false) => alu!(often |$a: f32, $b: f32| -> bool { $body }),
-                (F32, true) => alu!(rare |$a: f32, $b: f32| -> bool {
+                (F32, true) => alu!(|$a: f32, $b: f32| -> bool {
                     let ($a, $b) = (flush($a), flush($b));
                     $body
                 }),
-                (F64, false) => alu!(rare |$a: f64, $b: f64| -> bool { $body }),
-                (F16, false) => alu!(rare |$a: u16, $b: u16| -> bool {
+                (F64, false) => alu!(|$a: f64, $b: f64| -> bool { $body }),
+                (F16, false) => alu!(|$a: u16, $b: u16| -> bool {
                     let ($a, $b) = (f16_to_f32($a), f16_to_f32($b));
                     $body
                 }),
-                (Bf16, false) => alu!(rare |$a: u16, $b: u16| -> bool {
+                (Bf16, false) => alu!(|$a: u16, $b: u16| -> bool {
                     let ($a, $b) = (bf16_to_f32($a), bf16_to_f32($b));
                     $body
                 }),
@@ -218,11 +218,11 @@ fn set_value(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand
         test = combined;
     }
     let value = match to {
-        U32 | S32 => alu!(rare |p: bool| -> u32 { 0u32.wrapping_sub(u32::from(p)) }),
-        U16 | S16 => alu!(rare |p: bool| -> u16 { 0u16.wrapping_sub(u16::from(p)) }),
-        F32 => alu!(rare |p: bool| -> f32 { if p { 1.0 } else { 0.0 } }),
-        F16 => alu!(rare |p: bool| -> u16 { if p { 0x3C00 } else { 0 } }),
-        Bf16 => alu!(rare |p: bool| -> u16 { if p { 0x3F80 } else { 0 } }),
+        U32 | S32 => alu!(|p: bool| -> u32 { 0u32.wrapping_sub(u32::from(p)) }),
+        U16 | S16 => alu!(|p: bool| -> u16 { 0u16.wrapping_sub(u16::from(p)) }),
+        F32 => alu!(|p: bool| -> f32 { if p { 1.0 } else { 0.0 } }),
+        F16 => alu!(|p: bool| -> u16 { if p { 0x3C00 } else { 0 } }),
+        Bf16 => alu!(|p: bool| -> u16 { if p { 0x3F80 } else { 0 } }),
         _ => return Err(op.unsupported()),
     };
     let d = emitter.result(Class::Word, &operands[0])?;
@@ -237,21 +237,17 @@ fn set_pairs(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand
     let alu = comparison(op, single).ok_or_else(|| op.unsupported())?;
     let a = emitter.source(Class::Word, &operands[1])?;
     let b = emitter.source(Class::Word, &operands[2])?;
-    let upper = alu!(rare |a: u32| -> u32 { a >> 16 });
+    let upper = alu!(|a: u32| -> u32 { a >> 16 });
     let (high_a, high_b) = (emitter.temporary(Class::Word).index, emitter.temporary(Class::Word).index);
     emitter.push_alu(upper, Compare, high_a, [a, 0, 0]);
     emitter.push_alu(upper, Compare, high_b, [b, 0, 0]);
     emitter.push_alu(alu, Compare, low, [a, b, 0]);
     emitter.push_alu(alu, Compare, high, [high_a, high_b, 0]);
     let join = match to {
-        F16x2 => {
-            alu!(rare |low: bool, high: bool| -> u32 { (u32::from(low) * 0x3C00) | (u32::from(high) * 0x3C00_0000) })
-        }
-        Bf16x2 => {
-            alu!(rare |low: bool, high: bool| -> u32 { (u32::from(low) * 0x3F80) | (u32::from(high) * 0x3F80_0000) })
-        }
+        F16x2 => alu!(|low: bool, high: bool| -> u32 { (u32::from(low) * 0x3C00) | (u32::from(high) * 0x3C00_0000) }),
+        Bf16x2 => alu!(|low: bool, high: bool| -> u32 { (u32::from(low) * 0x3F80) | (u32::from(high) * 0x3F80_0000) }),
         U32 | S32 => {
-            alu!(rare |low: bool, high: bool| -> u32 { (u32::from(low) * 0xFFFF) | (u32::from(high) * 0xFFFF_0000) })
+            alu!(|low: bool, high: bool| -> u32 { (u32::from(low) * 0xFFFF) | (u32::from(high) * 0xFFFF_0000) })
         }
         _ => return Err(op.unsupported()),
     };
@@ -265,19 +261,17 @@ fn by_sign(op: &mut Opcode<'_>) -> Result<Alu> {
     let ftz = op.take("ftz");
     Ok(match (op.types.as_slice(), ftz) {
         ([B16 | U16 | S16 | B32 | U32 | S32 | F32, S32], false) => {
-            alu!(rare |a: u32, b: u32, c: i32| -> u32 { select(a, b, c >= 0) })
+            alu!(|a: u32, b: u32, c: i32| -> u32 { select(a, b, c >= 0) })
         }
-        ([B64 | U64 | S64 | F64, S32], false) => {
-            alu!(rare |a: u64, b: u64, c: i32| -> u64 { if c >= 0 { a } else { b } })
-        }
+        ([B64 | U64 | S64 | F64, S32], false) => alu!(|a: u64, b: u64, c: i32| -> u64 { if c >= 0 { a } else { b } }),
         ([B16 | U16 | S16 | B32 | U32 | S32 | F32, F32], false) => {
-            alu!(rare |a: u32, b: u32, c: f32| -> u32 { select(a, b, c >= 0.0) })
+            alu!(|a: u32, b: u32, c: f32| -> u32 { select(a, b, c >= 0.0) })
         }
         ([B16 | U16 | S16 | B32 | U32 | S32 | F32, F32], true) => {
-            alu!(rare |a: u32, b: u32, c: f32| -> u32 { select(a, b, flush(c) >= 0.0) })
+            alu!(|a: u32, b: u32, c: f32| -> u32 { select(a, b, flush(c) >= 0.0) })
         }
         ([B64 | U64 | S64 | F64, F32], _) => {
-            alu!(rare |a: u64, b: u64, c: f32| -> u64 { if flush(c) >= 0.0 { a } else { b } })
+            alu!(|a: u64, b: u64, c: f32| -> u64 { if flush(c) >= 0.0 { a } else { b } })
         }
         _ => return Err(op.unsupported()),
     })
@@ -287,8 +281,8 @@ fn test(op: &mut Opcode<'_>) -> Result<Alu> {
     macro_rules! both {
         (|$a:ident| $body:expr) => {
             match op.ty()? {
-                F32 => alu!(rare |$a: f32| -> bool { $body }),
-                F64 => alu!(rare |$a: f64| -> bool { $body }),
+                F32 => alu!(|$a: f32| -> bool { $body }),
+                F64 => alu!(|$a: f64| -> bool { $body }),
                 _ => return Err(op.unsupported()),
             }
         };

@@ -34,19 +34,19 @@ fn between_integers(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         ($To:ty) => {
             match from {
                 U16 => {
-                    alu!(rare |a: u16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(|a: u16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 S16 => {
-                    alu!(rare |a: i16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(|a: i16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 U32 => {
-                    alu!(rare |a: u32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(|a: u32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 S32 => {
-                    alu!(rare |a: i32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(|a: i32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
-                U64 => alu!(rare |a: u64| -> $To { a.min(<$To>::MAX as u64) as $To }),
-                S64 => alu!(rare |a: i64| -> $To { a.clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To }),
+                U64 => alu!(|a: u64| -> $To { a.min(<$To>::MAX as u64) as $To }),
+                S64 => alu!(|a: i64| -> $To { a.clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To }),
                 _ => return None,
             }
         };
@@ -54,14 +54,14 @@ fn between_integers(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     macro_rules! cut {
         ($To:ty) => {
             match from {
-                U8 => alu!(rare |a: u8| -> $To { a as $To }),
-                S8 => alu!(rare |a: i8| -> $To { a as $To }),
-                U16 => alu!(rare |a: u16| -> $To { a as $To }),
-                S16 => alu!(rare |a: i16| -> $To { a as $To }),
+                U8 => alu!(|a: u8| -> $To { a as $To }),
+                S8 => alu!(|a: i8| -> $To { a as $To }),
+                U16 => alu!(|a: u16| -> $To { a as $To }),
+                S16 => alu!(|a: i16| -> $To { a as $To }),
                 U32 => alu!(often |a: u32| -> $To { a as $To }),
                 S32 => alu!(often |a: i32| -> $To { a as $To }),
                 U64 => alu!(often |a: u64| -> $To { a as $To }),
-                _ => alu!(rare |a: i64| -> $To { a as $To }),
+                _ => alu!(|a: i64| -> $To { a as $To }),
             }
         };
     }
@@ -127,14 +127,14 @@ fn from_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     macro_rules! each {
         ($Out:ty, |$a:ident| $body:expr) => {
             match from {
-                U8 => alu!(rare |$a: u8| -> $Out { $body }),
-                S8 => alu!(rare |$a: i8| -> $Out { $body }),
-                U16 => alu!(rare |$a: u16| -> $Out { $body }),
-                S16 => alu!(rare |$a: i16| -> $Out { $body }),
-                U32 => alu!(rare |$a: u32| -> $Out { $body }),
-                S32 => alu!(rare |$a: i32| -> $Out { $body }),
-                U64 => alu!(rare |$a: u64| -> $Out { $body }),
-                _ => alu!(rare |$a: i64| -> $Out { $body }),
+                U8 => alu!(|$a: u8| -> $Out { $body }),
+                S8 => alu!(|$a: i8| -> $Out { $body }),
+                U16 => alu!(|$a: u16| -> $Out { $body }),
+                S16 => alu!(|$a: i16| -> $Out { $body }),
+                U32 => alu!(|$a: u32| -> $Out { $body }),
+                S32 => alu!(|$a: i32| -> $Out { $body }),
+                U64 => alu!(|$a: u64| -> $Out { $body }),
+                _ => alu!(|$a: i64| -> $Out { $body }),
             }
         };
     }
@@ -167,33 +167,33 @@ fn to_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     macro_rules! each {
         ($From:ty, |$a:ident| $value:expr, $mode:expr, $wide:expr) => {
             match to {
-                U8 => alu!(rare |$a: $From| -> u8 { to_integral($value, $mode) as u8 }),
-                S8 => alu!(rare |$a: $From| -> i8 { to_integral($value, $mode) as i8 }),
-                U16 if $wide => alu!(rare |$a: $From| -> u16 {
+                U8 => alu!(|$a: $From| -> u8 { to_integral($value, $mode) as u8 }),
+                S8 => alu!(|$a: $From| -> i8 { to_integral($value, $mode) as i8 }),
+                U16 if $wide => alu!(|$a: $From| -> u16 {
                     let x = $value;
                     if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as u16 }
                 }),
-                S16 if $wide => alu!(rare |$a: $From| -> u16 {
+                S16 if $wide => alu!(|$a: $From| -> u16 {
                     let x = $value;
                     if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as i16 as u16 }
                 }),
-                U16 => alu!(rare |$a: $From| -> u16 { to_integral($value, $mode) as u16 }),
-                S16 => alu!(rare |$a: $From| -> i16 { to_integral($value, $mode) as i16 }),
-                U32 if $wide => alu!(rare |$a: $From| -> u32 {
+                U16 => alu!(|$a: $From| -> u16 { to_integral($value, $mode) as u16 }),
+                S16 => alu!(|$a: $From| -> i16 { to_integral($value, $mode) as i16 }),
+                U32 if $wide => alu!(|$a: $From| -> u32 {
                     let x = $value;
                     if x.is_nan() { 1 << 31 } else { to_integral(x, $mode) as u32 }
                 }),
-                S32 if $wide => alu!(rare |$a: $From| -> i32 {
+                S32 if $wide => alu!(|$a: $From| -> i32 {
                     let x = $value;
                     if x.is_nan() { i32::MIN } else { to_integral(x, $mode) as i32 }
                 }),
-                U32 => alu!(rare |$a: $From| -> u32 { to_integral($value, $mode) as u32 }),
-                S32 => alu!(rare |$a: $From| -> i32 { to_integral($value, $mode) as i32 }),
-                U64 => alu!(rare |$a: $From| -> u64 {
+                U32 => alu!(|$a: $From| -> u32 { to_integral($value, $mode) as u32 }),
+                S32 => alu!(|$a: $From| -> i32 { to_integral($value, $mode) as i32 }),
+                U64 => alu!(|$a: $From| -> u64 {
                     let x = $value;
                     if x.is_nan() { 1 << 63 } else { to_integral(x, $mode) as u64 }
                 }),
-                _ => alu!(rare |$a: $From| -> i64 {
+                _ => alu!(|$a: $From| -> i64 {
                     let x = $value;
                     if x.is_nan() { i64::MIN } else { to_integral(x, $mode) as i64 }
                 }),
@@ -237,63 +237,51 @@ fn between_floats(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     }
     Some(match (to, from, mode.unwrap_or(Mode::Nearest), flushes, saturates, rectifies) {
         (F32, F16, _, _, false, false) => alu!(often |a: u16| -> f32 { f16_to_f32(a) }),
-        (F32, F16, _, _, true, false) => alu!(rare |a: u16| -> f32 { saturate(f16_to_f32(a)) }),
+        (F32, F16, _, _, true, false) => alu!(|a: u16| -> f32 { saturate(f16_to_f32(a)) }),
         (F32, Bf16, _, _, false, false) => alu!(often |a: u16| -> f32 { bf16_to_f32(a) }),
-        (F64, Bf16, _, _, false, false) => alu!(rare |a: u16| -> f64 { bf16_to_f64(a) }),
-        (F64, F16, _, _, false, false) => alu!(rare |a: u16| -> f64 { f16_to_f64(a) }),
-        (F64, F32, _, false, false, false) => alu!(rare |a: f32| -> f64 { f64::from(a) }),
-        (F64, F32, _, true, false, false) => alu!(rare |a: f32| -> f64 { f64::from(flush(a)) }),
-        (F32, F64, Mode::Nearest, false, false, false) => alu!(rare |a: f64| -> f32 { narrow_nan(a, a as f32) }),
-        (F32, F64, Mode::Nearest, true, false, false) => alu!(rare |a: f64| -> f32 { flush(narrow_nan(a, a as f32)) }),
+        (F64, Bf16, _, _, false, false) => alu!(|a: u16| -> f64 { bf16_to_f64(a) }),
+        (F64, F16, _, _, false, false) => alu!(|a: u16| -> f64 { f16_to_f64(a) }),
+        (F64, F32, _, false, false, false) => alu!(|a: f32| -> f64 { f64::from(a) }),
+        (F64, F32, _, true, false, false) => alu!(|a: f32| -> f64 { f64::from(flush(a)) }),
+        (F32, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> f32 { narrow_nan(a, a as f32) }),
+        (F32, F64, Mode::Nearest, true, false, false) => alu!(|a: f64| -> f32 { flush(narrow_nan(a, a as f32)) }),
         (F32, F64, Mode::Zero, false, false, false) => {
-            alu!(rare |a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Zero)) })
+            alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Zero)) })
         }
         (F32, F64, Mode::Down, false, false, false) => {
-            alu!(rare |a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Down)) })
+            alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Down)) })
         }
-        (F32, F64, Mode::Up, false, false, false) => {
-            alu!(rare |a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Up)) })
-        }
+        (F32, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> f32 { narrow_nan(a, f64_to_f32(a, Mode::Up)) }),
         (F32, F32, _, false, true, false) => alu!(often |a: f32| -> f32 { saturate(a) }),
-        (F32, F32, _, true, true, false) => alu!(rare |a: f32| -> f32 { saturate(flush(a)) }),
-        (F32, F32, _, true, false, false) => alu!(rare |a: f32| -> f32 { canonical(flush(a)) }),
-        (F32, F32, _, false, false, false) => alu!(rare |a: f32| -> f32 { a }),
-        (F64, F64, _, false, true, false) => alu!(rare |a: f64| -> f64 { saturate64(a) }),
+        (F32, F32, _, true, true, false) => alu!(|a: f32| -> f32 { saturate(flush(a)) }),
+        (F32, F32, _, true, false, false) => alu!(|a: f32| -> f32 { canonical(flush(a)) }),
+        (F32, F32, _, false, false, false) => alu!(|a: f32| -> f32 { a }),
+        (F64, F64, _, false, true, false) => alu!(|a: f64| -> f64 { saturate64(a) }),
         (F16, F32, Mode::Nearest, false, false, false) => alu!(often |a: f32| -> u16 { f32_to_f16(a) }),
-        (F16, F32, Mode::Nearest, true, false, false) => alu!(rare |a: f32| -> u16 { f32_to_f16(flush(a)) }),
-        (F16, F32, Mode::Nearest, false, true, false) => alu!(rare |a: f32| -> u16 { f32_to_f16(saturate(a)) }),
-        (F16, F32, Mode::Nearest, false, false, true) => alu!(rare |a: f32| -> u16 { f32_to_f16(rectify(a)) }),
-        (F16, F32, Mode::Zero, false, false, false) => {
-            alu!(rare |a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Zero) })
-        }
-        (F16, F32, Mode::Down, false, false, false) => {
-            alu!(rare |a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Down) })
-        }
-        (F16, F32, Mode::Up, false, false, false) => alu!(rare |a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Up) }),
-        (F16, F64, Mode::Nearest, false, false, false) => alu!(rare |a: f64| -> u16 { wide_to_f16(a, Mode::Nearest) }),
-        (F16, F64, Mode::Zero, false, false, false) => alu!(rare |a: f64| -> u16 { wide_to_f16(a, Mode::Zero) }),
-        (F16, F64, Mode::Down, false, false, false) => alu!(rare |a: f64| -> u16 { wide_to_f16(a, Mode::Down) }),
-        (F16, F64, Mode::Up, false, false, false) => alu!(rare |a: f64| -> u16 { wide_to_f16(a, Mode::Up) }),
+        (F16, F32, Mode::Nearest, true, false, false) => alu!(|a: f32| -> u16 { f32_to_f16(flush(a)) }),
+        (F16, F32, Mode::Nearest, false, true, false) => alu!(|a: f32| -> u16 { f32_to_f16(saturate(a)) }),
+        (F16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_f16(rectify(a)) }),
+        (F16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Zero) }),
+        (F16, F32, Mode::Down, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Down) }),
+        (F16, F32, Mode::Up, false, false, false) => alu!(|a: f32| -> u16 { f64_to_f16(f64::from(a), Mode::Up) }),
+        (F16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Nearest) }),
+        (F16, F64, Mode::Zero, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Zero) }),
+        (F16, F64, Mode::Down, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Down) }),
+        (F16, F64, Mode::Up, false, false, false) => alu!(|a: f64| -> u16 { wide_to_f16(a, Mode::Up) }),
         (F16, F32, Mode::Zero, false, false, true) => {
-            alu!(rare |a: f32| -> u16 { f64_to_f16(f64::from(rectify(a)), Mode::Zero) })
+            alu!(|a: f32| -> u16 { f64_to_f16(f64::from(rectify(a)), Mode::Zero) })
         }
         (Bf16, F32, Mode::Zero, false, false, true) => {
-            alu!(rare |a: f32| -> u16 { f64_to_bf16(f64::from(rectify(a)), Mode::Zero) })
+            alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(rectify(a)), Mode::Zero) })
         }
         (Bf16, F32, Mode::Nearest, false, false, false) => alu!(often |a: f32| -> u16 { f32_to_bf16(a) }),
-        (Bf16, F32, Mode::Nearest, false, false, true) => alu!(rare |a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
-        (Bf16, F32, Mode::Zero, false, false, false) => {
-            alu!(rare |a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) })
-        }
-        (Bf16, F32, Mode::Down, false, false, false) => {
-            alu!(rare |a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Down) })
-        }
-        (Bf16, F32, Mode::Up, false, false, false) => {
-            alu!(rare |a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Up) })
-        }
-        (Bf16, F64, Mode::Nearest, false, false, false) => alu!(rare |a: f64| -> u16 { f64_to_bf16(a, Mode::Nearest) }),
-        (Bf16, F16, Mode::Nearest, false, false, false) => alu!(rare |a: u16| -> u16 { f32_to_bf16(f16_to_f32(a)) }),
-        (F16, Bf16, Mode::Nearest, false, false, false) => alu!(rare |a: u16| -> u16 { f32_to_f16(bf16_to_f32(a)) }),
+        (Bf16, F32, Mode::Nearest, false, false, true) => alu!(|a: f32| -> u16 { f32_to_bf16(rectify(a)) }),
+        (Bf16, F32, Mode::Zero, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Zero) }),
+        (Bf16, F32, Mode::Down, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Down) }),
+        (Bf16, F32, Mode::Up, false, false, false) => alu!(|a: f32| -> u16 { f64_to_bf16(f64::from(a), Mode::Up) }),
+        (Bf16, F64, Mode::Nearest, false, false, false) => alu!(|a: f64| -> u16 { f64_to_bf16(a, Mode::Nearest) }),
+        (Bf16, F16, Mode::Nearest, false, false, false) => alu!(|a: u16| -> u16 { f32_to_bf16(f16_to_f32(a)) }),
+        (F16, Bf16, Mode::Nearest, false, false, false) => alu!(|a: u16| -> u16 { f32_to_f16(bf16_to_f32(a)) }),
         _ => return None,
     })
 }
@@ -334,19 +322,19 @@ fn integral(op: &mut Opcode<'_>, to: Type, from: Type, mode: Mode) -> Option<Alu
     macro_rules! modes {
         ($Ty:ty, |$a:ident, $m:ident| $body:expr) => {
             match mode {
-                Mode::Nearest => alu!(rare |$a: $Ty| -> $Ty {
+                Mode::Nearest => alu!(|$a: $Ty| -> $Ty {
                     let $m = Mode::Nearest;
                     $body
                 }),
-                Mode::Zero => alu!(rare |$a: $Ty| -> $Ty {
+                Mode::Zero => alu!(|$a: $Ty| -> $Ty {
                     let $m = Mode::Zero;
                     $body
                 }),
-                Mode::Down => alu!(rare |$a: $Ty| -> $Ty {
+                Mode::Down => alu!(|$a: $Ty| -> $Ty {
                     let $m = Mode::Down;
                     $body
                 }),
-                Mode::Up => alu!(rare |$a: $Ty| -> $Ty {
+                Mode::Up => alu!(|$a: $Ty| -> $Ty {
                     let $m = Mode::Up;
                     $body
                 }),

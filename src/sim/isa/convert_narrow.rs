@@ -10,19 +10,19 @@ use crate::sim::ptx::types::Type::*;
 /// Single results of `.satfinite`: past the largest finite number of the format it stands for infinity too.
 pub(super) fn finite_half(to: Type, from: Type, mode: Mode, rectifies: bool) -> Option<Alu> {
     Some(match (to, from, mode, rectifies) {
-        (F16, F32, Mode::Nearest, false) => alu!(rare |a: f32| -> u16 { finite16(f32_to_f16(a)) }),
-        (F16, F32, Mode::Nearest, true) => alu!(rare |a: f32| -> u16 { finite16(f32_to_f16(rectify(a))) }),
-        (F16, F32, Mode::Zero, false) => alu!(rare |a: f32| -> u16 { finite16(f64_to_f16(f64::from(a), Mode::Zero)) }),
+        (F16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(a)) }),
+        (F16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(rectify(a))) }),
+        (F16, F32, Mode::Zero, false) => alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(a), Mode::Zero)) }),
         (F16, F32, Mode::Zero, true) => {
-            alu!(rare |a: f32| -> u16 { finite16(f64_to_f16(f64::from(rectify(a)), Mode::Zero)) })
+            alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(rectify(a)), Mode::Zero)) })
         }
-        (Bf16, F32, Mode::Nearest, false) => alu!(rare |a: f32| -> u16 { finite_brain(f32_to_bf16(a)) }),
-        (Bf16, F32, Mode::Nearest, true) => alu!(rare |a: f32| -> u16 { finite_brain(f32_to_bf16(rectify(a))) }),
+        (Bf16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(a)) }),
+        (Bf16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(rectify(a))) }),
         (Bf16, F32, Mode::Zero, false) => {
-            alu!(rare |a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(a), Mode::Zero)) })
+            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(a), Mode::Zero)) })
         }
         (Bf16, F32, Mode::Zero, true) => {
-            alu!(rare |a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(rectify(a)), Mode::Zero)) })
+            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(rectify(a)), Mode::Zero)) })
         }
         _ => return None,
     })
@@ -54,10 +54,10 @@ pub(super) fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             alu!(|a: f32, b: f32| -> u32 { join(f32_to_f16(a), f32_to_f16(b)) })
         }
         (F16x2, F32, Mode::Nearest, true, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 { join(f32_to_f16(rectify(a)), f32_to_f16(rectify(b))) })
+            alu!(|a: f32, b: f32| -> u32 { join(f32_to_f16(rectify(a)), f32_to_f16(rectify(b))) })
         }
         (F16x2, F32, Mode::Zero, false, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 {
+            alu!(|a: f32, b: f32| -> u32 {
                 join(f64_to_f16(f64::from(a), Mode::Zero), f64_to_f16(f64::from(b), Mode::Zero))
             })
         }
@@ -65,80 +65,76 @@ pub(super) fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             alu!(|a: f32, b: f32| -> u32 { join(f32_to_bf16(a), f32_to_bf16(b)) })
         }
         (Bf16x2, F32, Mode::Nearest, true, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 { join(f32_to_bf16(rectify(a)), f32_to_bf16(rectify(b))) })
+            alu!(|a: f32, b: f32| -> u32 { join(f32_to_bf16(rectify(a)), f32_to_bf16(rectify(b))) })
         }
         (Bf16x2, F32, Mode::Zero, false, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 {
+            alu!(|a: f32, b: f32| -> u32 {
                 join(f64_to_bf16(f64::from(a), Mode::Zero), f64_to_bf16(f64::from(b), Mode::Zero))
             })
         }
         (F16x2, F32, Mode::Zero, true, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 {
+            alu!(|a: f32, b: f32| -> u32 {
                 join(f64_to_f16(f64::from(rectify(a)), Mode::Zero), f64_to_f16(f64::from(rectify(b)), Mode::Zero))
             })
         }
         (Bf16x2, F32, Mode::Zero, true, false) => {
-            alu!(rare |a: f32, b: f32| -> u32 {
+            alu!(|a: f32, b: f32| -> u32 {
                 join(f64_to_bf16(f64::from(rectify(a)), Mode::Zero), f64_to_bf16(f64::from(rectify(b)), Mode::Zero))
             })
         }
         (F16x2, F32, Mode::Nearest, false, true) => {
-            alu!(rare |a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(a)), finite16(f32_to_f16(b))) })
+            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(a)), finite16(f32_to_f16(b))) })
         }
         (F16x2, F32, Mode::Nearest, true, true) => {
-            alu!(rare |a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(rectify(a))), finite16(f32_to_f16(rectify(b)))) })
+            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(rectify(a))), finite16(f32_to_f16(rectify(b)))) })
         }
         (Bf16x2, F32, Mode::Nearest, false, true) => {
-            alu!(rare |a: f32, b: f32| -> u32 { join(finite_brain(f32_to_bf16(a)), finite_brain(f32_to_bf16(b))) })
+            alu!(|a: f32, b: f32| -> u32 { join(finite_brain(f32_to_bf16(a)), finite_brain(f32_to_bf16(b))) })
         }
         (Bf16x2, F32, Mode::Nearest, true, true) => {
-            alu!(rare |a: f32, b: f32| -> u32 {
+            alu!(|a: f32, b: f32| -> u32 {
                 join(finite_brain(f32_to_bf16(rectify(a))), finite_brain(f32_to_bf16(rectify(b))))
             })
         }
         (E4m3x2, F32, Mode::Nearest, true, true) => {
-            alu!(rare |a: f32, b: f32| -> u16 { join8(to_e4m3(rectify(a)), to_e4m3(rectify(b))) })
+            alu!(|a: f32, b: f32| -> u16 { join8(to_e4m3(rectify(a)), to_e4m3(rectify(b))) })
         }
         (E5m2x2, F32, Mode::Nearest, true, true) => {
-            alu!(rare |a: f32, b: f32| -> u16 { join8(to_e5m2(rectify(a)), to_e5m2(rectify(b))) })
+            alu!(|a: f32, b: f32| -> u16 { join8(to_e5m2(rectify(a)), to_e5m2(rectify(b))) })
         }
         (E4m3x2, F16x2, Mode::Nearest, true, true) => {
-            alu!(rare |a: u32| -> u16 {
+            alu!(|a: u32| -> u16 {
                 join8(to_e4m3(rectify(f16_to_f32((a >> 16) as u16))), to_e4m3(rectify(f16_to_f32(a as u16))))
             })
         }
         (E5m2x2, F16x2, Mode::Nearest, true, true) => {
-            alu!(rare |a: u32| -> u16 {
+            alu!(|a: u32| -> u16 {
                 join8(to_e5m2(rectify(f16_to_f32((a >> 16) as u16))), to_e5m2(rectify(f16_to_f32(a as u16))))
             })
         }
         (F16x2, E4m3x2, Mode::Nearest, true, false) => {
-            alu!(rare |a: u16| -> u32 {
+            alu!(|a: u16| -> u32 {
                 join(f32_to_f16(rectify(from_e4m3((a >> 8) as u8))), f32_to_f16(rectify(from_e4m3(a as u8))))
             })
         }
         (F16x2, E5m2x2, Mode::Nearest, true, false) => {
-            alu!(rare |a: u16| -> u32 {
+            alu!(|a: u16| -> u32 {
                 join(f32_to_f16(rectify(f16_to_f32(a & 0xFF00))), f32_to_f16(rectify(f16_to_f32(a << 8))))
             })
         }
-        (E4m3x2, F32, Mode::Nearest, false, true) => {
-            alu!(rare |a: f32, b: f32| -> u16 { join8(to_e4m3(a), to_e4m3(b)) })
-        }
-        (E5m2x2, F32, Mode::Nearest, false, true) => {
-            alu!(rare |a: f32, b: f32| -> u16 { join8(to_e5m2(a), to_e5m2(b)) })
-        }
+        (E4m3x2, F32, Mode::Nearest, false, true) => alu!(|a: f32, b: f32| -> u16 { join8(to_e4m3(a), to_e4m3(b)) }),
+        (E5m2x2, F32, Mode::Nearest, false, true) => alu!(|a: f32, b: f32| -> u16 { join8(to_e5m2(a), to_e5m2(b)) }),
         (F16x2, E4m3x2, Mode::Nearest, false, false) => {
-            alu!(rare |a: u16| -> u32 { join(f32_to_f16(from_e4m3((a >> 8) as u8)), f32_to_f16(from_e4m3(a as u8))) })
+            alu!(|a: u16| -> u32 { join(f32_to_f16(from_e4m3((a >> 8) as u8)), f32_to_f16(from_e4m3(a as u8))) })
         }
         (F16x2, E5m2x2, Mode::Nearest, false, false) => {
-            alu!(rare |a: u16| -> u32 { join(quiet(a & 0xFF00), quiet(a << 8)) })
+            alu!(|a: u16| -> u32 { join(quiet(a & 0xFF00), quiet(a << 8)) })
         }
         (E4m3x2, F16x2, Mode::Nearest, false, true) => {
-            alu!(rare |a: u32| -> u16 { join8(to_e4m3(f16_to_f32((a >> 16) as u16)), to_e4m3(f16_to_f32(a as u16))) })
+            alu!(|a: u32| -> u16 { join8(to_e4m3(f16_to_f32((a >> 16) as u16)), to_e4m3(f16_to_f32(a as u16))) })
         }
         (E5m2x2, F16x2, Mode::Nearest, false, true) => {
-            alu!(rare |a: u32| -> u16 { join8(to_e5m2(f16_to_f32((a >> 16) as u16)), to_e5m2(f16_to_f32(a as u16))) })
+            alu!(|a: u32| -> u16 { join8(to_e5m2(f16_to_f32((a >> 16) as u16)), to_e5m2(f16_to_f32(a as u16))) })
         }
         _ => return None,
     })
@@ -166,27 +162,27 @@ pub(super) fn to_tf32(op: &mut Opcode<'_>, from: Type) -> Option<Alu> {
     let (finite, rectifies) = (op.take("satfinite"), op.take("relu"));
     if op.take("rna") {
         return match (finite, rectifies) {
-            (false, false) => Some(alu!(rare |a: f32| -> u32 { to_tf32_away(a) })),
-            (true, false) => Some(alu!(rare |a: f32| -> u32 { finite_tf32(to_tf32_away(a)) })),
+            (false, false) => Some(alu!(|a: f32| -> u32 { to_tf32_away(a) })),
+            (true, false) => Some(alu!(|a: f32| -> u32 { finite_tf32(to_tf32_away(a)) })),
             _ => None,
         };
     }
     if op.take("rn") {
         return Some(match (finite, rectifies) {
-            (false, false) => alu!(rare |a: f32| -> u32 { to_tf32_even(a) }),
-            (true, false) => alu!(rare |a: f32| -> u32 { finite_tf32(to_tf32_even(a)) }),
-            (false, true) => alu!(rare |a: f32| -> u32 { to_tf32_even(rectify(a)) }),
-            (true, true) => alu!(rare |a: f32| -> u32 { finite_tf32(to_tf32_even(rectify(a))) }),
+            (false, false) => alu!(|a: f32| -> u32 { to_tf32_even(a) }),
+            (true, false) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_even(a)) }),
+            (false, true) => alu!(|a: f32| -> u32 { to_tf32_even(rectify(a)) }),
+            (true, true) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_even(rectify(a))) }),
         });
     }
     if !op.take("rz") {
         return None;
     }
     Some(match (finite, rectifies) {
-        (false, false) => alu!(rare |a: f32| -> u32 { to_tf32_short(a) }),
-        (true, false) => alu!(rare |a: f32| -> u32 { finite_tf32(to_tf32_short(a)) }),
-        (false, true) => alu!(rare |a: f32| -> u32 { to_tf32_short(rectify(a)) }),
-        (true, true) => alu!(rare |a: f32| -> u32 { finite_tf32(to_tf32_short(rectify(a))) }),
+        (false, false) => alu!(|a: f32| -> u32 { to_tf32_short(a) }),
+        (true, false) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_short(a)) }),
+        (false, true) => alu!(|a: f32| -> u32 { to_tf32_short(rectify(a)) }),
+        (true, true) => alu!(|a: f32| -> u32 { finite_tf32(to_tf32_short(rectify(a))) }),
     })
 }
 

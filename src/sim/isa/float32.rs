@@ -6,23 +6,14 @@ use crate::sim::metrics::InstructionClass;
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::Type;
 
-/// The four forms of an operation: with and without `.ftz`, with and without `.sat`. `run` and `often` are for the first, `rare` for
-/// all; those with `.sat` are rare in any case.
+/// The four forms of an operation: with and without `.ftz`, with and without `.sat`. `run` and `often` are for the first.
 macro_rules! forms {
-    ($op:ident; rare |$($a:ident),+| $body:expr) => {
-        match ($op.take("ftz"), $op.take("sat")) {
-            (false, false) => alu!(rare |$($a: f32),+| -> AnyNan { AnyNan($body) }),
-            (true, false) => alu!(rare |$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
-            (false, true) => alu!(rare |$($a: f32),+| -> f32 { saturate($body) }),
-            (true, true) => alu!(rare |$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
-        }
-    };
     ($op:ident; $($often:ident)? |$($a:ident),+| $body:expr) => {
         match ($op.take("ftz"), $op.take("sat")) {
             (false, false) => alu!($($often)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
             (true, false) => alu!(|$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
-            (false, true) => alu!(rare |$($a: f32),+| -> f32 { saturate($body) }),
-            (true, true) => alu!(rare |$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
+            (false, true) => alu!(|$($a: f32),+| -> f32 { saturate($body) }),
+            (true, true) => alu!(|$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
         }
     };
 }
@@ -101,17 +92,17 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
     macro_rules! modes {
         (|$($a:ident),+| $body:expr) => {
             match mode {
-                Mode::Zero => forms!(op; rare |$($a),+| f64_to_f32($body, Mode::Zero)),
-                Mode::Down => forms!(op; rare |$($a),+| f64_to_f32($body, Mode::Down)),
-                _ => forms!(op; rare |$($a),+| f64_to_f32($body, Mode::Up)),
+                Mode::Zero => forms!(op; |$($a),+| f64_to_f32($body, Mode::Zero)),
+                Mode::Down => forms!(op; |$($a),+| f64_to_f32($body, Mode::Down)),
+                _ => forms!(op; |$($a),+| f64_to_f32($body, Mode::Up)),
             }
         };
     }
     if mode == Mode::Down && matches!(op.name, "add" | "sub" | "fma" | "mad") {
         // Only here the sign of an exact zero depends on the mode.
         return Some(match op.name {
-            "add" => forms!(op; rare |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
-            "sub" => forms!(op; rare |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
+            "add" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
+            "sub" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
             _ => forms!(op; often |a, b, c| fma_down(a, b, c)),
         });
     }

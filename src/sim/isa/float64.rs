@@ -14,9 +14,9 @@ const NAN64: u64 = 0xFFF8_0000_0000_0000;
 macro_rules! directed {
     ($mode:expr; |$($a:ident),+| $exact:ident($($operand:expr),+), $nan:expr) => {
         match $mode {
-            Mode::Down => alu!(rare |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Down), $nan) }),
-            Mode::Up => alu!(rare |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Up), $nan) }),
-            _ => alu!(rare |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Zero), $nan) }),
+            Mode::Down => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Down), $nan) }),
+            Mode::Up => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Up), $nan) }),
+            _ => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Zero), $nan) }),
         }
     };
 }
@@ -36,9 +36,9 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         ("fma" | "mad", Mode::Nearest) => {
             alu!(|a: f64, b: f64, c: f64| -> f64 { canonical(a.mul_add(b, c), [b, c, a]) })
         }
-        ("div", Mode::Nearest) => alu!(rare |a: f64, b: f64| -> f64 { canonical(a / b, [a, b, b]) }),
-        ("rcp", Mode::Nearest) => alu!(rare |a: f64| -> f64 { canonical(1.0 / a, [a; 3]) }),
-        ("sqrt", Mode::Nearest) => alu!(rare |a: f64| -> f64 { canonical(a.sqrt(), [a; 3]) }),
+        ("div", Mode::Nearest) => alu!(|a: f64, b: f64| -> f64 { canonical(a / b, [a, b, b]) }),
+        ("rcp", Mode::Nearest) => alu!(|a: f64| -> f64 { canonical(1.0 / a, [a; 3]) }),
+        ("sqrt", Mode::Nearest) => alu!(|a: f64| -> f64 { canonical(a.sqrt(), [a; 3]) }),
         ("add", mode) => directed!(mode; |a, b| sum(a, b), [b, a, a]),
         ("sub", mode) => directed!(mode; |a, b| sum(a, -b), [b, a, a]),
         ("mul", mode) => directed!(mode; |a, b| product(a, b), [b, a, a]),
@@ -46,11 +46,11 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         ("div", mode) => directed!(mode; |a, b| quotient(a, b), [a, b, b]),
         ("rcp", mode) => directed!(mode; |a| quotient(1.0, a), [a; 3]),
         ("sqrt", mode) => directed!(mode; |a| root(a), [a; 3]),
-        ("abs", Mode::Nearest) => alu!(rare |a: f64| -> f64 { if is_nan(a.to_bits()) { quiet(a) } else { a.abs() } }),
-        ("neg", Mode::Nearest) => alu!(rare |a: f64| -> f64 { if is_nan(a.to_bits()) { quiet(a) } else { -a } }),
-        ("copysign", Mode::Nearest) => alu!(rare |a: f64, b: f64| -> f64 { b.copysign(a) }),
-        ("min", Mode::Nearest) => alu!(rare |a: f64, b: f64| -> f64 { lesser(a, b) }),
-        ("max", Mode::Nearest) => alu!(rare |a: f64, b: f64| -> f64 { -lesser(-a, -b) }),
+        ("abs", Mode::Nearest) => alu!(|a: f64| -> f64 { if is_nan(a.to_bits()) { quiet(a) } else { a.abs() } }),
+        ("neg", Mode::Nearest) => alu!(|a: f64| -> f64 { if is_nan(a.to_bits()) { quiet(a) } else { -a } }),
+        ("copysign", Mode::Nearest) => alu!(|a: f64, b: f64| -> f64 { b.copysign(a) }),
+        ("min", Mode::Nearest) => alu!(|a: f64, b: f64| -> f64 { lesser(a, b) }),
+        ("max", Mode::Nearest) => alu!(|a: f64, b: f64| -> f64 { -lesser(-a, -b) }),
         _ => return None,
     };
     Some((alu, InstructionClass::Float64))

@@ -14,13 +14,13 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
     }
     let rectifies = op.take("relu");
     let alu = match (op.name, signed, rectifies) {
-        ("add", _, false) => alu!(rare |a: u32, b: u32| -> u32 { halves(a, b, u16::wrapping_add) }),
-        ("min", false, false) => alu!(rare |a: u32, b: u32| -> u32 { halves(a, b, Ord::min) }),
-        ("max", false, false) => alu!(rare |a: u32, b: u32| -> u32 { halves(a, b, Ord::max) }),
-        ("min", true, false) => alu!(rare |a: u32, b: u32| -> u32 { signed_halves(a, b, Ord::min) }),
-        ("max", true, false) => alu!(rare |a: u32, b: u32| -> u32 { signed_halves(a, b, Ord::max) }),
-        ("min", true, true) => alu!(rare |a: u32, b: u32| -> u32 { signed_halves(a, b, |a, b| a.min(b).max(0)) }),
-        ("max", true, true) => alu!(rare |a: u32, b: u32| -> u32 { signed_halves(a, b, |a, b| a.max(b).max(0)) }),
+        ("add", _, false) => alu!(|a: u32, b: u32| -> u32 { halves(a, b, u16::wrapping_add) }),
+        ("min", false, false) => alu!(|a: u32, b: u32| -> u32 { halves(a, b, Ord::min) }),
+        ("max", false, false) => alu!(|a: u32, b: u32| -> u32 { halves(a, b, Ord::max) }),
+        ("min", true, false) => alu!(|a: u32, b: u32| -> u32 { signed_halves(a, b, Ord::min) }),
+        ("max", true, false) => alu!(|a: u32, b: u32| -> u32 { signed_halves(a, b, Ord::max) }),
+        ("min", true, true) => alu!(|a: u32, b: u32| -> u32 { signed_halves(a, b, |a, b| a.min(b).max(0)) }),
+        ("max", true, true) => alu!(|a: u32, b: u32| -> u32 { signed_halves(a, b, |a, b| a.max(b).max(0)) }),
         _ => return None,
     };
     Some((alu, InstructionClass::Integer))
@@ -55,8 +55,8 @@ pub(super) fn emit(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, instruction: 
     macro_rules! pack {
         ($min:expr, $max:expr, $bits:expr) => {
             match rest {
-                ["s32"] => alu!(rare |a: i32, b: i32| -> u32 { pack(a, b, $min, $max, $bits) }),
-                _ => alu!(rare |a: i32, b: i32, c: u32| -> u32 {
+                ["s32"] => alu!(|a: i32, b: i32| -> u32 { pack(a, b, $min, $max, $bits) }),
+                _ => alu!(|a: i32, b: i32, c: u32| -> u32 {
                     // Twice 16 bits leave no room for more.
                     pack(a, b, $min, $max, $bits) | c.checked_shl(2 * $bits).unwrap_or(0)
                 }),

@@ -115,7 +115,13 @@ fn all_builds_give_the_same_bits(
         "div.full.f32",
         "cvt.rn.f16.f32",
         "cvt.rn.bf16.f32",
-        "cvt.f32.f16"
+        "cvt.f32.f16",
+        "cvt.rzi.s32.f32",
+        "cvt.rni.ftz.s32.f32",
+        "cvt.rn.f32.s64",
+        "cvt.rn.f32.f64",
+        "cvt.f64.f32",
+        "cvt.sat.u8.s32"
     )]
     text: &str,
 ) {
