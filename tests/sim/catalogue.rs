@@ -353,8 +353,9 @@ fn case(
     let plan = kernel.plan(point).0;
     let plan: Vec<&Plan> = plan.iter().filter(|launch| !launch.is_empty()).collect();
     let (first, then) = plan.split_first()?;
-    // What another operator's program does is tried there.
-    if plan.iter().any(|launch| launch.program.is_some()) {
+    // What another operator's program does is tried there; what is changed in place needs what a gate does between runs.
+    let is_in_place = operator.outputs().iter().any(|port| port.in_place);
+    if is_in_place || plan.iter().any(|launch| launch.program.is_some()) {
         return None;
     }
     let (inputs, wide) = inputs(operator, point, dtype, draw);

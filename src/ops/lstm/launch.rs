@@ -1,7 +1,7 @@
 //! Launch rules.
 
 use super::persistent;
-use super::{GATES, Sequences};
+use super::shape::{GATES, Sequences};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};

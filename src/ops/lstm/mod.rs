@@ -5,9 +5,12 @@
 
 mod launch;
 mod persistent;
+mod shape;
 #[cfg(feature = "cuda")]
 mod vendor;
 
+use self::shape::GATES;
+pub use self::shape::Sequences;
 use super::float::{Float, sum};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -20,41 +23,6 @@ use crate::core::seed::Rng;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::core::tolerance::ACCUMULATOR_EPSILON;
-
-crate::shape! {
-    /// The shape of a recurrent layer, or two.
-    pub struct Sequences {
-        /// Steps in time, one after the other.
-        steps: 1..=4096,
-        /// Sequences beside each other.
-        batch: 0..=4096,
-        /// Elements of an input.
-        inputs: 1..=8192,
-        /// Elements of a state.
-        hidden: 1..=8192,
-        /// Layers, each reading the one below.
-        layers: usize = [1, 2],
-    }
-}
-
-const GATES: usize = 4;
-
-impl Sequences {
-    /// Elements that a layer reads a step and sequence.
-    fn width(&self, layer: usize) -> usize {
-        if layer == 0 { self.inputs } else { self.hidden }
-    }
-
-    /// Cells of one layer at one step.
-    fn cells(&self) -> usize {
-        self.batch * self.hidden
-    }
-
-    /// Weights of all layers, biases among them.
-    fn weights(&self) -> usize {
-        (0..self.layers).map(|layer| GATES * self.hidden * (self.width(layer) + self.hidden + 1)).sum()
-    }
-}
 
 /// The operator with its candidates.
 pub fn suite() -> Suite {

@@ -1,7 +1,8 @@
 //! The launch rule of the persistent kernel: which weights of a block stay where.
 
+use super::launch;
 use super::launch::{align, copied_bytes, fastest_product, with_scalars};
-use super::{Sequences, launch};
+use super::shape::Sequences;
 use crate::core::launch::{Launch, Plan};
 use crate::ops::family::aligned::MULTIPROCESSORS;
 

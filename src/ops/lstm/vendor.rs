@@ -1,6 +1,6 @@
 //! The layers by cuDNN, as the vendor's candidate.
 
-use super::Sequences;
+use super::shape::Sequences;
 use crate::core::candidate::{CudaHost, Declare};
 use crate::core::tolerance::Tolerance;
 use crate::device::cuda::cudnn_rnn::{self, Lstm};
