@@ -7,6 +7,7 @@ use kernelgate::core::distribution::Distribution;
 use kernelgate::core::dtype::DType;
 use kernelgate::core::launch::Launch as Plan;
 use kernelgate::core::operator::{Operator, draw_inputs};
+use kernelgate::core::shape::outside;
 use kernelgate::core::tolerance::Tolerance;
 use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::{Dim, Launch};
@@ -340,9 +341,6 @@ fn inputs(operator: &dyn Operator, point: &[usize], dtype: DType, draw: Draw) ->
     (bytes, values)
 }
 
-/// Operators of a step that writes a token: their trials in the simulator are the gate's alone so far.
-const ONLY_IN_THE_GATE: [&str; 4] = ["gemv_add", "rmsnorm_swiglu", "attention_kvcache", "argmax"];
-
 /// A candidate at one shape, with one draw of inputs.
 fn case(
     operator: &dyn Operator,
@@ -356,10 +354,9 @@ fn case(
     let plan = kernel.plan(point).0;
     let plan: Vec<&Plan> = plan.iter().filter(|launch| !launch.is_empty()).collect();
     let (first, then) = plan.split_first()?;
-    // What another operator's program does is tried there; what is changed in place needs what a gate does between runs.
-    let is_in_place = operator.outputs().iter().any(|port| port.in_place);
-    let is_left_out = ONLY_IN_THE_GATE.contains(&operator.name());
-    if is_in_place || is_left_out || plan.iter().any(|launch| launch.program.is_some()) {
+    // Shapes are listed by the names of axes, which operators with other bounds have too. What another operator's program
+    // does is tried there.
+    if outside(operator.axes(), point).is_some() || plan.iter().any(|launch| launch.program.is_some()) {
         return None;
     }
     let (inputs, wide) = inputs(operator, point, dtype, draw);
@@ -369,8 +366,8 @@ fn case(
     let lengths: Vec<usize> =
         (0..operator.outputs().len()).map(|at| operator.output_dims(at, point).iter().product()).collect();
     let outputs = operator.outputs().iter().map(|port| (port.name, port.dtype(dtype)));
-    for ((name, dtype), length) in outputs.clone().zip(&lengths) {
-        buffers.add(name, Argument::Output(length * dtype.size()));
+    for (port, length) in operator.outputs().iter().zip(&lengths).filter(|(port, _)| !port.in_place) {
+        buffers.add(port.name, Argument::Output(length * port.dtype(dtype).size()));
     }
     let workspace = candidate.body.workspace_bytes(point);
     if workspace > 0 {
