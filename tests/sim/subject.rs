@@ -9,6 +9,7 @@ pub use fixtures::{fixtures, gemm_mma, wgmma};
 use half::{bf16, f16};
 use kernelgate::core::dtype::DType;
 use kernelgate::core::seed::{rng, unit};
+use kernelgate::core::tensor::Tensor;
 use kernelgate::sim::{
     Accumulation, Arg, Completion, Dim, Element, Error, Finding, Launch, Memory, Metrics, Module, Options, Pointer,
     Swizzle, TensorMap, WarpOrder, launch,
@@ -173,14 +174,7 @@ fn place(argument: &Argument, memory: &mut Memory, buffers: &mut Vec<Option<(Poi
 }
 
 fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
-    match dtype {
-        DType::F16 => bytes.chunks_exact(2).map(|pair| f16::from_bits(half(pair)).to_f64()).collect(),
-        DType::BF16 => bytes.chunks_exact(2).map(|pair| bf16::from_bits(half(pair)).to_f64()).collect(),
-        _ => {
-            bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into()).collect()
-        }
-    }
+    Tensor::from_bytes(dtype, &[bytes.len() / dtype.size()], bytes).to_f64()
 }
 
 fn is_right(dtype: DType, got: f64, value: f64, allowed: f64) -> bool {
