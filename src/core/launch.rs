@@ -204,7 +204,8 @@ impl Launch {
     }
 
     /// Lets the launch begin before the one ahead of it has ended (programmatic dependent launch, compute capability 9.0 and
-    /// up): the kernel executes `griddepcontrol.wait` before it touches anything that an earlier launch may write or read.
+    /// up): the kernel executes `griddepcontrol.wait` before it touches anything that an earlier launch may write or read. Models run
+    /// it so; a gate judges and times launches one behind the other.
     pub fn dependent(mut self) -> Self {
         self.dependent = true;
         self

@@ -180,7 +180,9 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            Ok(Step::Kernel { function, launch: Box::new(launch), _program: program })
+            // Judged and timed alone: launches of a batch that overlap would share a time that each of them takes.
+            let launch = Box::new(Launch { dependent: false, ..launch });
+            Ok(Step::Kernel { function, launch, _program: program })
         })
         .collect()
 }

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 pub use module::{Function, Module};
 pub use pinned::Pinned;
 
+/// The compute capability before the point.
+const MAJOR: sys::CUdevice_attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+
 /// What a driver call answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub CUresult);
@@ -214,7 +217,7 @@ impl Context {
             let extents = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: extent(launch.cluster)?, y: 1, z: 1 };
             add(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| value.clusterDim = extents);
         }
-        if launch.dependent {
+        if launch.dependent && self.attribute(MAJOR) >= 9 {
             let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
             add(id, &|value| value.programmaticStreamSerializationAllowed = 1);
         }
