@@ -4,7 +4,7 @@ use super::catalogue::Operators;
 use super::description::{Call, Extents, Kind, Model, Operand};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
-use super::session::{Executor, one_by_one};
+use super::session::Executor;
 use super::traced::Traced;
 use super::weights::{Bytes, Weights, load};
 use crate::core::candidate::CpuBody;
@@ -140,16 +140,6 @@ impl Executor for CpuExecutor {
 
     fn memory(&self) -> Memory {
         self.layout.memory
-    }
-
-    fn write(
-        &mut self,
-        first: &[i32],
-        e: &Extents,
-        count: usize,
-        each: &mut dyn FnMut(&[i32]) -> bool,
-    ) -> Result<(), Error> {
-        one_by_one(self, first, e, count, each)
     }
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {

@@ -4,7 +4,7 @@ use super::catalogue::Operators;
 use super::description::{Extents, Kind, Model};
 use super::error::Error;
 use super::layout::{Layout, Limits, Memory};
-use super::session::{Executor, one_by_one};
+use super::session::Executor;
 use super::weights::{Weights, load};
 use crate::core::dtype::DType;
 use crate::core::tensor::Tensor;
@@ -106,16 +106,6 @@ impl Executor for ReferenceExecutor {
 
     fn memory(&self) -> Memory {
         self.memory
-    }
-
-    fn write(
-        &mut self,
-        first: &[i32],
-        e: &Extents,
-        count: usize,
-        each: &mut dyn FnMut(&[i32]) -> bool,
-    ) -> Result<(), Error> {
-        one_by_one(self, first, e, count, each)
     }
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {

@@ -52,7 +52,9 @@ pub trait Executor {
         extents: &Extents,
         count: usize,
         each: &mut dyn FnMut(&[i32]) -> bool,
-    ) -> Result<(), Error>;
+    ) -> Result<(), Error> {
+        one_by_one(self, first, extents, count, each)
+    }
 
     /// The number of tokens there are.
     fn vocabulary(&self) -> usize {

@@ -149,7 +149,12 @@ fn cost(s: &Cached, dtype: DType) -> Cost {
 }
 
 /// Calls `visit(y, weight, score_size, v)` for every key that every query sees.
-fn each_key(s: &Cached, inputs: &[&[f64]], y: &mut [f64], mut visit: impl FnMut(&mut [f64], f64, f64, &[f64])) {
+pub(super) fn each_key(
+    s: &Cached,
+    inputs: &[&[f64]],
+    y: &mut [f64],
+    mut visit: impl FnMut(&mut [f64], f64, f64, &[f64]),
+) {
     let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
     for (row, (q, y)) in q.chunks_exact(s.dim).zip(y.chunks_exact_mut(s.dim)).enumerate() {
         let (token, head) = (row / s.query_heads(), row % s.query_heads() / s.group);
@@ -184,7 +189,7 @@ fn change_last_position(s: &Cached, inputs: &mut [Vec<f64>]) {
     inputs[1..].iter_mut().for_each(|tensor| tensor[last..].iter_mut().for_each(|x| *x = 1.0 - *x));
 }
 
-fn naive<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+pub(super) fn naive<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (q, k, v) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
     for (row, (q, y)) in q.chunks_exact(s.dim).zip(outputs.slice::<T>(0).chunks_exact_mut(s.dim)).enumerate() {
         let (token, head) = (row / s.query_heads(), row % s.query_heads() / s.group);
@@ -202,7 +207,7 @@ fn naive<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     }
 }
 
-fn tiled<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+pub(super) fn tiled<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let extents = simd::CachedExtents { batch: s.batch, heads: s.heads, group: s.group, past: s.past, dim: s.dim };
     let (q, k, v) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
     simd::attention_cached(&extents, q, k, v, outputs.slice::<T>(0));

@@ -6,10 +6,10 @@
 mod launch;
 
 use super::attention::RANGE;
+use super::attention_cached::{self, Cached};
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::double;
-use super::float::{Float, sum};
-use super::simd;
+use super::float::Float;
 use crate::core::candidate::Declare;
 use crate::core::cost::Cost;
 use crate::core::distribution::Distribution;
@@ -45,14 +45,15 @@ impl Step {
         self.heads * self.group
     }
 
-    fn scale(&self) -> f64 {
-        1.0 / (self.dim as f64).sqrt()
+    /// The same attention over the part of the caches that is seen.
+    fn seen(&self) -> Cached {
+        let Step { batch, heads, group, past, dim, .. } = *self;
+        Cached { batch, heads, group, queries: 1, past, dim }
     }
 
-    /// Where the vector at a position begins that query `row` of all sequences reads.
-    fn at(&self, position: usize, row: usize) -> usize {
-        let (sequence, head) = (row / self.query_heads(), row % self.query_heads() / self.group);
-        ((position * self.batch + sequence) * self.heads + head) * self.dim
+    /// Elements of that part.
+    fn seen_elements(&self) -> usize {
+        (self.past + 1) * self.batch * self.heads * self.dim
     }
 }
 
@@ -146,47 +147,23 @@ fn cost(s: &Step, dtype: DType) -> Cost {
 }
 
 /// Calls `visit(y, weight, score_size, v)` for every key that every query sees.
-fn each_key(s: &Step, inputs: &[&[f64]], y: &mut [f64], mut visit: impl FnMut(&mut [f64], f64, f64, &[f64])) {
-    let (q, k, v, seen) = (inputs[0], inputs[1], inputs[2], inputs[3][0] as usize + 1);
-    for (row, (q, y)) in q.chunks_exact(s.dim).zip(y.chunks_exact_mut(s.dim)).enumerate() {
-        let products = |position: usize, size: fn(f64) -> f64| {
-            let k = &k[s.at(position, row)..][..s.dim];
-            q.iter().zip(k).map(|(q, k)| size(q * k)).sum::<f64>() * s.scale()
-        };
-        let scores: Vec<f64> = (0..seen).map(|position| products(position, |x| x)).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-        for (position, score) in scores.iter().enumerate() {
-            let weight = (score - max).exp() / total;
-            visit(y, weight, products(position, f64::abs), &v[s.at(position, row)..][..s.dim]);
-        }
-    }
+fn each_key(s: &Step, inputs: &[&[f64]], y: &mut [f64], visit: impl FnMut(&mut [f64], f64, f64, &[f64])) {
+    let [k, v] = [1, 2].map(|cache| &inputs[cache][..s.seen_elements()]);
+    attention_cached::each_key(&s.seen(), &[inputs[0], k, v], y, visit);
+}
+
+/// What is seen, as attention_cached takes it.
+fn seen<'a, T: Float>(s: &Step, inputs: &Inputs<'a>) -> Inputs<'a> {
+    let bytes = s.seen_elements() * size_of::<T>();
+    Inputs(vec![inputs.0[0], &inputs.0[1][..bytes], &inputs.0[2][..bytes]])
 }
 
 fn naive<T: Float>(s: &Step, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    let (q, k, v) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
-    let seen = inputs.slice::<i32>(3)[0] as usize + 1;
-    for (row, (q, y)) in q.chunks_exact(s.dim).zip(outputs.slice::<T>(0).chunks_exact_mut(s.dim)).enumerate() {
-        let at = |position: usize, d: usize| s.at(position, row) + d;
-        let score = |position| sum(s.dim, &|d| q[d].to_f32() * k[at(position, d)].to_f32()) * s.scale() as f32;
-        let scores: Vec<f32> = (0..seen).map(score).collect();
-        let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let weights: Vec<f32> = scores.iter().map(|score| (score - max).exp()).collect();
-        let total = sum(weights.len(), &|position| weights[position]);
-        for (d, y) in y.iter_mut().enumerate() {
-            let weighted = sum(weights.len(), &|position| weights[position] * v[at(position, d)].to_f32());
-            *y = T::from_f32(weighted / total);
-        }
-    }
+    attention_cached::naive::<T>(&s.seen(), &seen::<T>(s, inputs), outputs);
 }
 
-/// By the tier of attention_cached, on the part of the caches that is seen.
 fn tiled<T: Float>(s: &Step, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    let past = inputs.slice::<i32>(3)[0] as usize;
-    let seen = (past + 1) * s.batch * s.heads * s.dim;
-    let extents = simd::CachedExtents { batch: s.batch, heads: s.heads, group: s.group, past, dim: s.dim };
-    let (q, k, v) = (inputs.slice::<T>(0), inputs.slice::<T>(1), inputs.slice::<T>(2));
-    simd::attention_cached(&extents, q, &k[..seen], &v[..seen], outputs.slice::<T>(0));
+    attention_cached::tiled::<T>(&s.seen(), &seen::<T>(s, inputs), outputs);
 }
 
 #[cfg(test)]
@@ -198,9 +175,8 @@ mod tests {
     #[test]
     fn a_key_that_is_left_out_is_seen() {
         let wrong = Cpu::new::<f32>(|s: &Step, inputs, outputs| {
-            let before = [inputs.slice::<i32>(3)[0].saturating_sub(1)];
-            let fewer = Inputs(vec![inputs.0[0], inputs.0[1], inputs.0[2], bytemuck::cast_slice(&before)]);
-            naive::<f32>(s, &fewer, outputs);
+            let before = Step { past: s.past.saturating_sub(1), ..s.clone() };
+            naive::<f32>(&before, inputs, outputs);
         });
         rejects(operator(), wrong);
     }

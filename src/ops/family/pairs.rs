@@ -35,6 +35,23 @@ pub fn naive(name: &str, batch: usize, pairs: usize) -> Launch {
 /// Both sides of what a pack, a warp, two and more warps of a pair have in flight, and rows of no whole pack.
 pub const TILES: [(&str, usize); 4] = [("k", UNIT), ("k", IN_FLIGHT), ("k", 2 * IN_FLIGHT), ("k", WARPS * IN_FLIGHT)];
 
+/// As (batch, n, k): nothing, one row, rows of no whole pack, both sides of what one, two and eight warps have in flight, and
+/// layers of models.
+pub const CASES: [(usize, usize, usize); 12] = [
+    (0, 8, 16),
+    (1, 1, 8),
+    (2, 3, 5),
+    (1, 17, 24),
+    (8, 16, 40),
+    (3, 33, 1024),
+    (1, 35, 1032),
+    (5, 9, 2056),
+    (1, 31, 2048),
+    (1, 7, 4104),
+    (2, 5, 8200),
+    (1, 6, 9001),
+];
+
 /// Each row of x over its root mean square, times `weight`.
 pub fn normalised(x: &[f64], weight: &[f64], eps: f32) -> Vec<f64> {
     let of_row = |row: &[f64]| {

@@ -3,7 +3,7 @@
 
 mod launch;
 
-use super::family::pairs::{MOST_BATCH, products};
+use super::family::pairs::{CASES, MOST_BATCH, products};
 use super::family::rows::negate;
 use super::float::{Float, sum};
 use super::simd;
@@ -56,31 +56,15 @@ fn operator() -> Op<Added> {
             |_, inputs, _| [0, 2].into_iter().for_each(|i| negate(&mut inputs[i])),
             |_, _, outputs, _| negate(&mut outputs[0]),
         )
-        .shapes(CASES.map(|(batch, n, k)| Added { batch, n, k }))
+        .shapes(CASES.into_iter().chain(LAYERS).map(|(batch, n, k)| Added { batch, n, k }))
         .perf([(1, 2048, 2048), (1, 2048, 5632), (8, 4096, 14_336)].map(|(batch, n, k)| Added { batch, n, k }))
 }
 
 /// As in gemv: sums of so many products still fit an f32.
 const RANGE: f64 = 1e16;
 
-/// As (batch, n, k): nothing, one row, rows of no whole pack, both sides of what one, two and eight warps have in flight, and
-/// layers of models.
-const CASES: [(usize, usize, usize); 14] = [
-    (0, 8, 16),
-    (1, 1, 8),
-    (2, 3, 5),
-    (1, 17, 24),
-    (8, 16, 40),
-    (3, 33, 1024),
-    (1, 35, 1032),
-    (5, 9, 2056),
-    (1, 31, 2048),
-    (1, 7, 4104),
-    (2, 5, 8200),
-    (1, 6, 9001),
-    (1, 130, 5632),
-    (7, 20, 2048),
-];
+/// Parts of layers of models, of one sequence and of several.
+const LAYERS: [(usize, usize, usize); 2] = [(1, 130, 5632), (7, 20, 2048)];
 
 fn add(s: &Added, inputs: &[&[f64]], y: &mut [f64], term: fn(f64) -> f64) {
     let sums = products(s.k, inputs[0], inputs[1], term);

@@ -4,7 +4,7 @@
 mod launch;
 
 use super::family::FUNCTION_FLOPS;
-use super::family::pairs::{MOST_BATCH, normalised, normalised_f32, products};
+use super::family::pairs::{CASES, MOST_BATCH, normalised, normalised_f32, products};
 use super::float::{Float, sum};
 use super::silu::{self, silu};
 use super::simd;
@@ -84,23 +84,6 @@ const EPS: f32 = 1e-5;
 const RANGE: f64 = 1e16;
 /// Besides the sums of squares and of products: the mean, ε, the root, weight, SiLU, the last product.
 const STEPS: usize = 12;
-
-/// As (batch, n, k): nothing, one row, rows of no whole pack, both sides of what one, two and eight warps have in flight, and
-/// layers of models.
-const CASES: [(usize, usize, usize); 12] = [
-    (0, 8, 16),
-    (1, 1, 8),
-    (2, 3, 5),
-    (1, 17, 24),
-    (8, 16, 40),
-    (3, 33, 1024),
-    (1, 35, 1032),
-    (5, 9, 2056),
-    (1, 31, 2048),
-    (1, 7, 4104),
-    (2, 5, 8200),
-    (1, 6, 9001),
-];
 
 /// Calls `visit(y, gate, up)` for each output, with its two products.
 fn gate(s: &Gated, products: &[f64], mut visit: impl FnMut(usize, f64, f64)) {
