@@ -69,9 +69,6 @@ pub fn run(project: Project, suites: Vec<Suite>, mut options: Options) -> Conclu
         let served = worker::serve(|| Engine::new(&project, suites, options), &all);
         return Conclusion::Broken(served.map_or_else(|e| e.to_string(), |()| "no gate asks any more".into()));
     }
-    if !options.compile.is_empty() {
-        return compile(&suites, &options.compile);
-    }
     if options.ptx {
         return renew_ptx(&suites, &project.folder.join(FOLDER));
     }
@@ -81,6 +78,9 @@ pub fn run(project: Project, suites: Vec<Suite>, mut options: Options) -> Conclu
     let (selected, rest): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(|trial| trial.is_selected(&options));
     if let Err(why) = check_shape(&selected, &suites, &options) {
         return Conclusion::Usage(why);
+    }
+    if !options.compile.is_empty() {
+        return compile(&only(&suites, &selected), &options.compile);
     }
     if options.serve {
         let served = serve::run(&project, &suites, &selected, &options);
@@ -94,6 +94,7 @@ pub fn run(project: Project, suites: Vec<Suite>, mut options: Options) -> Conclu
         // libtest-mimic sees no terminal there.
         options.color = options.color.or(Some(ColorSetting::Always));
     }
+    let wanted = only(&suites, &selected);
     let session = Arc::new(Session::new(project, suites, options, &selected, &rest));
     if !session.options.list {
         let (session, selected) = (Arc::clone(&session), selected.clone());
@@ -101,6 +102,9 @@ pub fn run(project: Project, suites: Vec<Suite>, mut options: Options) -> Conclu
             note(format_args!("ended by {signal}: what was found until now is kept"));
             session.conclude(&selected, Ok(true));
         });
+    }
+    if !session.options.list && session.kernels == DeviceKind::Cuda {
+        compile_ahead(&wanted, session.options.device.map_or(0, |choice| choice.ordinal));
     }
     let conducted = session.conduct(selected.clone(), rest.len());
     if session.options.list {
@@ -142,6 +146,36 @@ fn warn_if_unoptimised() {
         );
     }
 }
+
+/// The suites with the candidates and dtypes of some trials alone.
+fn only(suites: &[Suite], selected: &[Trial]) -> Vec<Suite> {
+    let dtypes_of = |suite: usize, candidate: usize| {
+        let of_it = selected.iter().filter(move |trial| (trial.suite, trial.candidate) == (suite, candidate));
+        of_it.map(|trial| trial.dtype).collect::<HashSet<_>>()
+    };
+    let of = |(i, suite): (usize, &Suite)| {
+        let candidates = suite.candidates.iter().enumerate().filter_map(|(j, candidate)| {
+            let dtypes = dtypes_of(i, j);
+            let mut candidate = candidate.clone();
+            candidate.traits.dtypes.retain(|dtype| dtypes.contains(dtype));
+            (!dtypes.is_empty()).then_some(candidate)
+        });
+        Suite { candidates: candidates.collect(), ..suite.clone() }
+    };
+    suites.iter().enumerate().map(of).collect()
+}
+
+/// On all cores what the trials would compile in turn.
+#[cfg(feature = "cuda")]
+fn compile_ahead(suites: &[Suite], ordinal: usize) {
+    let all = [suites, &crate::measure::yardstick::Yardstick::suites()].concat();
+    crate::device::cuda::precompile_ahead(&all, ordinal, |kernels, processes| {
+        note(format_args!("compiling {kernels} kernels, which are not in the cache, in {processes} processes"));
+    });
+}
+
+#[cfg(not(feature = "cuda"))]
+fn compile_ahead(_suites: &[Suite], _ordinal: usize) {}
 
 #[cfg(feature = "cuda")]
 fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {

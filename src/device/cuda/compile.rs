@@ -33,6 +33,13 @@ pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artif
     }
 }
 
+/// Whether [`compile`] would find it in the cache.
+pub fn is_cached(program: &Program, dtype: DType, target: &Target) -> bool {
+    let version = nvrtc::version();
+    let fits = |artifact: Artifact| version.is_err() || version.is_ok_and(|version| version == artifact.compiler);
+    cache::read(&key(program, dtype, target)).is_some_and(fits)
+}
+
 /// Whether every source can include a file: the crate's own, or one of the toolkit.
 pub fn can_include(name: &str) -> bool {
     let folders = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::driver::{Context, driver_version};
 use super::nvrtc;
-use super::presence::find_driver;
+use super::presence::{arch_of, find_driver};
 use super::program::Programs;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
@@ -61,10 +61,9 @@ impl CudaDevice {
         })
     }
 
-    /// The architecture to compile for: with the features of this very one where it has any.
+    /// The architecture to compile for.
     pub fn arch(&self) -> String {
-        let suffix = if self.capability.0 >= 9 { "a" } else { "" };
-        format!("{}{suffix}", self.fingerprint.arch)
+        arch_of(self.capability)
     }
 
     /// Whether blocks can form clusters.

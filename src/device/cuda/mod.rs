@@ -41,7 +41,7 @@ pub use arena::CudaArena;
 pub use artifact::Artifact;
 pub use compile::{can_include, compile, compile_afresh, compile_instances};
 pub use device::CudaDevice;
-pub use precompile::{precompile, programs};
+pub use precompile::{precompile, precompile_ahead, programs};
 pub use presence::find_driver;
 pub use probe::{Finding, probe};
 pub use ptx::{ptx, ptx_afresh};

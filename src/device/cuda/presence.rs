@@ -14,3 +14,19 @@ pub fn find_driver() -> Result<String, String> {
         Err(e) => Err(format!("the CUDA driver sees no GPU: {e}")),
     }
 }
+
+/// The architecture to compile for on a GPU, without opening it.
+///
+/// # Errors
+/// What the driver says.
+pub fn arch(ordinal: usize) -> Result<String, String> {
+    find_driver()?;
+    let (major, minor) = driver::capability(ordinal).map_err(|e| format!("GPU {ordinal} does not answer: {e}"))?;
+    Ok(arch_of((major, minor)))
+}
+
+/// With the features of this very architecture where it has any: `sm_80`, `sm_90a`.
+pub fn arch_of((major, minor): (i32, i32)) -> String {
+    let suffix = if major >= 9 { "a" } else { "" };
+    format!("sm_{major}{minor}{suffix}")
+}

@@ -89,6 +89,16 @@ pub fn device_count() -> Result<usize> {
     Ok(result::device::get_count()? as usize)
 }
 
+/// The compute capability of a GPU, which stays unopened.
+pub fn capability(ordinal: usize) -> Result<(i32, i32)> {
+    result::init()?;
+    let device = result::device::get(ordinal as i32)?;
+    // SAFETY: the device is the driver's own.
+    let attribute = |which| unsafe { result::device::get_attribute(device, which) };
+    let major = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    Ok((major, attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+}
+
 /// A primary context with one non-blocking stream: work that a candidate puts on another stream is not waited for.
 #[derive(Clone)]
 pub struct Context {
