@@ -12,6 +12,7 @@ use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
 use crate::harness::command::{Selected, Selection};
 use crate::harness::devices::{Devices, KernelDevice};
+use crate::measure::shapes::Limits;
 use crate::predict::{Fitted, Observation, Sweep, sweep};
 use clap::Args;
 use serde::Serialize;
@@ -86,20 +87,17 @@ impl Predict {
 
     fn measure(&self, selected: &Selected<'_>, seed: u64) -> Result<Vec<Observation>, Failure> {
         let (device, subject) = (selected.device, &selected.subject);
-        const MOST_BYTES: usize = 1 << 30;
-        const MOST_FLOPS: usize = 2_000_000_000_000;
-        let most_flops = if subject.candidate.body.is_host() { MOST_FLOPS / 1000 } else { MOST_FLOPS };
-        let most_bytes = if subject.candidate.body.is_host() { MOST_BYTES / 8 } else { MOST_BYTES };
+        let limits = Limits::of(subject.candidate.body.is_host());
         let budget = Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::Input(format!("--seconds {}: expected a time, such as 6", self.seconds)))?;
-        let limits = Sweep { shapes: self.cases, budget, seed, most_bytes, most_flops };
+        let settings = Sweep { shapes: self.cases, budget, seed, limits };
         let (begun, mut found) = (Instant::now(), 0);
         let mut say = |_: &Observation| {
             found += 1;
             let of_time = begun.elapsed().as_secs_f64() / self.seconds;
             selected.reach(of_time.max(found as f64 / self.cases as f64));
         };
-        sweep(device, subject, &limits, &mut say)
+        sweep(device, subject, &settings, &mut say)
             .map_err(|fault| Failure::Input(format!("{}: {fault}", subject.operator.name())))
     }
 

@@ -8,6 +8,7 @@ pub mod lock;
 pub mod noise;
 pub mod series;
 pub mod session;
+pub mod shapes;
 pub mod stopping;
 pub mod stored;
 pub mod threshold;

@@ -20,6 +20,7 @@ pub mod place;
 pub mod plot;
 pub mod profiles;
 pub mod record;
+pub mod standing;
 pub mod summary;
 pub mod text;
 pub mod workloads;

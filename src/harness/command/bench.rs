@@ -16,6 +16,7 @@ use crate::harness::terminal::note;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
+use crate::report::standing::standings;
 use crate::report::summary::Summary;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -136,6 +137,11 @@ impl Bench {
                 }
                 for note in outcome.notes.iter().filter(|note| note.contains("not timed")) {
                     say(format!("{name}: {note}\n"))?;
+                }
+                if outcome.timings.len() > 1 {
+                    for standing in standings(&outcome.timings) {
+                        say(format!("{name} {}\n", standing.describe()))?;
+                    }
                 }
                 add(&outcome)
             },

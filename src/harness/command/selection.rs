@@ -16,6 +16,7 @@ use crate::harness::lane::Lanes;
 use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::harness::trial::{Trial, has_hits, trials};
+use crate::measure::shapes::Limits;
 use crate::report::summary::Summary;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -36,6 +37,10 @@ pub struct Selection {
     /// Only this shape instead of those that the operator lists: rows=8192,cols=4096; may be given several times
     #[arg(long = "shape", value_name = "AXIS=N,…")]
     shapes: Vec<String>,
+    /// So many random shapes of each operator instead, log-uniform around those that it lists, ragged ones among them: what
+    /// nobody has tuned for. Every candidate gets the same; another --seed draws others
+    #[arg(long, value_name = "N", conflicts_with = "shapes", value_parser = clap::value_parser!(u32).range(1..))]
+    random: Option<u32>,
     /// Lessons too: the steps on the way to the best candidate
     #[arg(long)]
     lessons: bool,
@@ -160,7 +165,7 @@ impl Selection {
         all.retain(|trial| trial.check == check);
         has_hits(&all, &options).map_err(no_hit)?;
         all.retain(|trial| trial.is_selected(&options));
-        if self.shapes.is_empty() {
+        if self.shapes.is_empty() && self.random.is_none() {
             return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());
         }
         let parsed = |trial: &Trial, shape: &str| parse(trial.subject(suites).operator.axes(), shape);
@@ -173,7 +178,12 @@ impl Selection {
                 return Err(why);
             }
         }
-        let points = |trial: &Trial| self.shapes.iter().filter_map(|shape| parsed(trial, shape).ok()).collect();
+        let named = |trial: &Trial| self.shapes.iter().filter_map(|shape| parsed(trial, shape).ok()).collect();
+        let drawn = |trial: &Trial, count| {
+            let limits = Limits::of(trial.kind == DeviceKind::Cpu);
+            limits.draw_many(trial.subject(suites).operator, trial.dtype, count as usize, self.seed)
+        };
+        let points = |trial: &Trial| self.random.map_or_else(|| named(trial), |count| drawn(trial, count));
         let asked = all.into_iter().map(|trial| (points(&trial), trial)).map(|(points, trial)| (trial, points));
         Ok(asked.filter(|(_, points): &(Trial, Vec<Point>)| !points.is_empty()).collect())
     }
