@@ -42,6 +42,8 @@ pub fn count(
     let mut counting = Command::new(ncu);
     counting
         .env(WITHIN_TURN, "1")
+        // The clocks stay as they were when this process timed the same.
+        .args(["--clock-control", "none"])
         .args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &METRICS.join(",")])
         .args(["--kernel-name", &filter(names), "--launch-count", &kernels.to_string()])
         .args(command);

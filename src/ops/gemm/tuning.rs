@@ -5,11 +5,21 @@ use super::wgmma::{GEMM, Tile, tiles};
 use super::{Product, operator, wgmma_kernel};
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
+use serde::{Deserialize, Serialize};
 
-/// A candidate a tile, each of which takes its tile whatever the shape.
+/// The vendor's product, which is timed beside the tiles.
+pub const VENDOR: &str = "cublaslt";
+
+/// A candidate a tile, each of which takes its tile whatever the shape, and the vendor's.
 pub fn suite() -> Suite {
     let suite = Suite::of(operator());
-    tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile))).into()
+    let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
+    with_vendor!(own, "cublaslt", super::vendor::cublaslt)
+}
+
+/// The tile that is chosen for a shape.
+pub fn chosen(point: &[usize]) -> &'static str {
+    GEMM.choose(&Product::from_point(point), false).name
 }
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
@@ -43,16 +53,20 @@ const SHAPES: [(usize, usize, usize); 26] = [
     (8192, 1024, 1024),
 ];
 
-/// The shapes to time a tile at.
-pub fn points(tile: &str) -> Vec<Point> {
-    let shapes = SHAPES.map(|(m, n, k)| Product { m, n, k });
-    let suits = |s: &Product| tiles().any(|t| t.name == tile && t.suits(s));
-    shapes.iter().filter(|s| suits(s)).map(Shape::to_point).collect()
+/// The shapes to time tiles at.
+pub fn points() -> Vec<Point> {
+    SHAPES.map(|(m, n, k)| Product { m, n, k }.to_point()).to_vec()
+}
+
+/// Whether a candidate of the [`suite`] is worth timing at a shape.
+pub fn suits(candidate: &str, point: &[usize]) -> bool {
+    tiles().find(|tile| tile.name == candidate).is_none_or(|tile| tile.suits(&Product::from_point(point)))
 }
 
 /// A time of a tile, µs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Timed {
-    /// The tile.
+    /// The tile, or [`VENDOR`].
     pub tile: String,
     /// The shape.
     pub point: Point,
@@ -63,7 +77,7 @@ pub struct Timed {
 /// The table that explains the times best. Those near the fastest of their shape count most: the others are not chosen.
 pub fn table(device: &str, timed: &[Timed]) -> Table {
     let fastest =
-        |point: &Point| timed.iter().filter(|t| t.point == *point).map(|t| t.us).fold(f64::INFINITY, f64::min);
+        |point: &Point| timed.iter().filter(|t| t.point == *point && t.tile != VENDOR).map(|t| t.us).fold(f64::INFINITY, f64::min);
     let fitted = tiles().filter_map(|tile| {
         let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
         let rows: Vec<Row> = of_tile
@@ -127,7 +141,8 @@ mod tests {
     #[test]
     fn times_are_found_again() {
         let points: Vec<(&Tile, Point)> =
-            tiles().flat_map(|tile| points(tile.name).into_iter().map(move |point| (tile, point))).collect();
+            tiles().flat_map(|tile| points().into_iter().map(move |point| (tile, point))).collect();
+        let points: Vec<_> = points.into_iter().filter(|(tile, point)| suits(tile.name, point)).collect();
         let us = |tile: &Tile, times: &Times, point: &Point| GEMM.estimate_us(tile, times, &Product::from_point(point));
         let timed: Vec<Timed> = points
             .iter()
@@ -146,6 +161,7 @@ mod tests {
 
     #[test]
     fn every_tile_has_shapes() {
-        assert!(tiles().all(|tile| points(tile.name).len() >= 4));
+        let of = |tile: &Tile| points().iter().filter(|point| suits(tile.name, point)).count();
+        assert!(tiles().all(|tile| of(tile) >= 4));
     }
 }
