@@ -76,8 +76,11 @@ impl Tolerance {
         if dtype.is_integer() {
             return self.units;
         }
-        let between = self.intermediate * dtype.ulp(1.0) / 2.0;
-        self.ulps * dtype.ulp(reference) + (roundings * ACCUMULATOR_EPSILON + between) * magnitude.abs()
+        // A rounding to the dtype takes half of its smallest number from what is smaller than its normal ones.
+        let rounding = (dtype.ulp(1.0) * magnitude.abs()).max(dtype.ulp(0.0)) / 2.0;
+        self.ulps * dtype.ulp(reference)
+            + roundings * ACCUMULATOR_EPSILON * magnitude.abs()
+            + self.intermediate * rounding
     }
 }
 
@@ -124,6 +127,14 @@ mod tests {
         };
         approx::assert_relative_eq!(rounding(DType::BF16), 3.0 / 256.0, max_relative = 1e-9);
         approx::assert_relative_eq!(rounding(DType::F16), 3.0 / 2048.0, max_relative = 1e-9);
+    }
+
+    #[test]
+    fn a_rounding_between_takes_half_of_the_smallest_number_from_a_smaller_one() {
+        let smallest = DType::F16.ulp(0.0);
+        let allowed =
+            |roundings: f64| Tolerance::default().intermediate(roundings).allowed(DType::F16, 0.0, 1.0, smallest);
+        approx::assert_relative_eq!(allowed(4.0) - allowed(0.0), 2.0 * smallest, max_relative = 1e-9);
     }
 
     #[test]

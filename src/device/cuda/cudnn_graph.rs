@@ -32,6 +32,17 @@ struct Raw(sys::cudnnBackendDescriptor_t);
 #[repr(transparent)]
 struct Address(*mut c_void);
 
+/// What is noted of an engine's arithmetic: a number, since a later library has more of them.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(transparent)]
+struct Note(i32);
+
+/// Inputs or partial sums in a narrower type than was asked for.
+const LOSSY: [Note; 2] = [
+    Note(sys::cudnnBackendNumericalNote_t::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS as i32),
+    Note(sys::cudnnBackendNumericalNote_t::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION as i32),
+];
+
 macro_rules! values {
     ($($value:ty: $form:ident),* $(,)?) => {
         $(
@@ -50,6 +61,7 @@ values!(
     Pointwise: CUDNN_TYPE_POINTWISE_MODE,
     Reduction: CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
     Heuristics: CUDNN_TYPE_HEUR_MODE,
+    Note: CUDNN_TYPE_NUMERICAL_NOTE,
     Raw: CUDNN_TYPE_BACKEND_DESCRIPTOR,
     Address: CUDNN_TYPE_VOID_PTR,
     sys::cudnnHandle_t: CUDNN_TYPE_HANDLE,
@@ -344,6 +356,11 @@ impl Made {
     fn of(proposal: &Descriptor, handle: &Handle) -> Result<Self, String> {
         let engine = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
         proposal.get(Name::CUDNN_ATTR_ENGINECFG_ENGINE, &mut [engine.0])?;
+        let mut notes = [Note(-1); 32];
+        let known = engine.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, &mut notes)?;
+        if notes[..known].iter().any(|note| LOSSY.contains(note)) {
+            return Err("cuDNN's engines for this add in the narrow type".into());
+        }
         let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle.0])?;
         plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[proposal.0])?;

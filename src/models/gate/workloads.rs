@@ -67,10 +67,11 @@ impl Rows for Chain {
         self.rows
     }
 
-    /// The norm enlarges what softmax has rounded where its row hardly varies: a probability is off in proportion to itself
-    /// and to its logit, and is divided by the deviation of its row.
+    /// The norm enlarges what softmax has rounded where its row hardly varies. A probability is off in proportion to itself, to
+    /// its logit and to the mean logit; so is the deviation of the row, by those it is made of.
     fn magnitude(&self, inputs: &[&[f64]], rows: ChunksExactMut<'_, f64>) {
         let [x, projection, weight, ..] = inputs else { return };
+        let n = self.cols as f64;
         for (row, x) in rows.zip(x.chunks_exact(self.inner)) {
             let logits = (0..self.cols).map(|col| {
                 let terms = x.iter().zip(projection[col..].iter().step_by(self.cols));
@@ -80,11 +81,18 @@ impl Rows for Chain {
             let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let powers: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
             let sum: f64 = powers.iter().sum();
-            let mean = 1.0 / self.cols as f64;
-            let variance = powers.iter().map(|power| (power / sum - mean).powi(2)).sum::<f64>() * mean;
-            let rounded = (1.0 + largest(&logits)) / sum;
-            let enlarged = rounded * largest(weight) / (variance + f64::from(EPS)).sqrt();
-            row.fill(largest(row).max(enlarged));
+            let logit: f64 = powers.iter().zip(&logits).map(|(power, logit)| power / sum * logit.abs()).sum();
+            let rounded: Vec<f64> =
+                powers.iter().zip(&logits).map(|(power, own)| power / sum * (1.0 + own.abs() + logit)).collect();
+            let apart: Vec<f64> = powers.iter().map(|power| (power / sum - 1.0 / n).abs()).collect();
+            let variance = apart.iter().map(|apart| apart * apart).sum::<f64>() / n + f64::from(EPS);
+            let of_mean = rounded.iter().sum::<f64>() / n;
+            let of_deviation =
+                apart.iter().zip(&rounded).map(|(apart, rounded)| apart * rounded).sum::<f64>() / n / variance;
+            for (i, y) in row.iter_mut().enumerate() {
+                let enlarged = (rounded[i] + of_mean + apart[i] * of_deviation) / variance.sqrt();
+                *y = y.abs() + enlarged * weight[i].abs();
+            }
         }
     }
 }
