@@ -148,7 +148,10 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
         }
         Change::Same => {}
     }
-    if let (Change::Same, None, Some(code)) = (standing.change, &row.code, &timing.code) {
+    // Other code that takes the accepted time: the time stays, so that no row of small steps leads away from it.
+    if let (Change::Same, Some(code)) = (standing.change, &timing.code)
+        && row.code.as_ref() != Some(code)
+    {
         replace(proposed, row.with_code(code));
     }
     // A row with a yardstick of another kind would leave the next run without one, too.

@@ -23,7 +23,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a perf trial takes times where nothing else is said.
+/// How long a perf trial takes times of each shape at the most, where nothing else is said. That is far more than a shape takes:
+/// what is timed does not depend on how busy a machine is.
 const TIMING: Duration = Duration::from_secs(5);
 
 /// What timing a shape or two in full takes: a share of less buys a time in brief.
@@ -145,7 +146,9 @@ impl Engine {
     fn context<'d>(&self, trial: &Trial, device: &'d dyn Device, share: Option<Duration>) -> Context<'d> {
         let (seed, asked) = (self.options.run_seed(), self.options.budget.or(share));
         if trial.check == Check::Perf {
-            let budget = self.options.budget.unwrap_or_else(|| share.map_or(TIMING, |share| share.min(TIMING)));
+            let shapes = trial.subject(&self.suites).operator.perf_shapes().len().max(1) as u32;
+            let whole = TIMING * shapes;
+            let budget = self.options.budget.unwrap_or_else(|| share.map_or(whole, |share| share.min(whole)));
             return Context::new(device, seed, budget);
         }
         let context = match asked {
