@@ -45,6 +45,8 @@ struct Sum {
     levels: BTreeMap<String, f64>,
     /// A call of it, for its class.
     facts: Option<Facts>,
+    /// Whether another call was of other work.
+    is_mixed: bool,
     first: usize,
 }
 
@@ -58,18 +60,26 @@ impl Sum {
         self.pipe_us += facts.pipe_us;
         self.floor_us += facts.floor_us();
         *self.levels.entry(facts.level.to_string()).or_default() += us;
-        self.facts.get_or_insert_with(|| facts.clone());
+        let first = self.facts.get_or_insert_with(|| facts.clone());
+        self.is_mixed |= (first.shape != facts.shape) || first.features.flops != facts.features.flops;
+    }
+
+    /// What a call takes: the median of those of one work, whose first in a batch also waits for the batch to begin; of several
+    /// works the mean.
+    fn typical_us(&self, sorted: &[f64]) -> f64 {
+        if self.is_mixed { sorted.iter().sum::<f64>() / sorted.len() as f64 } else { quantile_sorted(sorted, 0.5) }
     }
 
     fn part(self, name: String, runs: f64, all_us: f64, knowledge: &Knowledge<'_>) -> Part {
         let total: f64 = self.times.iter().sum();
         let times = sorted(&self.times);
         let calls = times.len() as f64;
-        // The class of the whole: its mean call, as if all were alike.
+        let typical_us = self.typical_us(&times);
+        // The class of the whole: its typical call, as if all were alike.
         let bound = self.facts.and_then(|mut facts| {
             (facts.memory_us, facts.pipe_us) = (self.memory_us / calls, self.pipe_us / calls);
             facts.features.flops = self.flops / calls;
-            knowledge.bound(total / calls, &facts)
+            knowledge.bound(typical_us, &facts)
         });
         let level = self.levels.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(level, _)| level);
         let calibrated = knowledge.limits.is_some();
@@ -84,7 +94,7 @@ impl Sum {
             p95_us: quantile_sorted(&times, 0.95),
             bytes: self.bytes / runs,
             flops: self.flops / runs,
-            of_ceiling: (calibrated && self.floor_us > 0.0).then(|| self.floor_us / total),
+            of_ceiling: (calibrated && self.floor_us > 0.0).then(|| self.floor_us / calls / typical_us),
             bound,
             level: level.filter(|_| calibrated).unwrap_or_default(),
         }
@@ -199,6 +209,16 @@ mod tests {
     use super::*;
     use crate::profile::analysis;
     use crate::profile::samples::{Made, host_knowledge, suites};
+
+    #[test]
+    fn the_first_of_a_batch_waits_for_it_and_is_not_typical() {
+        let mut sum = Sum::default();
+        [900.0, 30.0, 31.0, 32.0].iter().for_each(|&us| sum.add(us, None));
+        let times = sorted(&sum.times);
+        assert_eq!(sum.typical_us(&times), 31.5);
+        sum.is_mixed = true;
+        assert_eq!(sum.typical_us(&times), 248.25);
+    }
 
     #[test]
     fn parts_and_idle_time_are_the_whole() {

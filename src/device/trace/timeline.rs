@@ -109,6 +109,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it takes a stream's turn on the device.
+    pub const fn is_on_device(self) -> bool {
+        matches!(self, Kind::Kernel | Kind::Copy | Kind::Set | Kind::Graph)
+    }
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -187,6 +187,20 @@ pub fn add(records: Vec<Record>, timeline: &mut Timeline, offset_ns: u64, name: 
         let track = place;
         timeline.events.push(Event { kind, name, track, start_ns, end_ns, correlation, range, node, bytes, shape });
     }
+    queue_up(&mut timeline.events);
+}
+
+/// What a stream does begins when what it did before has ended: a node of a graph may be told to start with the graph, and a
+/// dependent launch waits for the one ahead. The time in which both are there belongs to the one ahead.
+fn queue_up(events: &mut [Event]) {
+    let mut on_device: Vec<&mut Event> = events.iter_mut().filter(|event| event.kind.is_on_device()).collect();
+    on_device.sort_by_key(|event| (event.end_ns, event.start_ns));
+    let mut ended: HashMap<Track, u64> = HashMap::new();
+    for event in on_device {
+        let last = ended.entry(event.track).or_default();
+        event.start_ns = event.start_ns.max(*last).min(event.end_ns);
+        *last = event.end_ns;
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +254,16 @@ mod tests {
         assert_eq!((start_ns, end_ns, correlation, node), (5_000, 9_000, 77, 3));
         let expected = Shape { grid: [132, 2, 1], block: [384, 1, 1], registers: 72, shared_bytes: 66_560 };
         assert_eq!(shape, Some(expected));
+    }
+
+    #[test]
+    fn nodes_that_start_with_their_graph_follow_each_other() {
+        let bytes =
+            [linked(5, 1), launched(5, 1_000, 1_200, 9), launched(5, 1_000, 1_100, 8), launched(5, 1_250, 1_300, 10)];
+        let (mut timeline, records) = (Timeline::default(), bytes.iter().filter_map(|bytes| read(bytes)).collect());
+        add(records, &mut timeline, 1_000, |_| "kernel".into());
+        let seen: Vec<_> = timeline.events.iter().map(|e| (e.node, e.start_ns, e.end_ns)).collect();
+        assert_eq!(seen, [(9, 100, 200), (8, 0, 100), (10, 250, 300)]);
     }
 
     #[test]
