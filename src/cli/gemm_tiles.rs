@@ -61,9 +61,6 @@ impl GemmTiles {
             Some(path) => read(path)?,
             None => self.measure()?,
         };
-        if let Some(path) = &self.times {
-            write(path, &times)?;
-        }
         let table = tuning::table(&times.device, &times.timed);
         let out = self.out.unwrap_or_else(|| project().folder.join("src/ops/gemm/tiles.json"));
         write(&out, &table)?;
@@ -82,8 +79,9 @@ impl GemmTiles {
         let points: Vec<Point> = tuning::points().into_iter().chain(random).collect();
         let progress = Progress::of(points.len(), self.quiet);
         let pool = Pool::new(self.seed);
-        let mut timed = Vec::new();
+        let mut found = Times { device: device.fingerprint().name.clone(), timed: Vec::new() };
         for point in &points {
+            let mut timed = Vec::new();
             let shape = describe(operator.axes(), point);
             progress.say(&shape);
             for candidate in suite.candidates.iter().filter(|candidate| tuning::suits(&candidate.name, point)) {
@@ -95,8 +93,13 @@ impl GemmTiles {
                 }
             }
             progress.step();
+            // After each shape: what was measured outlives whatever ends this process.
+            found.timed.append(&mut timed);
+            if let Some(path) = &self.times {
+                write(path, &found)?;
+            }
         }
-        Ok(Times { device: device.fingerprint().name.clone(), timed })
+        Ok(found)
     }
 }
 

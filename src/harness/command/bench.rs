@@ -79,6 +79,7 @@ impl Bench {
             let summary = at_end.lock().unwrap_or_else(PoisonError::into_inner);
             note(format_args!("ended by {signal}: what was measured is kept"));
             let _ = keep_at_end(&summary);
+            summary.records.iter().flat_map(stand).for_each(|line| note(format_args!("{line}")));
             if is_json {
                 let _ = print(&summary.to_json());
             }
@@ -138,11 +139,7 @@ impl Bench {
                 for note in outcome.notes.iter().filter(|note| note.contains("not timed")) {
                     say(format!("{name}: {note}\n"))?;
                 }
-                if outcome.timings.len() > 1 {
-                    for standing in standings(&outcome.timings) {
-                        say(format!("{name} {}\n", standing.describe()))?;
-                    }
-                }
+                stand(&record(&outcome)).into_iter().try_for_each(|line| say(line + "\n"))?;
                 add(&outcome)
             },
         )?;
@@ -185,6 +182,14 @@ impl Bench {
         };
         self.peers.iter().map(start).collect()
     }
+}
+
+/// How a candidate stands beside each of its peers, where it was timed at several shapes.
+fn stand(record: &Record) -> Vec<String> {
+    let name = record.trial.trim_end_matches("::perf");
+    let several = Some(&record.outcome.timings).filter(|timings| timings.len() > 1);
+    let standings = several.map(|timings| standings(timings)).unwrap_or_default();
+    standings.iter().map(|standing| format!("{name} {}", standing.describe())).collect()
 }
 
 /// The first line of the table.
