@@ -1,11 +1,12 @@
-"""Holds `kernelgate llm` against transformers on the CPU, in f32: the greedy tokens of five chats, the time of a token, both
-in one run and in turn, and the perplexity of a text.
+"""Holds `kernelgate llm` against transformers in f32: the greedy tokens of five chats, the time of a token, both in one run and
+in turn, and the perplexity of a text.
 
     python peers/llm_transformers.py <folder> --kernelgate target/release/kernelgate [--tokens 64] [--threads 2]
-        [--text fixtures/models/text.txt]
+        [--text fixtures/models/text.txt] [--device cpu|cuda] [--dtype f32|f16|bf16] [--way W]
 
-Ends with 1 where tokens differ and the two best logits were not a tie (closer than 1e-3 of the largest), and where the
-perplexities are further apart than 0.1 %.
+Device, dtype and way are kernelgate's; transformers computes in f32 on the CPU. Ends with 1 where tokens differ and the two best
+logits were not a tie, and where the perplexities are further apart than 0.1 %, in a narrow type than 1 %. A tie is closer than
+1e-3 of the largest logit, in a narrow type than the roundings of all steps: 3 sqrt(steps) half ulps.
 """
 
 import argparse
@@ -65,11 +66,23 @@ def same_perplexity(arguments, model, tokenizer):
     text = pathlib.Path(arguments.text).read_text()
     theirs = perplexity(model, tokenizer(text).input_ids)
     command = [arguments.kernelgate, "llm", "--model", arguments.folder, "--perplexity", arguments.text, "--json"]
-    command += ["--window", str(WINDOW), "--stride", str(STRIDE)]
+    command += ["--window", str(WINDOW), "--stride", str(STRIDE), *placed(arguments)]
     ours = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
     apart = abs(ours["perplexity"] / theirs - 1)
     print(f"perplexity over {ours['tokens']} tokens: transformers {theirs:.5f}, kernelgate {ours['perplexity']:.5f}, {apart:.1e}")
-    return apart <= 1e-3
+    return apart <= (1e-3 if arguments.dtype == "f32" else 1e-2)
+
+
+def placed(arguments):
+    """Where and how kernelgate computes, as its options."""
+    way = ["--way", arguments.way] if arguments.way else []
+    return ["--device", arguments.device, "--dtype", arguments.dtype, *way]
+
+
+def tie_limit(dtype, layers):
+    """How close the two best logits are, of the largest, where either may win: of a step each layer has 15."""
+    half_ulp = {"f32": None, "f16": 2**-11, "bf16": 2**-8}[dtype]
+    return 1e-3 if half_ulp is None else 3 * (15 * layers + 3) ** 0.5 * half_ulp
 
 
 def main():
@@ -79,6 +92,9 @@ def main():
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--text", default="fixtures/models/text.txt")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=["f32", "f16", "bf16"], default="f32")
+    parser.add_argument("--way")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     tokenizer = AutoTokenizer.from_pretrained(arguments.folder)
@@ -93,7 +109,7 @@ def main():
             want, times, gaps = decode(model, ids, arguments.tokens)
             theirs += times[1:]
             command = [arguments.kernelgate, "llm", "--model", arguments.folder, "--prompt", prompt, "--chat"]
-            command += ["--tokens", str(arguments.tokens), "--json"]
+            command += ["--tokens", str(arguments.tokens), "--json", *placed(arguments)]
             got = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
             ours.append(got["run"]["token_ms"]["p50"])
             shares.append(got["run"].get("of_read_ceiling"))
@@ -103,7 +119,7 @@ def main():
                 print(f"same  {len(want)} tokens: {prompt}")
                 continue
             at = min(len(want), len(got["tokens"])) - 1 if first is None else first
-            tie = gaps[at] < 1e-3
+            tie = gaps[at] < tie_limit(arguments.dtype, model.config.num_hidden_layers)
             differ += not tie
             print(f"{'tie ' if tie else 'DIFF'}  at {at}, the two best are {gaps[at]:.2e} apart: {prompt}")
         differ += not same_perplexity(arguments, model, tokenizer)
