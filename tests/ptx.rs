@@ -2,6 +2,7 @@
 
 use kernelgate::core::candidate::{Body, Language};
 use kernelgate::device::cuda::ptx_afresh;
+use kernelgate::device::dependent::objections;
 use kernelgate::device::fault::Fault;
 use kernelgate::device::sim::{ARCH, Committed, FOLDER};
 use kernelgate::models::suites;
@@ -45,4 +46,18 @@ fn no_folder_of_a_machine_is_in_them() {
         let absolute = text.lines().find(|line| line.starts_with(".file") && line.contains("\"/"));
         assert_eq!(absolute, None, "{name}");
     }
+}
+
+#[test]
+fn no_load_overtakes_the_wait_for_the_launch_ahead() {
+    let mut waiting = 0;
+    for name in committed().files() {
+        let text = committed().read(&name).expect("a packed text");
+        waiting += text.matches("griddepcontrol.wait").count();
+        let waits =
+            |entry: &str| text.split(".entry ").any(|e| e.starts_with(entry) && e.contains("griddepcontrol.wait"));
+        let overtaken: Vec<_> = objections(&text).into_iter().filter(|(entry, _)| waits(entry)).collect();
+        assert!(overtaken.is_empty(), "{name}: {overtaken:?}: read through `behind_wait` (kernels/lib/dependent.cuh)");
+    }
+    assert!(waiting > 20, "{waiting} kernels wait");
 }

@@ -34,9 +34,8 @@ constexpr int NOWHERE = 0x7fffffff;
 extern "C" __global__ void __launch_bounds__(THREADS)
     argmax(const scalar_t* __restrict__ x, int* __restrict__ y, int cols) {
     __shared__ Best of_warp[THREADS / WARP];
-    launch_dependents();
-    wait_for_launch_ahead();
-    const scalar_t* const row = x + (long long)blockIdx.x * cols;
+    begin_dependent_launch();
+    const scalar_t* const row = behind_wait(x) + (long long)blockIdx.x * cols;
     Best best{Maximum::identity(), NOWHERE};
     const int packs = cols % PACK_LEN == 0 ? cols / PACK_LEN : 0;
     for (int i = threadIdx.x; i < packs; i += THREADS) {

@@ -15,6 +15,7 @@
 #include "attention.cuh"
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#include "align_rows.cuh"
 #include "wgmma_epilogue.cuh"
 
 using namespace hopper;

@@ -15,9 +15,9 @@
 
 // The definition, a query a block.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_kvcache_naive(PARAMETERS) {
-    launch_dependents();
-    wait_for_launch_ahead();
-    attend_query(blockIdx.x, q, k, v, y, batch, heads, group, position[0], dim, scale);
+    begin_dependent_launch();
+    attend_query(blockIdx.x, behind_wait(q), behind_wait(k), behind_wait(v), y, batch, heads, group,
+                 *behind_wait(position), dim, scale);
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -78,9 +78,11 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     const int rank = int(hopper::cluster_rank());
     const long long head = blockIdx.x / CLUSTER;  // of the keys, of all sequences
 
-    launch_dependents();
-    wait_for_launch_ahead();
-    const int seen = position[0] + 1;
+    begin_dependent_launch();
+    q = behind_wait(q);
+    k = behind_wait(k);
+    v = behind_wait(v);
+    const int seen = *behind_wait(position) + 1;
     const int chunk = (seen - 1) / CLUSTER + 1;
     const int end = min((rank + 1) * chunk, seen);
     float query[GROUP][PACK_LEN];

@@ -2,6 +2,7 @@
 #include "gemm.cuh"
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#include "align_rows.cuh"
 #include "gemm_swap_ab.cuh"
 
 using namespace hopper;

@@ -21,6 +21,7 @@ struct Rows {
 
 __device__ __forceinline__ void store(const scalar_t* residual, scalar_t* y, long long of, Rows rows, float low,
                                       float high) {
+    residual = behind_wait(residual);
     y[of + rows.low] = from_float<scalar_t>(to_float(residual[of + rows.low]) + low);
     if (rows.high > rows.low) y[of + rows.high] = from_float<scalar_t>(to_float(residual[of + rows.high]) + high);
 }

@@ -2,6 +2,7 @@
 // on the way (element i of a head with element half + i).
 #pragma once
 #include "common.cuh"
+#include "dependent.cuh"
 
 // A pair of elements of the projection of a token: its head, of the queries, then the keys, then the values, and its place
 // there.
@@ -14,15 +15,17 @@ struct HeadPair {
 // The tensors of an append, as the operators have them.
 struct Append {
     const scalar_t *cosine, *sine;  // [capacity, batch, half]
+    const int* position;            // [1]
     scalar_t *keys, *values;        // [capacity, batch, kv_heads, 2 * half]
     scalar_t* q;                    // [batch, heads, 2 * half]
     int batch, heads, kv_heads, half;
 
-    // Element `element` and its partner of sequence v, at position `at`.
-    __device__ __forceinline__ void store(HeadPair pair, int v, int at, float low, float high) const {
-        const long long token = (long long)at * batch + v;
+    // Element `element` and its partner of sequence v, behind the wait.
+    __device__ __forceinline__ void store(HeadPair pair, int v, float low, float high) const {
+        const long long token = (long long)*behind_wait(position) * batch + v;
         if (pair.head < heads + kv_heads) {
-            const float c = to_float(cosine[token * half + pair.element]), s = to_float(sine[token * half + pair.element]);
+            const float c = to_float(behind_wait(cosine)[token * half + pair.element]);
+            const float s = to_float(behind_wait(sine)[token * half + pair.element]);
             const float rotated = low * c - high * s;
             high = high * c + low * s;
             low = rotated;

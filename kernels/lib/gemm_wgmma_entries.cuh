@@ -2,10 +2,17 @@
 //   PRODUCT(NAME): the entry of that name
 //   PRODUCT_POINTERS, PRODUCT_SCALARS: its own arguments, after the output and last, with the separating comma
 //   PRODUCT_EPILOGUE: the epilogue made of those, m and n
-//   FACTOR_B: the order of b.
+//   FACTOR_B: the order of b
+//   PRODUCT_BEGIN: what every entry does first, if it does anything.
+#include "align_rows.cuh"
+#include "dependent.cuh"
 #include "gemm_swap_ab.cuh"
 
 using namespace hopper;
+
+#if !defined(PRODUCT_BEGIN)
+#define PRODUCT_BEGIN
+#endif
 
 // The tiles of a product whose a is K-major and whose b has the order FACTOR_B: ENTRY(name, threads, blocks that a
 // multiprocessor holds, what to call). The launch rule chooses among them by an estimate of the time.
@@ -52,6 +59,7 @@ using namespace hopper;
         PRODUCT(NAME)(scalar_t* __restrict__ c, PRODUCT_POINTERS const __grid_constant__ TensorMap a_map,             \
                       const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map, int m, int n, \
                       int k PRODUCT_SCALARS) {                                                                        \
+        PRODUCT_BEGIN;                                                                                                \
         __VA_ARGS__(a_map, b_map, c_map, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                                      \
     }
 
@@ -65,12 +73,14 @@ HOPPER_SWAP_AB(HOPPER_ENTRY)
         PRODUCT(NAME##_split_k)(float4* __restrict__ workspace, const __grid_constant__ TensorMap a_map,        \
                               const __grid_constant__ TensorMap b_map, long long offset, int m, int n, int k, \
                               int parts) {                                                                    \
+        PRODUCT_BEGIN;                                                                                        \
         split_k_partials<__VA_ARGS__>(a_map, b_map, workspace + offset, Extents{m, n, k}, parts);                 \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256)                                                         \
         PRODUCT(NAME##_split_k_reduce)(scalar_t* __restrict__ c, PRODUCT_POINTERS const float4* __restrict__ workspace,  \
                             long long offset, int m, int n, int k, int parts PRODUCT_SCALARS) {               \
-        split_k_reduce<__VA_ARGS__>(workspace + offset, c, Extents{m, n, k}, parts, PRODUCT_EPILOGUE);             \
+        PRODUCT_BEGIN;                                                                                        \
+        split_k_reduce<__VA_ARGS__>(behind_wait(workspace) + offset, c, Extents{m, n, k}, parts, PRODUCT_EPILOGUE);             \
     }
 
 HOPPER_SPLIT_K(HOPPER_SPLIT_K_ENTRY)
@@ -80,5 +90,6 @@ HOPPER_SPLIT_K(HOPPER_SPLIT_K_ENTRY)
 extern "C" __global__ void __launch_bounds__(256)
     PRODUCT(align)(const scalar_t* __restrict__ from, scalar_t* __restrict__ workspace, long long offset, int rows,
                    int cols, int pitch) {
-    align_rows(from, workspace + offset, rows, cols, pitch);
+    PRODUCT_BEGIN;
+    align_rows(behind_wait(from), workspace + offset, rows, cols, pitch);
 }

@@ -62,6 +62,8 @@ struct Pair {
         }
         launch_dependents();
         wait_for_launch_ahead();
+        x = behind_wait(x);
+        if (NORM) g = behind_wait(g);
         // All at once too: one latency behind the wait, not one a pack.
 #pragma unroll
         for (int i = 0; i < PAIR_DEPTH; ++i) {
@@ -137,6 +139,10 @@ __device__ __forceinline__ void naive_pair(const scalar_t* x, const scalar_t* g,
                                            const scalar_t* row_high, int k, float eps, Use use) {
     launch_dependents();
     wait_for_launch_ahead();
+    x = behind_wait(x);
+    row_low = behind_wait(row_low);
+    row_high = behind_wait(row_high);
+    if (NORM) g = behind_wait(g);
     float low = 0.0f, high = 0.0f, squares = 0.0f;
     for (int j = threadIdx.x; j < k; j += TREE_THREADS) {
         const float element = to_float(x[j]);

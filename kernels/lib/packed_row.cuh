@@ -5,6 +5,7 @@
 // out of the L1, they cost 1 to 5 % of the bandwidth of an H200.
 #pragma once
 #include "rows.cuh"
+#include "shifted.cuh"
 
 // Where the single elements of a row go: a lane of the first warp of the group each, others hold none.
 __device__ __forceinline__ int edge_lane(const LaneGroup& group) { return group.has_row ? group.rank : MAX_WARPS * WARP; }
@@ -23,22 +24,7 @@ __device__ __forceinline__ Pack load_shifted(const scalar_t* low, int shift) {
         return Pack{a};
     }
     const uint4 b = load_pack(low + PACK_LEN).words;
-    const unsigned int words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    const int bytes = shift * int(sizeof(scalar_t));
-    unsigned int by_two[6], by_one[5], result[4];
-#pragma unroll
-    for (int i = 0; i < 6; ++i) {
-        by_two[i] = bytes & 8 ? words[i + 2] : words[i];
-    }
-#pragma unroll
-    for (int i = 0; i < 5; ++i) {
-        by_one[i] = bytes & 4 ? by_two[i + 1] : by_two[i];
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        result[i] = __funnelshift_r(by_one[i], by_one[i + 1], 8 * (bytes & 3));
-    }
-    return Pack{make_uint4(result[0], result[1], result[2], result[3])};
+    return Pack{shifted(a, b, shift * int(sizeof(scalar_t)))};
 }
 
 // Elements of a line of the caches, and of the least of it that is moved.

@@ -1,4 +1,4 @@
-// How the outputs of a warpgroup leave its registers, and how operands get rows that tensor maps take.
+// How the outputs of a warpgroup leave its registers.
 #pragma once
 #include "gemm.cuh"
 #include "hopper.cuh"
@@ -70,16 +70,6 @@ template <int ROWS>
 __device__ __forceinline__ void store_staged(scalar_t* __restrict__ matrix, int rows, int cols, TileOrigin first,
                                              unsigned tile) {
     for_elements<ROWS>(rows, cols, first, tile, [&](long long at, const scalar_t& staged) { matrix[at] = staged; });
-}
-
-// Copies a matrix of `cols` columns to rows of `pitch` elements.
-__device__ __forceinline__ void align_rows(const scalar_t* __restrict__ from, scalar_t* __restrict__ to, int rows,
-                                           int cols, int pitch) {
-    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
-        for (int col = threadIdx.x; col < cols; col += blockDim.x) {
-            to[(long long)row * pitch + col] = from[(long long)row * cols + col];
-        }
-    }
 }
 
 }  // namespace hopper

@@ -11,7 +11,9 @@
 #define PRODUCT(NAME) linear_##NAME
 #define PRODUCT_POINTERS LINEAR_POINTERS,
 #define PRODUCT_SCALARS , LINEAR_SCALARS
-#define PRODUCT_EPILOGUE LINEAR_EPILOGUE
+#define PRODUCT_EPILOGUE \
+    LinearEpilogue { behind_wait(bias), behind_wait(residual), activation, has_residual, m, n }
+#define PRODUCT_BEGIN begin_dependent_launch()
 #define FACTOR_B K_MAJOR
 #include "gemm_wgmma_entries.cuh"
 

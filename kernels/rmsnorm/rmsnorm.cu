@@ -16,6 +16,7 @@
 //   elements_two_warps  .. 512      grid ceil(rows / 2)        block 128
 //   line_block          .. 4096     grid rows                  block 32 * ceil(cols / 256)
 //   line_large_block    .. 8192     grid rows                  block 32 * ceil(cols / 512)
+#include "dependent.cuh"
 #include "element_row.cuh"
 #include "packed_row.cuh"
 
@@ -90,7 +91,8 @@ __device__ __forceinline__ void rmsnorm_in_registers(const Group& group, const R
 
 // Short rows: some lanes of a warp own a row, 8 values each.
 extern "C" __global__ void __launch_bounds__(128) rmsnorm_lanes_per_row(PARAMETERS) {
-    rmsnorm_in_registers<8>(LaneGroup(int(blockDim.x), rows), {x, weight, y, cols, eps});
+    begin_dependent_launch();
+    rmsnorm_in_registers<8>(LaneGroup(int(blockDim.x), rows), {behind_wait(x), behind_wait(weight), y, cols, eps});
 }
 
 // One pass over memory, the row held as packs. Groups of whole warps.
@@ -138,12 +140,14 @@ __device__ __forceinline__ void rmsnorm_unaligned(const Group& group, const RmsN
 // Half the values a thread of other kernels and early weights; blocks of long rows prefetch the row of a later block into L2.
 #define ALIGNED(PATH, BOUNDS, VALUES, SPREAD, EARLY_WEIGHTS, PREFETCH, ...)                           \
     extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_##PATH(PARAMETERS) {                  \
+        begin_dependent_launch();                                                                     \
         rmsnorm_packed<PackedRow<VALUES, SPREAD, false>, EARLY_WEIGHTS, PREFETCH>(                    \
-            __VA_ARGS__, {x, weight, y, cols, eps});                                                  \
+            __VA_ARGS__, {behind_wait(x), behind_wait(weight), y, cols, eps});                                                  \
     }
 #define UNALIGNED(PATH, BOUNDS, VALUES, SPREAD, EARLY_WEIGHTS, PREFETCH, ...)                   \
     extern "C" __global__ void __launch_bounds__ BOUNDS rmsnorm_##PATH##_unaligned(PARAMETERS) { \
-        rmsnorm_unaligned<VALUES, SPREAD, PREFETCH>(__VA_ARGS__, {x, weight, y, cols, eps});    \
+        begin_dependent_launch();                                                               \
+        rmsnorm_unaligned<VALUES, SPREAD, PREFETCH>(__VA_ARGS__, {behind_wait(x), behind_wait(weight), y, cols, eps});    \
     }
 #define BOTH(...)          \
     ALIGNED(__VA_ARGS__)   \
@@ -164,6 +168,9 @@ BOTH(cluster, (1024), 32, false, false, sizeof(scalar_t) == 2, ClusterGroup())
 #if defined(KERNELGATE_F32)
 template <typename Row>
 __device__ __forceinline__ void rmsnorm_by_elements(PARAMETERS) {
+    begin_dependent_launch();
+    x = behind_wait(x);
+    weight = behind_wait(weight);
     const Row row(rows, cols);
     float weights[Row::VALUES], value[Row::VALUES];
     row.load_weights(weight, weights);
@@ -183,9 +190,11 @@ extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK) rmsnorm_elements_tw
 
 // Longer unaligned rows: the packs begin at a whole cache line, and the weights are loaded early.
 extern "C" __global__ void __launch_bounds__(512, 2) rmsnorm_line_block(PARAMETERS) {
-    rmsnorm_packed<PackedRow<8, false, true, false, LINE_LEN>, true, true>(BlockGroup(), {x, weight, y, cols, eps});
+    begin_dependent_launch();
+    rmsnorm_packed<PackedRow<8, false, true, false, LINE_LEN>, true, true>(BlockGroup(), {behind_wait(x), behind_wait(weight), y, cols, eps});
 }
 extern "C" __global__ void __launch_bounds__(512) rmsnorm_line_large_block(PARAMETERS) {
-    rmsnorm_packed<PackedRow<16, false, true, false, LINE_LEN>, true, true>(BlockGroup(), {x, weight, y, cols, eps});
+    begin_dependent_launch();
+    rmsnorm_packed<PackedRow<16, false, true, false, LINE_LEN>, true, true>(BlockGroup(), {behind_wait(x), behind_wait(weight), y, cols, eps});
 }
 #endif

@@ -27,12 +27,12 @@ __device__ __forceinline__ void project(PARAMETERS) {
     const int pairs = (heads + 2 * kv_heads) * half, pair = Pair<BATCH, true>::index(warps);
     const HeadPair place(min(pair, pairs - 1), half);
     const scalar_t* const row = w + place.row(half) * k;
-    const Append append{cosine, sine, keys, values, q, batch, heads, kv_heads, half};
+    const Append append{cosine, sine, position, keys, values, q, batch, heads, kv_heads, half};
     Pair<BATCH, true> own;
     own.multiply(x, g, row, row + (long long)half * k, batch, k, warps);
     if (pair >= pairs) return;
     own.finish(batch, k, eps, warps, [&](int v, float low, float high) {
-        append.store(place, v, position[0], low, high);
+        append.store(place, v, low, high);
     });
 }
 
@@ -43,9 +43,9 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS) rmsnorm_qkv_rope_naiv
     const int pairs = (heads + 2 * kv_heads) * half, v = int(blockIdx.x) / pairs;
     const HeadPair place(int(blockIdx.x) % pairs, half);
     const scalar_t* const row = w + place.row(half) * k;
-    const Append append{cosine, sine, keys, values, q, batch, heads, kv_heads, half};
+    const Append append{cosine, sine, position, keys, values, q, batch, heads, kv_heads, half};
     naive_pair<true>(x + (long long)v * k, g, row, row + (long long)half * k, k, eps, [&](float low, float high) {
-        append.store(place, v, position[0], low, high);
+        append.store(place, v, low, high);
     });
 }
 

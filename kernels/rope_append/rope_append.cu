@@ -7,7 +7,6 @@
 // Launch: grid ceil(batch * (heads + 2 * kv_heads) * half / 256), block 256; no dynamic shared memory; may overlap with the
 // launch ahead. Serves every shape: a pair of elements a thread.
 #include "append.cuh"
-#include "dependent.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     rope_append(const scalar_t* __restrict__ qkv, const scalar_t* __restrict__ cosine, const scalar_t* __restrict__ sine,
@@ -20,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i >= (long long)batch * pairs) return;
     const int v = int(i / pairs);
     const HeadPair pair(int(i % pairs), half);
-    const scalar_t* const from = qkv + (long long)v * (2 * pairs) + pair.row(half);
-    const Append append{cosine, sine, keys, values, q, batch, heads, kv_heads, half};
-    append.store(pair, v, position[0], to_float(from[0]), to_float(from[half]));
+    const scalar_t* const from = behind_wait(qkv) + (long long)v * (2 * pairs) + pair.row(half);
+    const Append append{cosine, sine, position, keys, values, q, batch, heads, kv_heads, half};
+    append.store(pair, v, to_float(from[0]), to_float(from[half]));
 }

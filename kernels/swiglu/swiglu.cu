@@ -7,6 +7,7 @@
 //                    grid ceil(n / (8 * 128))  block 128 in f16 and bf16
 //   whole_blocks     grid n / 4096             block 1024 in f32, 512 in f16 and bf16; n a multiple of 4096
 #include "common.cuh"
+#include "dependent.cuh"
 
 #define PARAMETERS \
     const scalar_t* __restrict__ gate, const scalar_t* __restrict__ up, scalar_t* __restrict__ y, long long n
@@ -45,6 +46,9 @@ constexpr int WHOLE_THREADS = 512;
 // each.
 template <int PACKS, int THREADS>
 __device__ __forceinline__ void swiglu_packs(PARAMETERS) {
+    begin_dependent_launch();
+    gate = behind_wait(gate);
+    up = behind_wait(up);
     const long long whole = n / PACK_LEN;
     const long long first = (long long)blockIdx.x * (PACKS * THREADS) + threadIdx.x;
     Pack gates[PACKS], ups[PACKS];
@@ -76,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(PACK_THREADS) swiglu_pack_per_threa
 
 // One pack of each input a thread of whole blocks: no test before the loads.
 extern "C" __global__ void __launch_bounds__(WHOLE_THREADS) swiglu_whole_blocks(PARAMETERS) {
+    begin_dependent_launch();
     const size_t at = size_t(blockIdx.x * WHOLE_THREADS + threadIdx.x) * PACK_LEN;
-    store_pack(y + at, swiglu(load_pack(gate + at), load_pack(up + at)));
+    store_pack(y + at, swiglu(load_pack(behind_wait(gate) + at), load_pack(behind_wait(up) + at)));
 }

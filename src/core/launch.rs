@@ -204,8 +204,9 @@ impl Launch {
     }
 
     /// Lets the launch begin before the one ahead of it has ended (programmatic dependent launch, compute capability 9.0 and
-    /// up): the kernel executes `griddepcontrol.wait` before it touches anything that an earlier launch may write or read. Models run
-    /// it so; a gate judges and times launches one behind the other.
+    /// up): the kernel executes `griddepcontrol.wait` before it touches anything that an earlier launch may write or read, and reads
+    /// that by `ld.global`: ptxas moves loads through `const __restrict__` pointers (`ld.global.nc`) in front of the wait. The
+    /// simulator refuses kernels that do not. Models run it so; a gate judges and times launches one behind the other.
     pub fn dependent(mut self) -> Self {
         self.dependent = true;
         self

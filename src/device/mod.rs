@@ -8,6 +8,7 @@ pub mod counts;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod dependent;
 pub mod fault;
 pub mod fingerprint;
 pub mod image;

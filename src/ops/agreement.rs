@@ -5,7 +5,7 @@ use crate::check::case::Case;
 use crate::check::judge::{Rejection, judge_case, judge_drawn};
 use crate::check::outcome::Errors;
 use crate::check::{Context, Subject};
-use crate::core::candidate::{Body, Candidate, Cpu, IntoCandidate};
+use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::{Op, Operator};
@@ -21,19 +21,6 @@ use std::time::Duration;
 /// in the smaller ones.
 const SMALL: usize = 1 << 14;
 const SHORT: usize = 1 << 19;
-
-/// Fails unless every CPU candidate agrees with the reference in all its dtypes, at all shapes of the operator, on its
-/// distributions.
-pub fn agrees(suite: &Suite) {
-    let on_cpu = suite.candidates.iter().filter(|candidate| matches!(candidate.body, Body::Cpu(_)));
-    let mut names = Vec::new();
-    for candidate in on_cpu {
-        let rejection = first_rejection(&*suite.operator, candidate);
-        assert!(rejection.is_none(), "{}: {rejection:#?}", candidate.name);
-        names.push(candidate.name.as_str());
-    }
-    assert_eq!(names[..2], ["naive", "tiled"], "the tiers that every operator has");
-}
 
 /// Fails unless some case tells the candidate from a right one by its values.
 pub fn rejects<S: Shape>(operator: Op<S>, wrong: Cpu<S>) {

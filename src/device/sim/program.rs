@@ -7,6 +7,7 @@ use super::explain::fault;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
+use crate::device::dependent;
 use crate::device::fault::Fault;
 use crate::device::ptx::Ptx;
 use crate::device::resources::Resources;
@@ -36,6 +37,8 @@ pub struct Loaded {
     pub compiler: String,
     /// What `ptxas` makes of the entries, where it is known.
     pub resources: Vec<Resources>,
+    /// The entries that may not begin before the launch ahead has ended, and why.
+    undependable: HashMap<String, &'static str>,
     memory: Mutex<Memory>,
 }
 
@@ -58,7 +61,9 @@ impl Programs {
         let Ptx { text, compiler, resources, .. } = self.ptx(program, dtype)?;
         let module = Module::parse(&text).map_err(|error| fault(&program.file, error))?;
         let file = program.file.clone();
-        let new = Arc::new(Loaded { file, module, compiler, resources, memory: Mutex::default() });
+        let undependable =
+            dependent::objections(&text).into_iter().map(|(entry, why)| (entry.to_owned(), why)).collect();
+        let new = Arc::new(Loaded { file, module, compiler, resources, undependable, memory: Mutex::default() });
         loaded.insert(key, Arc::clone(&new));
         Ok(new)
     }
@@ -98,6 +103,9 @@ impl Loaded {
         }
         let parameters = self.module.parameter_bytes(entry).map_err(|error| fault(&self.file, error))?;
         signature::fits(entry, &parameters, arguments)?;
+        if let Some(why) = self.undependable.get(entry).filter(|_| launch.dependent) {
+            return Err(Fault::Signature(format!("`{entry}` {why}")));
+        }
         let threads: usize = launch.block.iter().product();
         if threads == 0 || threads > MAX_THREADS {
             return Err(signature::wrong_block(entry, threads, MAX_THREADS));

@@ -171,6 +171,7 @@ fn a_wrong_launch_is_refused_before_it_runs() {
         Launch::blocks(1, 64).scalar(8i32),
         Launch::blocks(1, 1025).scalar(8i64),
         Launch::blocks(1, 64).scalar(8i64).entry("other"),
+        Launch::blocks(1, 64).scalar(8i64).dependent(),
     ];
     for launch in wrong {
         assert!(matches!(with_launch(launch.clone()), Err(Fault::Signature(_))), "{launch:?}");

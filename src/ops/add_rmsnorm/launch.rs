@@ -20,7 +20,7 @@ fn kernel(rule: fn(&Normalised) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule(s), s);
     kernel!(
         "add_rmsnorm/add_rmsnorm.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh"],
+        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh"],
         "add_rmsnorm_naive",
         plan
     )

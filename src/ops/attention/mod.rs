@@ -332,7 +332,9 @@ pub(super) fn wgmma_kernel() -> Cuda<Heads> {
             "lib/async.cuh",
             "lib/gemm.cuh",
             "lib/hopper.cuh",
-            "lib/wgmma_epilogue.cuh"
+            "lib/wgmma_epilogue.cuh",
+            "lib/align_rows.cuh",
+            "lib/shifted.cuh"
         ],
         "attention_naive",
         launch::wgmma

@@ -253,6 +253,8 @@ fn wgmma_kernel(choose: impl Fn(&Products) -> &'static Tile + Clone + Send + Syn
             "lib/gemm.cuh",
             "lib/hopper.cuh",
             "lib/wgmma_epilogue.cuh",
+            "lib/align_rows.cuh",
+            "lib/shifted.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_swap_ab.cuh"
         ],

@@ -19,6 +19,7 @@ pub fn operation(s: &Products) -> Operation {
         b_along_k: s.transposed_b,
         batch: Some(s.batch),
         others: &[],
+        dependent: false,
     }
 }
 

@@ -10,8 +10,9 @@ const UNIT: usize = 8;
 pub const ELEMENT_BYTES: usize = 2;
 /// Of an H100 or H200 on its board. Elsewhere persistent blocks still take all tiles, with less balance.
 pub const MULTIPROCESSORS: usize = 132;
-/// Blocks that copy an operand.
+/// Blocks that copy an operand, at the most, and threads of each.
 const COPYING_BLOCKS: usize = 8 * MULTIPROCESSORS;
+const COPYING_THREADS: usize = 256;
 
 /// Whether a tensor map takes rows of so many elements as they are.
 pub fn is_aligned(cols: usize) -> bool {
@@ -59,7 +60,9 @@ impl Aligned {
     /// The launch of `entry` that makes the copy, if one is needed: it takes the buffer, the workspace, the offset, rows,
     /// columns and the elements from a row to the next.
     pub fn copy(&self, entry: &str) -> Option<Launch> {
-        let launch = Launch::blocks(self.rows.min(COPYING_BLOCKS), 256).entry(entry).without_pointers();
+        let packs = self.rows * self.pitch() / UNIT;
+        let blocks = packs.div_ceil(COPYING_THREADS).min(COPYING_BLOCKS);
+        let launch = Launch::blocks(blocks, COPYING_THREADS).entry(entry).without_pointers();
         let launch = launch.pointer(self.name).pointer("workspace").scalar(self.offset as i64);
         let launch = launch.scalar(self.rows as i32).scalar(self.cols as i32).scalar(self.pitch() as i32);
         let [read, written] = [self.cols, self.pitch()].map(|cols| self.rows * cols * ELEMENT_BYTES);

@@ -231,6 +231,9 @@ fn wgmma_kernel(choose: impl Fn(&Product) -> &'static wgmma::Tile + Clone + Send
             "lib/gemm.cuh",
             "lib/hopper.cuh",
             "lib/wgmma_epilogue.cuh",
+            "lib/align_rows.cuh",
+            "lib/dependent.cuh",
+            "lib/shifted.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_wgmma_entries.cuh",
             "lib/gemm_swap_ab.cuh"

@@ -76,8 +76,9 @@ pub struct Timed {
 
 /// The table that explains the times best. Those near the fastest of their shape count most: the others are not chosen.
 pub fn table(device: &str, timed: &[Timed]) -> Table {
-    let fastest =
-        |point: &Point| timed.iter().filter(|t| t.point == *point && t.tile != VENDOR).map(|t| t.us).fold(f64::INFINITY, f64::min);
+    let fastest = |point: &Point| {
+        timed.iter().filter(|t| t.point == *point && t.tile != VENDOR).map(|t| t.us).fold(f64::INFINITY, f64::min)
+    };
     let fitted = tiles().filter_map(|tile| {
         let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
         let rows: Vec<Row> = of_tile

@@ -123,6 +123,8 @@ pub struct Operation {
     pub batch: Option<usize>,
     /// Further tensors that the kernels take, behind c.
     pub others: &'static [&'static str],
+    /// Whether its kernels wait for the launch ahead themselves.
+    pub dependent: bool,
 }
 
 /// gemm itself.
@@ -135,6 +137,7 @@ pub const GEMM: Operation = Operation {
     b_along_k: false,
     batch: None,
     others: &[],
+    dependent: false,
 };
 
 impl Operation {
@@ -256,7 +259,9 @@ impl Operation {
         }
         let copies = [self.a(s).1.copy(self.align), self.b(s).1.copy(self.align)].into_iter().flatten();
         let multiply = self.multiply(tile, s, scalars);
-        Plan(copies.chain([multiply]).chain((tile.work == Work::SplitK).then(|| self.add(tile, s, scalars))).collect())
+        let add = (tile.work == Work::SplitK).then(|| self.add(tile, s, scalars));
+        let launches = copies.chain([multiply]).chain(add);
+        Plan(launches.map(|launch| if self.dependent { launch.dependent() } else { launch }).collect())
     }
 
     /// The product: c and the other tensors or the workspace, maps of a, b and perhaps c, extents.

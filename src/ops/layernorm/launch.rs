@@ -32,6 +32,7 @@ macro_rules! affine {
                 "common.cuh",
                 "lib/rows.cuh",
                 "lib/packed_row.cuh",
+                "lib/shifted.cuh",
                 "lib/element_row.cuh",
                 "lib/layernorm.cuh",
                 "lib/layernorm_elements.cuh",

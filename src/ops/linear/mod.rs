@@ -385,9 +385,12 @@ fn wgmma_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync +
             "lib/gemm.cuh",
             "lib/hopper.cuh",
             "lib/wgmma_epilogue.cuh",
+            "lib/align_rows.cuh",
+            "lib/shifted.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_wgmma_entries.cuh",
             "lib/gemm_swap_ab.cuh",
+            "lib/dependent.cuh",
             "linear/linear.cuh",
             "linear/linear_swap_ab.cuh"
         ],

@@ -12,6 +12,7 @@ pub const LINEAR: Operation = Operation {
     b_along_k: true,
     batch: None,
     others: &["bias", "residual"],
+    dependent: true,
 };
 
 #[cfg(test)]

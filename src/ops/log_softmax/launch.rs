@@ -10,7 +10,7 @@ fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("log_softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
     kernel!(
         "log_softmax/log_softmax.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/softmax.cuh"],
+        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh", "lib/softmax.cuh"],
         "log_softmax_naive",
         plan
     )

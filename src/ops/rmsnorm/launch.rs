@@ -23,7 +23,14 @@ fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("rmsnorm", (s.rows, s.cols)), s);
     kernel!(
         "rmsnorm/rmsnorm.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/element_row.cuh"],
+        [
+            "common.cuh",
+            "lib/rows.cuh",
+            "lib/packed_row.cuh",
+            "lib/shifted.cuh",
+            "lib/element_row.cuh",
+            "lib/dependent.cuh"
+        ],
         "rmsnorm_naive",
         plan
     )
@@ -34,11 +41,13 @@ pub fn naive() -> Cuda<Normalised> {
 }
 
 pub fn best_f32() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| UNALIGNED.launch(op, extents).unwrap_or_else(|| rows::packed(op, BLOCKS, extents)));
+    let best = kernel(|op, extents| {
+        UNALIGNED.launch(op, extents).unwrap_or_else(|| rows::packed(op, BLOCKS, extents)).dependent()
+    });
     UNALIGNED.tiles(rows::packed_tiles(best)).dtypes([DType::F32])
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| rows::packed(op, BLOCKS, extents));
+    let best = kernel(|op, extents| rows::packed(op, BLOCKS, extents).dependent());
     rows::packed_tiles(best).dtypes([DType::F16, DType::BF16])
 }

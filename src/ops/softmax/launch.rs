@@ -13,7 +13,7 @@ fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
     kernel!(
         "softmax/softmax.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/softmax.cuh"],
+        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh", "lib/softmax.cuh"],
         "softmax_naive",
         plan
     )

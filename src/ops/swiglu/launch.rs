@@ -10,12 +10,12 @@ const OF_BLOCK: usize = 4096;
 
 /// f32: a pack of 4 a thread.
 pub fn f32(s: &Vector) -> Launch {
-    whole_blocks(s, OF_BLOCK / 4).unwrap_or_else(|| launch_f32(s))
+    whole_blocks(s, OF_BLOCK / 4).unwrap_or_else(|| launch_f32(s)).dependent()
 }
 
 /// f16 and bf16: a pack of 8 a thread.
 pub fn half(s: &Vector) -> Launch {
-    whole_blocks(s, OF_BLOCK / 8).unwrap_or_else(|| launch_half(s))
+    whole_blocks(s, OF_BLOCK / 8).unwrap_or_else(|| launch_half(s)).dependent()
 }
 
 /// The launch where n is a whole number of blocks.
