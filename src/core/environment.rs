@@ -27,6 +27,9 @@ pub const CUDA_HOME: &str = "KERNELGATE_CUDA_HOME";
 /// Set by a gate for its worker processes; not for people.
 pub const WORKER: &str = "KERNELGATE_WORKER";
 
+/// Set by a gate for the processes that compile for it: `PART/PARTS`; not for people.
+pub const COMPILE_SHARE: &str = "KERNELGATE_COMPILE_SHARE";
+
 /// Set by a profile for the process that Nsight Compute runs for it, while it holds the machine itself; not for people.
 pub const WITHIN_TURN: &str = "KERNELGATE_WITHIN_TURN";
 

@@ -5,6 +5,7 @@ use super::device::support;
 use super::{nvrtc, presence};
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
+use crate::core::environment::COMPILE_SHARE;
 use crate::core::suite::Suite;
 use crate::device::fault::Fault;
 use crate::device::recipe::{Target, key};
@@ -134,7 +135,7 @@ fn helpers(missing: usize, further: &[&str]) -> Vec<Child> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let start = |part| {
         let mut command = Command::new(&program);
-        command.args(std::env::args_os().skip(1)).args(further).env(Share::VARIABLE, format!("{part}/{processes}"));
+        command.args(std::env::args_os().skip(1)).args(further).env(COMPILE_SHARE, format!("{part}/{processes}"));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
     };
     (0..processes).filter_map(start).collect()
@@ -148,17 +149,15 @@ struct Share {
 }
 
 impl Share {
-    const VARIABLE: &str = "KERNELGATE_COMPILE_SHARE";
-
     fn of_this_process() -> Result<Option<Self>, String> {
-        std::env::var(Self::VARIABLE).ok().map(|text| Self::parse(&text)).transpose()
+        std::env::var(COMPILE_SHARE).ok().map(|text| Self::parse(&text)).transpose()
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
         let share = parts.map(|(part, of)| Share { part, of }).filter(|share| share.part < share.of);
         share.ok_or_else(|| {
-            format!("{}={text}: expected PART/PARTS, like 0/4; it is for the gate's own use", Self::VARIABLE)
+            format!("{}={text}: expected PART/PARTS, like 0/4; it is for the gate's own use", COMPILE_SHARE)
         })
     }
 
