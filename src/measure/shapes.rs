@@ -87,14 +87,15 @@ fn like_listed(operator: &dyn Operator, rng: &mut Rng) -> Option<Point> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::core::cost::Cost;
     use crate::core::operator::Op;
 
-    crate::shape! { struct Matrix { rows: 1..=1 << 20, cols: 1..=1 << 16, heads: 1..=64 } }
+    crate::shape! { pub(crate) struct Matrix { rows: 1..=1 << 20, cols: 1..=1 << 16, heads: 1..=64 } }
 
-    fn operator() -> Op<Matrix> {
+    /// Twice a matrix.
+    pub(crate) fn operator() -> Op<Matrix> {
         let listed = [(64, 128), (256, 512), (512, 32)].map(|(rows, cols)| Matrix { rows, cols, heads: 8 });
         Op::<Matrix>::new("scale")
             .input("x", |s| [s.rows, s.cols])

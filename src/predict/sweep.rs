@@ -94,22 +94,9 @@ pub fn with_features(subject: &Subject<'_>, observations: &[Observation]) -> Vec
 mod tests {
     use super::*;
     use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
-    use crate::core::cost::Cost;
     use crate::core::dtype::DType;
-    use crate::core::operator::Op;
     use crate::device::cpu::CpuDevice;
-
-    crate::shape! { struct Matrix { rows: 1..=1 << 20, cols: 1..=1 << 16 } }
-
-    fn operator() -> Op<Matrix> {
-        let listed = [(64, 128), (256, 512), (512, 32)].map(|(rows, cols)| Matrix { rows, cols });
-        Op::<Matrix>::new("scale")
-            .input("x", |s| [s.rows, s.cols])
-            .output("y", |s| [s.rows, s.cols])
-            .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, &x)| *y = 2.0 * x))
-            .cost(|s, t| Cost { bytes: 2 * s.rows * s.cols * t.size(), flops: s.rows * s.cols })
-            .perf(listed)
-    }
+    use crate::measure::shapes::tests::{Matrix, operator};
 
     #[test]
     fn a_sweep_measures_within_its_limits() {
