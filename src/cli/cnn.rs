@@ -11,6 +11,7 @@ use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::device::{Device, DeviceKind};
 use crate::harness::arguments::{DeviceChoice, parse_seconds};
 use crate::harness::devices::Devices;
+use crate::harness::interrupt::keep_results;
 use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::models::{Classifier, Error, LabelledDigits, cnn_suite};
@@ -21,6 +22,7 @@ use crate::report::workloads::{VERSION, WorkloadRun};
 use accuracy::{Absent, Classified};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use workload::{Variant, Workload};
 
@@ -133,6 +135,12 @@ impl Cnn {
             }
         };
         say(&show::accuracies(&runs, &agreement))?;
+        let kept = self.keep_until_the_end();
+        let keep = |summary: &Summary, runs: &[WorkloadRun]| {
+            let so_far = Summary { workloads: runs.to_vec(), ..summary.clone() };
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(so_far);
+        };
+        keep(&summary, &runs);
         let peers = self.start_peers()?;
         for batch in batches {
             progress.say(&format!("batch {batch}"));
@@ -142,6 +150,7 @@ impl Cnn {
                 say(&show::times(&timed))?;
                 runs.extend(timed.runs(|variant, key| self.record(&workload, variant, key, batch)));
                 summary.add(vec![timed.record]);
+                keep(&summary, &runs);
             }
             progress.step();
         }
@@ -151,6 +160,8 @@ impl Cnn {
         if self.json {
             print(&summary.to_json())?;
         }
+        // A signal finds nothing to keep from here on.
+        kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(out) = &self.out {
             summary.write_into(out).map_err(Failure::Input)?;
         }
@@ -161,6 +172,22 @@ impl Cnn {
             return Err(Failure::Missing("no device for a variant that was asked for".into()));
         }
         Ok(())
+    }
+
+    /// Where what was measured so far is put, for a signal to write down.
+    fn keep_until_the_end(&self) -> Arc<Mutex<Option<Summary>>> {
+        let kept = Arc::new(Mutex::new(None::<Summary>));
+        let (at_end, out) = (Arc::clone(&kept), self.out.clone());
+        keep_results(move |signal| {
+            let so_far = at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let (Some(summary), Some(out)) = (so_far, out) {
+                note(format_args!("ended by {signal}: what was measured is kept"));
+                if let Err(why) = summary.write_into(&out) {
+                    note(format_args!("{why}"));
+                }
+            }
+        });
+        kept
     }
 
     fn open(&self) -> Result<Workload, Failure> {

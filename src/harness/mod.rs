@@ -18,7 +18,7 @@ pub mod devices;
 pub mod engine;
 pub mod executor;
 pub mod gate;
-mod interrupt;
+pub(crate) mod interrupt;
 pub mod lane;
 mod ledger;
 pub mod plant;

@@ -41,6 +41,28 @@ fn a_hundred_digits_are_right_and_every_variant_is_spoken_of() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn digits_that_are_ended_keep_the_batches_that_are_done() {
+    use std::io::{BufRead as _, BufReader};
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("summary.json");
+    let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
+    let batches = (1..=200).map(|batch| batch.to_string()).collect::<Vec<_>>().join(",");
+    command
+        .current_dir(root())
+        .args(["cnn", "--data", DIGITS, "--device", "cpu", "--batch", &batches, "--out"])
+        .arg(&out);
+    let mut running = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map_while(Result::ok);
+    // The table of the second batch comes when the first is kept.
+    assert!(lines.any(|line| line.starts_with("batch 2 ")), "no second batch came");
+    assert!(std::process::Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap().success());
+    assert_eq!(running.wait().unwrap().code(), Some(143));
+    let timed = read(&out)["workloads"].as_array().unwrap().iter().filter(|run| run["time"].is_object()).count();
+    assert!((1..200).contains(&timed), "{timed} of 200 batches");
+}
+
 #[rstest]
 fn the_variants_agree_in_the_simulator(#[values("f32", "bf16")] dtype: &str) {
     let arguments = ["--data", DIGITS, "--device", "sim", "--digits", "5", "--batch", "0", "--activation", "gelu"];
