@@ -22,8 +22,10 @@ use crate::sim::ptx::ast::{Instruction, Operand};
 use crate::sim::ptx::opcode::Opcode;
 use crate::sim::ptx::types::{Scope, Space, Type};
 
-/// Work of a lane beyond that of any access: lanes go one after the other.
-const LANE_WORK: u64 = 4;
+/// Work of an atomic operation beyond that of any access, and of each of its lanes, which go one after the other: the
+/// budget is to end a loop of them as soon as one of arithmetic.
+const ATOMIC_WORK: u64 = 48;
+const LANE_WORK: u64 = 12;
 
 /// One atomic operation, on one element or on several neighbours.
 #[derive(Debug, Clone)]
@@ -282,7 +284,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, program: &Program, instr: &I
         }
     });
     ctx.log.changes += changes;
-    ctx.log.work += LANE_WORK * u64::from(mask.count_ones());
+    ctx.log.work += ATOMIC_WORK + LANE_WORK * u64::from(mask.count_ones());
     if access.acquires {
         ctx.acquire(access.scope);
     }
