@@ -252,6 +252,12 @@ impl Model {
         self.steps.iter().chain(&self.decode)
     }
 
+    /// Where among all steps those of a run begin, and how many they are.
+    pub fn steps_of(&self, e: &Extents) -> std::ops::Range<usize> {
+        let all = self.steps.len() + self.decode.len();
+        if e.queries == 1 && !self.decode.is_empty() { self.steps.len()..all } else { 0..self.steps.len() }
+    }
+
     /// Elements of all its weights.
     pub fn parameters(&self) -> usize {
         self.weights().map(|(_, _, dims)| dims.iter().product::<usize>()).sum()

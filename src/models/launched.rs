@@ -242,11 +242,8 @@ impl Executor for LaunchedExecutor<'_> {
 impl LaunchedExecutor<'_> {
     /// Enqueues all steps: those of one new token a sequence where the model has such.
     fn launch_steps(&mut self, e: &Extents) -> Result<(), Error> {
-        let decodes = e.queries == 1 && !self.model.decode.is_empty();
-        let (first, count) =
-            if decodes { (self.model.steps.len(), self.model.decode.len()) } else { (0, self.model.steps.len()) };
         let mut layers = Layers::default();
-        for at in first..first + count {
+        for at in self.model.steps_of(e) {
             let Some(step) = self.model.every_step().nth(at).cloned() else { unreachable!("a step of the model") };
             let call = step.call(&self.model, e);
             let span = self.traced(e).begin(&mut layers, at, call, self.ready[call.operator].candidate(), false);

@@ -106,8 +106,10 @@ impl Layout {
             free.extend(done.iter().map(|&id| self.places[id]));
             self.done.push(done);
         }
+        // One that no step writes has no place.
+        let written = |place: &usize| *place != usize::MAX;
         let of_activations = model.buffers.iter().zip(&self.places).filter(|(b, _)| matches!(b.kind, Kind::Activation));
-        let mut places: Vec<usize> = of_activations.map(|(_, &place)| place).collect();
+        let mut places: Vec<usize> = of_activations.map(|(_, &place)| place).filter(written).collect();
         places.sort_unstable();
         places.dedup();
         self.memory.activations_bytes += places.iter().map(|&place| self.bytes[place]).sum::<usize>();

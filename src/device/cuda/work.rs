@@ -162,7 +162,8 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
     load(device, &kernel.program, job.dtype)?;
     let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());
     launches
-        .map(|launch| {
+        .enumerate()
+        .map(|(at, launch)| {
             if let Some(library) = launch.library {
                 let prepared = library.body.prepare(&library.point, job.dtype);
                 prepared.map_err(|why| host_fault(device, why, Fault::Unsupported))?;
@@ -180,8 +181,9 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            // Judged and timed alone: launches of a batch that overlap would share a time that each of them takes.
-            let launch = Box::new(Launch { dependent: false, ..launch });
+            // The first waits for all before it: runs of a batch that overlap would share a time that each of them takes.
+            // Within a run launches overlap as they will in use.
+            let launch = Box::new(Launch { dependent: launch.dependent && at > 0, ..launch });
             Ok(Step::Kernel { function, launch, _program: program })
         })
         .collect()

@@ -84,19 +84,43 @@ pub fn suites(operators: &Operators) -> Vec<Suite> {
 }
 
 fn suite(name: &str, config: &Config, operators: &Operators) -> Result<Suite, Error> {
-    let signature = Arc::new(signature(Model::of(config)?));
-    let suite = Suite::of(operator(name, &signature, operators)?).dtypes([DType::F32, DType::BF16]);
-    let suite = suite.candidate("tiers", tiers::<f32>(&signature).and::<bf16>(on_tiers::<bf16>(&signature)));
-    let kernel = |dtype| move |operator| operators.on_gpu(operator, dtype, ARCH).map(Body::Cuda);
-    let launched = |dtype| launches::candidate(&signature, operators, dtype, kernel(dtype));
-    Ok(suite.candidate("unfused", launched(DType::F32)?).candidate("unfused", launched(DType::BF16)?).into())
+    let fused = kinds(config)?;
+    let is_fused = fused.iter().all(|model| !model.decode.is_empty());
+    let unfused = fused.iter().map(|model| Model { decode: Vec::new(), ..model.clone() }).collect();
+    let (signature, fused) = (Arc::new(signature(unfused)), Arc::new(signature(fused)));
+    let mut suite = Suite::of(operator(name, &signature, operators)?).dtypes([DType::F32, DType::BF16]);
+    suite = suite.candidate("tiers", tiers::<f32>(&signature).and::<bf16>(on_tiers::<bf16>(&signature)));
+    let kernel = |dtype, arch| move |operator| operators.on_gpu(operator, dtype, arch).map(Body::Cuda);
+    let launched = |signature, dtype, arch| launches::candidate(signature, operators, dtype, kernel(dtype, arch));
+    for dtype in [DType::F32, DType::BF16] {
+        suite = suite.candidate("unfused", launched(&signature, dtype, ARCH)?);
+        if is_fused {
+            suite = suite.candidate("fused", launched(&fused, dtype, HOPPER)?.needs(HOPPER));
+        }
+    }
+    Ok(suite.into())
+}
+
+/// The model for one sequence and for more; where its class has steps of their own for one new token, with them. Their
+/// weights are those of both: inputs of one kind.
+fn kinds(config: &Config) -> Result<Vec<Model>, Error> {
+    if config.architecture != Architecture::Llama {
+        return Ok(vec![Model::of(config)?]);
+    }
+    [1, 2].map(|batch| Model::fused(config, batch)).into_iter().collect()
 }
 
 /// The inputs of a model, its tables among them as tensors that are given.
-pub(super) fn signature(model: Model) -> Signature<Extent> {
-    let of_case = model.clone();
+pub(super) fn signature(mut kinds: Vec<Model>) -> Signature<Extent> {
+    for buffer in kinds.iter_mut().flat_map(|model| &mut model.buffers) {
+        if let Kind::Stacked(parts) = &buffer.kind {
+            let rows = parts.iter().map(|(_, dims)| dims[0]).sum();
+            buffer.kind = Kind::Weight { name: buffer.name.clone(), dims: vec![rows, buffer.width] };
+        }
+    }
+    let of_case = kinds.clone();
     let at = move |s: &Extent| {
-        let mut model = of_case.clone();
+        let mut model = of_case[(s.batch - 1).min(of_case.len() - 1)].clone();
         for buffer in &mut model.buffers {
             if let Kind::Table(_) = buffer.kind {
                 let dims = vec![(s.past + s.queries) * s.batch, buffer.width];
@@ -105,7 +129,7 @@ pub(super) fn signature(model: Model) -> Signature<Extent> {
         }
         model
     };
-    Signature::of(vec![model], "logits", Box::new(at), Extent::limits, Extent::runs)
+    Signature::of(kinds, "logits", Box::new(at), Extent::limits, Extent::runs)
 }
 
 /// The rows of the table that a buffer of indices names rows of.
@@ -118,6 +142,9 @@ fn bound(model: &Model, indices: BufferId) -> usize {
 
 /// What every GPU that the gate serves runs.
 pub(super) const ARCH: &str = "sm_80";
+
+/// A GPU for which kernels are written that others do not run.
+pub(super) const HOPPER: &str = "sm_90a";
 
 /// As the goldens' in narrow types, beside the derived tolerance.
 pub(super) fn tolerance(model: &Model) -> Override {
@@ -185,7 +212,8 @@ pub(super) fn operator(
         })
         .separable("batch")
         .varied_around(Extent { batch: 2, past: 5, queries: 3 })
-        .shapes(cases()))
+        .shapes(cases())
+        .perf([(40, 1), (0, 24)].map(|(past, queries)| Extent { batch: 1, past, queries })))
 }
 
 /// A first token, one token over a cache, prompts alone, both sides of the rows at which products take another operator.

@@ -8,7 +8,7 @@ use crate::core::operator::Operator;
 use crate::core::shape::Shape;
 use crate::core::tensor_map::TensorMap;
 use crate::models::catalogue::Operators;
-use crate::models::description::{Call, Extents, Kind, Model, Operand};
+use crate::models::description::{Call, Extents, Kind, Model, Operand, Step};
 use crate::models::error::Error;
 use crate::models::layout::Layout;
 use std::collections::BTreeMap;
@@ -47,24 +47,30 @@ pub(super) fn changed<S: Shape>(
             Body::Cuda(kernel) => Some(Arc::new(Program::clone(&kernel.program))),
             _ => None,
         };
-        kernels.insert(name, Step { operator, body, program });
+        kernels.insert(name, Computes { operator, body, program });
     }
     let model = Arc::new(Launched { signature: Arc::clone(signature), kernels, dtype });
     let of_workspace = Arc::clone(&model);
-    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/models/zero.cu"));
-    let cuda = Cuda::source(text, "zero", move |s: &S| change(model.plan(s))).file("kernels/models/zero.cu");
-    Ok(cuda.workspace(move |s| Placed::of(&of_workspace, s).bytes()).dtypes([dtype]).untimed())
+    let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/models/fill.cu"));
+    let cuda = Cuda::source(text, "zero", move |s: &S| change(model.plan(s))).file("kernels/models/fill.cu");
+    Ok(cuda.workspace(move |s| Placed::of(&of_workspace, s).bytes()).dtypes([dtype]))
+}
+
+/// The steps of a run.
+fn steps<'m>(model: &'m Model, e: &Extents) -> impl Iterator<Item = &'m Step> + use<'m> {
+    let of_run = model.steps_of(e);
+    model.every_step().enumerate().filter(move |(at, _)| of_run.contains(at)).map(|(_, step)| step)
 }
 
 /// The kernel of an operator.
-struct Step {
+struct Computes {
     operator: Arc<dyn Operator>,
     body: Body,
     /// Of a kernel.
     program: Option<Arc<Program>>,
 }
 
-impl Step {
+impl Computes {
     /// What a library enqueues on these buffers, those of the operator's ports in their order.
     fn library(&self, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Launch {
         let Body::Enqueue(body) = &self.body else { unreachable!("a library of the catalogue") };
@@ -84,7 +90,7 @@ impl Step {
 /// A model with the kernels of its operators.
 struct Launched<S> {
     signature: Arc<Signature<S>>,
-    kernels: BTreeMap<&'static str, Step>,
+    kernels: BTreeMap<&'static str, Computes>,
     dtype: DType,
 }
 
@@ -112,10 +118,11 @@ impl Placed {
             offset
         });
         let offsets = offsets.collect();
-        let calls = (signature.runs)(s).into_iter().flat_map(|(e, _)| model.steps.iter().map(move |step| (step, e)));
-        let wanted = calls.map(|(step, e)| {
-            let call = step.call(&model, &e);
-            launched.kernels[call.operator].body.workspace_bytes(&(call.point)(&e))
+        let runs = (signature.runs)(s);
+        let wanted = runs.iter().flat_map(|(e, _)| {
+            let calls = steps(&model, e).map(|step| step.call(&model, e));
+            let wanted = calls.map(|call| launched.kernels[call.operator].body.workspace_bytes(&(call.point)(e)));
+            wanted.collect::<Vec<_>>()
         });
         let scratch_bytes = wanted.max().unwrap_or(0);
         Placed { offsets, scratch, scratch_bytes, layout, model }
@@ -130,20 +137,35 @@ impl<S: Shape> Launched<S> {
     fn plan(&self, s: &S) -> Plan {
         let placed = Placed::of(self, s);
         let mut launches = Vec::new();
-        for (buffer, &place) in placed.model.buffers.iter().zip(&placed.layout.places) {
+        let runs = (self.signature.runs)(s);
+        for (id, (buffer, &place)) in placed.model.buffers.iter().zip(&placed.layout.places).enumerate() {
+            let Kind::Constant(rows, _) = buffer.kind else { continue };
+            let reads = |step: &Step, e: &Extents| {
+                step.call(&placed.model, e).inputs.iter().flatten().any(|operand| operand.buffer == id)
+            };
             // All constants of a model are zeros.
-            if let Kind::Constant(rows, _) = buffer.kind {
+            if runs.iter().any(|(e, _)| steps(&placed.model, e).any(|step| reads(step, e))) {
                 let n = rows * buffer.width;
                 let launch = Launch::blocks(n.div_ceil(THREADS), THREADS).without_pointers();
                 launches.push(launch.pointer_at(WORKSPACE, placed.offsets[place]).scalar(n as i64));
             }
         }
-        for (e, part) in (self.signature.runs)(s) {
-            for step in &placed.model.steps {
+        for (e, part) in runs {
+            launches.extend(self.position(&placed, &e));
+            for step in steps(&placed.model, &e) {
                 launches.extend(self.step(&placed, step.call(&placed.model, &e), step.output, &e, part));
             }
         }
         launches.into()
+    }
+
+    /// Writes where a run begins, if its steps read that from memory.
+    fn position(&self, placed: &Placed, e: &Extents) -> Option<Launch> {
+        let past = placed.model.buffers.iter().position(|buffer| matches!(buffer.kind, Kind::Past))?;
+        let is_read = steps(&placed.model, e).flat_map(Step::reads).any(|operand| operand.buffer == past);
+        let place = placed.offsets[placed.layout.places[past]];
+        let launch = Launch::blocks(1, 1).entry("set_index").without_pointers();
+        is_read.then(|| launch.pointer_at(WORKSPACE, place).scalar(e.past as i32))
     }
 
     /// The input or place in the workspace, and the byte there, that an operand is.
@@ -177,7 +199,7 @@ impl<S: Shape> Launched<S> {
 
     fn rebound(
         &self,
-        step: &Step,
+        step: &Computes,
         program: &Arc<Program>,
         launch: Launch,
         buffers: &[(&str, (&'static str, usize))],

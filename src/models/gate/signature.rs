@@ -63,7 +63,9 @@ impl<S> Signature<S> {
             // Names of ports live as long as the program.
             let name: &'static str = of.name.clone().leak();
             match of.kind {
-                Kind::Weight { .. } | Kind::Table(_) => inputs.push(Given { name, buffer, part: Part::Whole }),
+                Kind::Weight { .. } | Kind::Stacked(_) | Kind::Table(_) => {
+                    inputs.push(Given { name, buffer, part: Part::Whole })
+                }
                 Kind::Given => inputs.push(Given { name, buffer, part: Part::Rest }),
                 Kind::Tokens | Kind::Positions(_) => {
                     inputs.push(Given { name: format!("{name} of the prompt").leak(), buffer, part: Part::Prompt });
@@ -95,7 +97,7 @@ impl<S> Signature<S> {
     /// # Errors
     /// When the catalogue lacks one.
     pub fn operators(&self, operators: &Operators) -> Result<BTreeMap<&'static str, Arc<dyn Operator>>, Error> {
-        let calls = self.kinds.iter().flat_map(|model| &model.steps).flat_map(|step| step.calls());
+        let calls = self.kinds.iter().flat_map(Model::every_step).flat_map(|step| step.calls());
         calls.map(|call| Ok((call.operator, operators.operator(call.operator)?))).collect()
     }
 }

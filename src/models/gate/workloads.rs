@@ -4,7 +4,7 @@
 mod tests;
 
 use super::host::OnHost;
-use super::language::tolerance;
+use super::language::{ARCH, HOPPER, tolerance};
 use super::launches;
 use super::signature::{Part, Signature, Tensors, narrow};
 use crate::core::candidate::{Body, Cpu, CpuBody, Cuda, Declare};
@@ -26,9 +26,6 @@ use crate::ops::max_pool2d::Activation;
 use half::bf16;
 use std::slice::ChunksExactMut;
 use std::sync::Arc;
-
-/// A GPU for which kernels are written that others do not run.
-const HOPPER: &str = "sm_90a";
 
 /// Distributions whose values do not drown what comes out in the roundings between the steps.
 const DRAWN: [Distribution; 4] =
@@ -228,7 +225,7 @@ fn chain_cases() -> impl Iterator<Item = Chain> {
 
 /// Products in half width are written for one architecture.
 const fn arch(dtype: DType) -> &'static str {
-    if matches!(dtype, DType::F32) { super::language::ARCH } else { HOPPER }
+    if matches!(dtype, DType::F32) { ARCH } else { HOPPER }
 }
 
 fn on_host<S: Rows>(
@@ -255,7 +252,7 @@ fn launched<S: Rows>(
     dtype: DType,
     choose: Choose<'_>,
 ) -> Result<Cuda<S>, Error> {
-    let cuda = launches::candidate(signature, operators, dtype, choose)?;
+    let cuda = launches::candidate(signature, operators, dtype, choose)?.untimed();
     Ok(if dtype == DType::F32 { cuda } else { cuda.needs(HOPPER) })
 }
 

@@ -18,8 +18,11 @@ use std::path::Path;
 /// More rows than a product takes as few vectors, so that every launch is one that the logits need.
 const WITHOUT_PROMPT: Extent = Extent { batch: 1, past: 0, queries: 9 };
 
+/// One token, which is all that fused kernels compute.
+const TOKEN: Extent = Extent { batch: 1, past: 0, queries: 1 };
+
 fn signature_of(architecture: Architecture) -> Arc<Signature<Extent>> {
-    Arc::new(signature(Model::of(&tiny(architecture)).unwrap()))
+    Arc::new(signature(kinds(&tiny(architecture)).unwrap()))
 }
 
 fn rejection(device: &dyn Device, op: &Op<Extent>, candidate: &Candidate, s: &Extent) -> Option<Rejection> {
@@ -41,21 +44,27 @@ fn without(at: usize) -> impl Fn(Plan) -> Plan + Send + Sync + 'static {
 }
 
 #[rstest]
+#[case::llama(Architecture::Llama, WITHOUT_PROMPT, 16)]
+#[case::opt(Architecture::Opt, WITHOUT_PROMPT, 15)]
+#[case::fused(Architecture::Llama, TOKEN, 8)]
+#[case::fused_for_three(Architecture::Llama, Extent { batch: 3, ..TOKEN }, 15)]
 fn a_launch_that_is_left_out_is_seen(
-    #[values(Architecture::Llama, Architecture::Opt)] architecture: Architecture,
+    #[case] architecture: Architecture,
+    #[case] s: Extent,
+    #[case] at_least: usize,
     #[values(DType::F32, DType::BF16)] dtype: DType,
 ) {
     let (device, operators, signature) = (simulator(), Operators::new(), signature_of(architecture));
     let op = operator("model", &signature, &operators).unwrap();
-    let kernel = |operator| operators.on_gpu(operator, dtype, ARCH).map(Body::Cuda);
+    let kernel = |operator| operators.on_gpu(operator, dtype, HOPPER).map(Body::Cuda);
     let right = launches::candidate(&signature, &operators, dtype, kernel).unwrap().named("right");
-    let rejected = rejection(&device, &op, &right, &WITHOUT_PROMPT);
+    let rejected = rejection(&device, &op, &right, &s);
     assert!(rejected.is_none(), "{rejected:?}");
-    let launches = right.body.launches(&WITHOUT_PROMPT.to_point());
-    assert!(launches.len() > 15, "{}", launches.len());
+    let launches = right.body.launches(&s.to_point());
+    assert!(launches.len() >= at_least, "{}", launches.len());
     for (at, launch) in launches.iter().enumerate() {
         let wrong = launches::changed(&signature, &operators, dtype, kernel, without(at)).unwrap().named("wrong");
-        assert!(rejection(&device, &op, &wrong, &WITHOUT_PROMPT).is_some(), "{at}: {launch:?}");
+        assert!(rejection(&device, &op, &wrong, &s).is_some(), "{at}: {launch:?}");
     }
 }
 
