@@ -66,6 +66,15 @@ impl Warp {
         self.members & !self.exited
     }
 
+    /// Lanes that wait for others of the warp look again: some have exited, and nobody waits for those.
+    pub fn forget_waits_for_lanes(&mut self) {
+        for split in &mut self.splits {
+            if matches!(split.wait, Some(Wait::Lanes { .. })) {
+                split.wait = None;
+            }
+        }
+    }
+
     /// Starts at the first instruction.
     pub fn restart(&mut self, members: u32) {
         self.members = members;

@@ -178,6 +178,7 @@ fn take_turn(ctx: &mut Context<'_>, program: &Program, turn: Turn, until: Until)
             Some((_, active)) => {
                 if active != 0 {
                     ctx.warp.exited |= active;
+                    ctx.warp.forget_waits_for_lanes();
                     ctx.blocks[ctx.me].alive -= active.count_ones();
                     ctx.warp_exits();
                 }

@@ -140,6 +140,18 @@ fn a_race_names_the_other_access() {
 #[case::who_has_exited_is_not_waited_for(
     "and.b32 %r9, %r0, 31; setp.ge.u32 %p0, %r9, 16; @%p0 exit; shfl.sync.bfly.b32 %r2, %r0, 8, 31, -1; setp.ne.u32 %p1, %r2, 0; vote.sync.ballot.b32 %r3, %p1, -1; st.shared.u32 [%r1], %r2; bar.warp.sync -1; xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4]; bar.sync 0;"
 )]
+#[case::shuffle_before_others_exit(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p0, %r9, 16; @%p0 bra E; shfl.sync.bfly.b32 %r2, %r0, 8, 31, -1; st.shared.u32 [%r1], %r2; E:"
+)]
+#[case::vote_before_others_exit(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p0, %r9, 16; @%p0 bra E; setp.ne.u32 %p1, %r9, 0; vote.sync.ballot.b32 %r3, %p1, -1; st.shared.u32 [%r1], %r3; E:"
+)]
+#[case::syncwarp_before_others_exit(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p0, %r9, 16; @%p0 bra E; st.shared.u32 [%r1], %r0; bar.warp.sync -1; xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4]; E:"
+)]
+#[case::barrier_before_others_exit(
+    "setp.ge.u32 %p0, %r0, 48; @%p0 bra E; st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4]; E:"
+)]
 #[case::partial_shuffle("setp.lt.u32 %p0, %r0, 16; @!%p0 bra E; shfl.sync.idx.b32 %r2, %r0, 0, 31, 0xffff; E:")]
 fn nothing_found(#[case] body: &str) {
     let report = defect(body);
