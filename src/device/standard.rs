@@ -14,6 +14,45 @@ const HEADERS: [&str; 18] = [
     "float.h", "limits.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
 ];
 
+/// Headers of the C++ library that the toolkit has for the device, as `<cuda/std/…>`.
+const OF_CUDA: [&str; 35] = [
+    "array",
+    "atomic",
+    "barrier",
+    "bit",
+    "bitset",
+    "ccomplex",
+    "chrono",
+    "complex",
+    "concepts",
+    "ctime",
+    "expected",
+    "functional",
+    "initializer_list",
+    "inplace_vector",
+    "iterator",
+    "latch",
+    "limits",
+    "linalg",
+    "mdspan",
+    "memory",
+    "numbers",
+    "numeric",
+    "optional",
+    "ranges",
+    "ratio",
+    "semaphore",
+    "source_location",
+    "span",
+    "tuple",
+    "type_traits",
+    "utility",
+    "variant",
+    "version",
+    "cfloat",
+    "climits",
+];
+
 /// Names that nvcc knows without a header.
 const NAMES: [&str; 20] = [
     "INFINITY",
@@ -84,19 +123,29 @@ fn included(line: &str) -> Option<&str> {
 pub fn hint(log: &str) -> Option<String> {
     let missing = log.split("cannot open source file \"").nth(1).and_then(|rest| rest.split('"').next());
     if let Some(header) = missing {
-        let plain = !header.contains(['/', '.']);
-        let how = if plain {
+        let is_of_host = !header.contains(['/', '.']);
+        let how = if OF_CUDA.contains(&header) {
             format!("NVRTC has no host library: include <cuda/std/{header}> and use `cuda::std`, or")
+        } else if is_of_host {
+            "NVRTC has no host library, and the toolkit no such header for the device: do without it, or".to_owned()
         } else if header.starts_with("torch/") || header.starts_with("ATen/") || header.starts_with("c10/") {
             "it belongs to host code, which NVRTC does not compile: keep kernel and host code in two files, or"
                 .to_owned()
         } else {
-            "say".to_owned()
+            String::new()
         };
         return Some(format!(
-            "{header}: {how} give its text with `.header(\"{header}\", include_str!(…))`, or its folder with \
-             `.option(\"--include-path=…\")`"
+            "{header}: {}give its text with `.header(\"{header}\", include_str!(…))`, or its folder with \
+             `.option(\"--include-path=…\")`",
+            if how.is_empty() { how } else { how + " " }
         ));
+    }
+    if log.contains("/cub/") && log.contains("error") {
+        return Some(
+            "NVRTC takes the parts of CUB that run within a kernel: include them one by one, as <cub/block/block_reduce.cuh> and \
+             <cub/warp/warp_scan.cuh>, in place of <cub/cub.cuh>"
+                .into(),
+        );
     }
     if log.contains("namespace \"std\" has no member") {
         return Some("NVRTC has no `std`: include <cuda/std/…> and use `cuda::std`".into());
@@ -127,7 +176,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case("k.cu(1): catastrophic error: cannot open source file \"vector\"", "<cuda/std/vector>")]
+    #[case("k.cu(1): catastrophic error: cannot open source file \"tuple\"", "<cuda/std/tuple>")]
+    #[case("k.cu(1): catastrophic error: cannot open source file \"vector\"", "no such header for the device")]
+    #[case("cannot open source file \"inttypes.h\"", "inttypes.h: give its text")]
+    #[case("/include/cccl/cub/device/device_reduce.cuh(12): error: x", "<cub/block/block_reduce.cuh>")]
     #[case("cannot open source file \"torch/extension.h\"", "two files")]
     #[case("cannot open source file \"my/tile.cuh\"", ".header(\"my/tile.cuh\"")]
     #[case("namespace \"std\" has no member \"max\"", "cuda::std")]

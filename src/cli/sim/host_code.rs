@@ -7,8 +7,8 @@
 /// Words of declarations that concern the device.
 const DEVICE: [&str; 6] = ["__global__", "__device__", "__constant__", "__shared__", "__managed__", "__host__"];
 /// Words that a declaration may have on either side, and which make no code by themselves.
-const NEUTRAL: [&str; 9] =
-    ["constexpr", "using", "typedef", "struct", "class", "union", "enum", "static_assert", "concept"];
+const NEUTRAL: [&str; 10] =
+    ["constexpr", "using", "typedef", "struct", "class", "union", "enum", "static_assert", "concept", "namespace"];
 
 /// Words of a list of template parameters that are not their names.
 const TYPES: [&str; 10] =
@@ -25,16 +25,28 @@ pub struct DeviceCode {
     pub missing: Vec<String>,
     /// Instances of kernel templates that the host launches: `scale<float, 4>`.
     pub instances: Vec<String>,
+    /// The names of kernel templates.
+    pub templates: Vec<String>,
+}
+
+impl DeviceCode {
+    /// The instance that the host launches and that ends like `entry`, or `entry` as it is.
+    pub fn instance(&self, entry: &str) -> String {
+        let packed = |text: &str| text.split_whitespace().collect::<String>();
+        let ends = |instance: &&String| packed(instance).ends_with(&format!("::{}", packed(entry)));
+        self.instances.iter().find(ends).cloned().unwrap_or_else(|| entry.to_owned())
+    }
 }
 
 /// Takes a file apart; `is_there` tells whether a file can be included.
 pub fn device_code(text: &str, is_there: impl Fn(&str) -> bool) -> DeviceCode {
     let mut code = DeviceCode { text: text.to_owned(), ..DeviceCode::default() };
     let plain = without_literals(text);
-    let (mut missing, defines) = directives(text, &plain, is_there);
-    let mut blank: Vec<std::ops::Range<usize>> = missing.iter().map(|(range, _)| range.clone()).collect();
-    code.missing = missing.drain(..).map(|(_, name)| name).collect();
-    for range in host_ranges(&plain, &defines) {
+    let directives = directives(text, &plain, is_there);
+    let mut blank: Vec<std::ops::Range<usize>> = directives.missing.iter().map(|(range, _)| range.clone()).collect();
+    code.missing = directives.missing.iter().map(|(_, name)| name.clone()).collect();
+    code.templates = templates(&plain);
+    for range in host_ranges(&plain, &directives) {
         let part = &plain[range.clone()];
         code.host.push(name_of(part).to_owned());
         for instance in launched_instances(part) {
@@ -96,11 +108,19 @@ fn closing(bytes: &[u8], at: usize) -> usize {
     (end + 1).min(bytes.len())
 }
 
-type Missing = Vec<(std::ops::Range<usize>, String)>;
+/// What the directives of a file say.
+#[derive(Default)]
+struct Directives {
+    /// The `#include` lines of files that are not there.
+    missing: Vec<(std::ops::Range<usize>, String)>,
+    /// The macros that it defines.
+    macros: Vec<String>,
+    /// Those that stand for words of the device.
+    of_device: Vec<String>,
+}
 
-/// The `#include` lines of files that are not there, and the macros that stand for words of the device.
-fn directives(text: &str, plain: &str, is_there: impl Fn(&str) -> bool) -> (Missing, Vec<String>) {
-    let (mut missing, mut defines) = (Vec::new(), Vec::new());
+fn directives(text: &str, plain: &str, is_there: impl Fn(&str) -> bool) -> Directives {
+    let mut found = Directives::default();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         let range = start..start + line.trim_end().len();
@@ -110,20 +130,45 @@ fn directives(text: &str, plain: &str, is_there: impl Fn(&str) -> bool) -> (Miss
         if directive.starts_with("include") {
             let name = line.split(['<', '>', '"']).nth(1).unwrap_or_default().trim();
             if !name.is_empty() && !is_there(name) {
-                missing.push((range, name.to_owned()));
+                found.missing.push((range, name.to_owned()));
             }
         } else if let Some(definition) = directive.strip_prefix("define")
-            && DEVICE.iter().any(|word| definition.contains(word))
             && let Some(name) = words(definition).next()
         {
-            defines.push(name.to_owned());
+            if DEVICE.iter().any(|word| definition.contains(word)) {
+                found.of_device.push(name.to_owned());
+            }
+            found.macros.push(name.to_owned());
         }
     }
-    (missing, defines)
+    found
+}
+
+/// The names of kernel templates.
+fn templates(plain: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for (at, word) in plain.match_indices("__global__") {
+        let begins = plain[..at].rfind([';', '}', '#']).map_or(0, |end| end + 1);
+        let behind = &plain[at + word.len()..];
+        let mut rest = &behind[..behind.find(['{', ';']).unwrap_or(behind.len())];
+        // Attributes have parentheses of their own.
+        while let Some((_, behind)) = rest.split_once("__launch_bounds__") {
+            let Some(end) = behind.find(')') else { break };
+            rest = &behind[end + 1..];
+        }
+        let name = rest.split('(').next().and_then(|head| words(head).last());
+        if let Some(name) = name.filter(|_| has_word(&plain[begins..at], &["template"]))
+            && !found.iter().any(|known| known == name)
+        {
+            found.push(name.to_owned());
+        }
+    }
+    found
 }
 
 /// Where host code stands, at the top level or in namespaces.
-fn host_ranges(plain: &str, defines: &[String]) -> Vec<std::ops::Range<usize>> {
+fn host_ranges(plain: &str, directives: &Directives) -> Vec<std::ops::Range<usize>> {
+    let defines = &directives.of_device;
     let bytes = plain.as_bytes();
     let mut found = Vec::new();
     let (mut start, mut at) = (0, 0);
@@ -147,7 +192,8 @@ fn host_ranges(plain: &str, defines: &[String]) -> Vec<std::ops::Range<usize>> {
                 } else {
                     let end = matching_brace(bytes, at);
                     let initialises = head.trim_end().ends_with('=');
-                    if is_host(head, defines) && (is_function(head) || initialises) {
+                    let is_code = is_host(head, defines) && (is_function(head) || initialises);
+                    if is_code || is_macro_of_others(head, &directives.macros) {
                         let behind =
                             if initialises { plain[end..].find(';').map_or(end, |n| end + n + 1) } else { end };
                         found.push(from_first_word(plain, start)..behind);
@@ -229,6 +275,14 @@ fn is_host(head: &str, defines: &[String]) -> bool {
     };
     // A macro alone may be anything: `DISPATCH(float)`.
     words(before).count() >= 2 && !has_word(before, &NEUTRAL)
+}
+
+/// Whether the brace behind this begins the body of a macro's function, which the file does not define: `PYBIND11_MODULE`.
+fn is_macro_of_others(head: &str, macros: &[String]) -> bool {
+    let Some((before, _)) = head.split_once('(') else { return false };
+    let mut words = words(before);
+    let (Some(only), None) = (words.next(), words.next()) else { return false };
+    !DEVICE.contains(&only) && !macros.iter().any(|name| name == only)
 }
 
 /// Whether the brace behind this begins the body of a function.
@@ -355,6 +409,33 @@ __device__ float tail() { return 1'000; }
         for gone in ["iostream", "missing.h", "host_buffer", "count", "fill", "<<<", "sizes", "main"] {
             assert!(!code.text.contains(gone), "{gone}\n{}", code.text);
         }
+    }
+
+    #[test]
+    fn what_binds_a_file_to_torch_is_blanked_and_an_alias_stays() {
+        let text = "namespace cg = cooperative_groups;\n#define OURS(name) __global__ void name()\n\
+                    OURS(kernel) { }\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def(\"f\", &f);\n}\n";
+        let code = device_code(text, |_| true);
+        assert_eq!(code.host, ["PYBIND11_MODULE"]);
+        assert!(code.text.contains("namespace cg") && code.text.contains("OURS(kernel) { }"), "{}", code.text);
+        assert!(!code.text.contains("m.def"), "{}", code.text);
+    }
+
+    #[test]
+    fn an_instance_is_found_without_its_namespace() {
+        let host = "int main() { ns::scale<float, 4><<<1, 2>>>(); other<1><<<1, 2>>>(); }";
+        let code = device_code(host, |_| true);
+        assert_eq!(code.instance("scale<float,4>"), "ns::scale<float, 4>");
+        assert_eq!(code.instance("cale<float,4>"), "cale<float,4>");
+        assert_eq!(code.instance("other<2>"), "other<2>");
+    }
+
+    #[test]
+    fn templates_are_named() {
+        assert_eq!(device_code(SAMPLE, |_| true).templates, ["scale"]);
+        let two = "template <int N>\n__global__ void a(float *x) {}\n__global__ void b(int n) {}\n\
+                   template <class T> __launch_bounds__(128) __global__ static void c(T *x);";
+        assert_eq!(device_code(two, |_| true).templates, ["a", "c"]);
     }
 
     #[test]

@@ -35,7 +35,8 @@ fn compile(
     use crate::device::fault::Fault;
     use crate::harness::terminal::note;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut all = vec![format!("--include-path={}", folder.display())];
+    // Functions without a word of where they run may be called by kernels: `constexpr int div_up(int, int)`.
+    let mut all = vec![format!("--include-path={}", folder.display()), "--device-as-default-execution-space".into()];
     all.extend(options.iter().cloned());
     let named = all.iter().filter_map(|option| option.strip_prefix("--include-path=").or(option.strip_prefix("-I")));
     let folders: Vec<&Path> = named.map(Path::new).collect();
@@ -47,7 +48,7 @@ fn compile(
         }
     }
     let program = Program {
-        text: code.text,
+        text: code.text.clone(),
         language: Language::Cuda,
         file: file.display().to_string(),
         headers: Vec::new(),
@@ -56,7 +57,8 @@ fn compile(
     };
     // Not through the cache: what the source includes may have changed.
     let target = Target::Ptx(arch.replacen("sm_", "compute_", 1));
-    let asked: Vec<String> = entry.filter(|entry| entry.contains('<')).map(str::to_owned).into_iter().collect();
+    let asked: Vec<String> =
+        entry.filter(|entry| entry.contains('<')).map(|entry| code.instance(entry)).into_iter().collect();
     let instances = if asked.is_empty() { &code.instances } else { &asked };
     let mut made = compile_instances(&program, dtype, &target, &[], instances);
     if asked.is_empty() && !instances.is_empty() && matches!(made, Err(Fault::Compile { .. })) {
@@ -65,7 +67,16 @@ fn compile(
     }
     match made {
         Ok(artifact) => {
-            String::from_utf8(artifact.code).map_err(|_| Failure::Input(format!("{}: no PTX came out", program.file)))
+            let ptx = String::from_utf8(artifact.code)
+                .map_err(|_| Failure::Input(format!("{}: no PTX came out", program.file)))?;
+            match code.templates.first().filter(|_| !ptx.contains(".entry")) {
+                None => Ok(ptx),
+                Some(first) => Err(Failure::Input(format!(
+                    "{}: its kernels are templates: name an instance, as --entry '{first}<float>'; there are {}",
+                    program.file,
+                    code.templates.join(", ")
+                ))),
+            }
         }
         Err(Fault::Unsupported(why)) => Err(Failure::Missing(why)),
         Err(Fault::Compile { log }) => Err(Failure::Input(format!("{}: {log}", program.file))),
