@@ -368,6 +368,13 @@ pub struct Metric {
     pub accepted: Option<u64>,
 }
 
+impl Metric {
+    /// Whether it is another than was accepted.
+    pub fn is_changed(&self) -> bool {
+        self.accepted.is_some_and(|accepted| accepted != self.value)
+    }
+}
+
 /// A peer beside a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerTiming {

@@ -2,7 +2,7 @@
 
 use super::{Failure, print, project};
 use crate::baseline::BaselineSettings;
-use crate::check::builds::{BuildComparison, Duel, Matched, Tally, matched};
+use crate::check::builds::{BuildCase, BuildComparison, Duel, Matched, Tally, matched};
 use crate::check::outcome::{Check, Verdict};
 use crate::check::perf::PerfSettings;
 use crate::core::dtype::DType;
@@ -153,6 +153,14 @@ impl Ab {
         if self.device.is_some_and(|choice| choice.kind == DeviceKind::Cuda) {
             matched.retain(|case| case.device == DeviceKind::Cuda);
         }
+        if matched.is_empty() && (!self.filters.is_empty() || !self.dtypes.is_empty() || self.shape.is_some()) {
+            let why = "no timed candidate of either build fits the filters, --dtype and --shape; `--list` of a gate names all";
+            return Err(Failure::Input(why.into()));
+        }
+        let is_planted = |plant: &Plant| matched.iter().any(|one| plant.share_of(&trial_of(&one.case)) > 0.0);
+        if let Some(plant) = self.plant.as_ref().filter(|plant| !is_planted(plant)) {
+            return Err(Failure::Input(format!("--plant {plant}: no case that is compared has such a name")));
+        }
         if matched.is_empty() {
             return Err(Failure::Missing("neither build offers such a candidate on a device of this machine".into()));
         }
@@ -212,7 +220,7 @@ impl Ab {
     /// With a planted slowdown: how often it was found, and how often something else was.
     fn planted(&self, comparisons: &[BuildComparison]) -> String {
         let Some(plant) = &self.plant else { return String::new() };
-        let trial = |comparison: &&BuildComparison| plant.share_of(&format!("{}::perf", comparison.case.name())) > 0.0;
+        let trial = |comparison: &&BuildComparison| plant.share_of(&trial_of(&comparison.case)) > 0.0;
         let (hit, rest): (Vec<_>, Vec<_>) = comparisons.iter().partition(trial);
         let (hit, rest) = (Tally::of(hit), Tally::of(rest));
         format!(
@@ -220,6 +228,11 @@ impl Ab {
             hit.slower, hit.compared, rest.compared, rest.slower, rest.faster, rest.unclear
         )
     }
+}
+
+/// The trial that times a case.
+fn trial_of(case: &BuildCase) -> String {
+    format!("{}::perf", case.name())
 }
 
 /// Progress, for whoever waits.

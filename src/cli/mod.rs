@@ -42,7 +42,8 @@ use std::process::ExitCode;
     version,
     about = "Judges GPU operator kernels: the gate over the shipped catalogue, and what surrounds it.",
     after_help = format!(
-        "Exit codes: 0 good, 1 a verdict failed, 2 usage or input error, 3 something required is missing.\n\n\
+        "Exit codes: 0 good, 1 a verdict failed, 2 usage or input error, 3 something required is missing, 4 nothing failed, \
+         but a time that was asked for left cases or shapes out.\n\n\
          Environment:\n{}",
         environment::describe()
     ),

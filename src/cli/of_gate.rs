@@ -42,9 +42,17 @@ impl<T: Args> OfGate<T> {
 
 /// Hands the arguments of this process on, and ends as the gate does.
 fn ask(gate: &Path) -> Result<(), Failure> {
+    let not_started = |e| Failure::Input(format!("--gate {}: cannot be started: {e}", gate.display()));
+    // Anything that starts and ends well would look like an answer.
+    let listed = std::process::Command::new(gate).arg("--list").output().map_err(not_started)?;
+    if listed.status.success() && !String::from_utf8_lossy(&listed.stdout).contains("::") {
+        let why =
+            "is no gate: `--list` names no trial of it; `cargo test --release --no-run` says where a gate's binary is";
+        return Err(Failure::Input(format!("--gate {}: {why}", gate.display())));
+    }
     let arguments = without_gate(std::env::args_os().skip(1));
     let ran = std::process::Command::new(gate).arg(FLAG).args(arguments).status();
-    let status = ran.map_err(|e| Failure::Input(format!("--gate {}: cannot be started: {e}", gate.display())))?;
+    let status = ran.map_err(not_started)?;
     match status.code() {
         Some(0) => Ok(()),
         Some(code) => Err(Failure::Code(u8::try_from(code).unwrap_or(2))),

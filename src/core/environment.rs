@@ -39,7 +39,10 @@ pub const TABLE: &[(&str, &str)] = &[
         DEVICE,
         "where kernels run: cpu, sim, cuda, cuda:<n> or cuda:slot (--device); default the GPU, else the simulator",
     ),
-    (REQUIRE, "cuda,baseline: what must be there; its lack is then a failure, not a skip (--require)"),
+    (
+        REQUIRE,
+        "cuda, nvrtc, baseline, several with commas: what must be there; its lack is then a failure, not a skip (--require)",
+    ),
     (OUT, "path of the summary (--out); default target/kernelgate/summary.json"),
     (SEED, "seed of the run (--seed)"),
     (BUDGET, "seconds after which a trial starts no new case; what is cut is said (--budget); default none"),

@@ -17,7 +17,8 @@ use super::trial::{Trial, has_hits, trials};
 use super::worker::{self, Role, Streams};
 use crate::check::declaration::mistakes;
 use crate::check::outcome::{Outcome, Verdict};
-use crate::core::shape::parse;
+use crate::core::constraint::objection;
+use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
@@ -219,13 +220,16 @@ fn compile(_suites: &[Suite], _archs: &[String]) -> Conclusion {
     Conclusion::Usage("this build has no CUDA support: enable the feature `cuda-13` or `cuda-12`".into())
 }
 
-/// A shape that fits no selected operator is a mistake; one that fits some is skipped by the others.
+/// A shape that no selected operator has, or that all of them refuse, is a mistake; one that fits some is skipped by the
+/// others.
 fn check_shape(selected: &[Trial], suites: &[Suite], options: &Options) -> Result<(), String> {
     let Some(shape) = &options.shape else { return Ok(()) };
     let mut first = None;
     for trial in selected {
-        match parse(trial.subject(suites).operator.axes(), shape) {
-            Ok(_) => return Ok(()),
+        let operator = trial.subject(suites).operator;
+        let legal = |point: Point| objection(operator.axes(), operator.constraints(), &[], &point).map_or(Ok(()), Err);
+        match parse(operator.axes(), shape).and_then(legal) {
+            Ok(()) => return Ok(()),
             Err(why) => first = first.or(Some(why)),
         }
     }

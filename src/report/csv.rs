@@ -30,7 +30,7 @@ struct Row<'a> {
     failed_check: &'a str,
     shape: &'a str,
     distribution: Option<Distribution>,
-    seed: Option<u64>,
+    seed: Option<String>,
     worst_output: &'a str,
     worst_index: String,
     expected: &'a str,
@@ -117,7 +117,8 @@ fn row(record: &Record) -> Row<'_> {
         failed_check: failure.map_or("", |failure| &failure.check),
         shape: failure.map_or("", |failure| &failure.case.shape),
         distribution: failure.map(|failure| failure.case.distribution),
-        seed: failure.map(|failure| failure.case.seed),
+        // As text: readers that hold numbers as f64 would round it.
+        seed: failure.map(|failure| format!("{:#x}", failure.case.seed)),
         worst_output: worst.map_or("", |worst| &worst.output),
         worst_index: worst.map_or_else(String::new, |worst| format!("{:?}", worst.index)),
         expected: worst.map_or("", |worst| &worst.expected),

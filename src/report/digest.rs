@@ -6,7 +6,7 @@ use super::text::line;
 use crate::check::outcome::{Check, Verdict};
 use crate::core::columns::Columns;
 use crate::core::dtype::DType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// How many of the slowest trials are named.
@@ -83,13 +83,14 @@ fn worst_errors(text: &mut String, records: &[Record]) {
     if rows.is_empty() {
         return;
     }
-    let heads: Vec<String> = DType::FLOATS.iter().map(|dtype| format!(">{}", dtype.name())).collect();
+    let dtypes: BTreeSet<DType> = rows.values().flat_map(BTreeMap::keys).copied().collect();
+    let heads: Vec<String> = dtypes.iter().map(|dtype| format!(">{}", dtype.name())).collect();
     let what = std::iter::once("largest error, of what is allowed");
     let mut table = Columns::new(what.chain(heads.iter().map(String::as_str)));
     for ((operator, candidate), row) in rows {
         let cell = |dtype| row.get(dtype).map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
         let name = line(&format!("{operator}::{candidate}"));
-        table.row(std::iter::once(name).chain(DType::FLOATS.iter().map(cell)));
+        table.row(std::iter::once(name).chain(dtypes.iter().map(cell)));
     }
     let _ = write!(text, "\n{table}");
 }
@@ -137,8 +138,8 @@ check        pass  fail  skip  slower
 correctness     1     1     0       0
 perf            0     0     2       1
 
-largest error, of what is allowed   f32  f16  bf16
-gelu::naive                        40 %    -     -
+largest error, of what is allowed   f32
+gelu::naive                        40 %
 
 skipped 2: no CUDA driver
 

@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::text::plain;
-use crate::check::outcome::{Failure, Timing, Verdict, Worst};
+use crate::check::outcome::{Failure, Metric, Timing, Verdict, Worst};
 use crate::core::columns::Columns;
 use std::fmt::Write as _;
 
@@ -35,6 +35,10 @@ pub fn describe(record: &Record) -> String {
     let failing: Vec<&Timing> = outcome.timings.iter().filter(|timing| timing.verdict.is_failure()).collect();
     if !failing.is_empty() {
         line("times", &table(&failing));
+    }
+    let more: Vec<&Metric> = outcome.metrics.iter().filter(|metric| metric.is_changed()).collect();
+    if outcome.verdict.is_failure() && !more.is_empty() {
+        line("counts", &counts(more));
     }
     for note in &outcome.notes {
         line("note", note);
@@ -92,6 +96,36 @@ fn table(timings: &[&Timing]) -> String {
     columns.to_string().trim_end().to_owned()
 }
 
+/// Counts that a table shows.
+const COUNTS: usize = 12;
+
+/// The counts that changed, those that changed the most first.
+fn counts(mut changed: Vec<&Metric>) -> String {
+    let factor = |metric: &Metric| {
+        let accepted = metric.accepted.unwrap_or_default();
+        (metric.value as f64 + 1.0).ln() - (accepted as f64 + 1.0).ln()
+    };
+    changed.sort_by(|a, b| factor(b).abs().total_cmp(&factor(a).abs()));
+    let mut columns = Columns::new(["counted", "shape", ">now", ">accepted", ">change"]);
+    for metric in changed.iter().take(COUNTS) {
+        let accepted = metric.accepted.unwrap_or_default();
+        let change = match accepted {
+            0 => "new".to_owned(),
+            _ => format!("{:+.1} %", (metric.value as f64 / accepted as f64 - 1.0) * 100.0),
+        };
+        columns.row([
+            metric.name.clone(),
+            metric.shape.clone(),
+            metric.value.to_string(),
+            accepted.to_string(),
+            change,
+        ]);
+    }
+    let left = changed.len().saturating_sub(COUNTS);
+    let rest = if left > 0 { format!("and {left} more") } else { String::new() };
+    format!("{}\n{rest}", columns.to_string().trim_end()).trim_end().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +148,29 @@ mod tests {
   device    cpu-x-2
   repeat    cargo test --release --test gate -- --exact rows::naive::f16::correctness --shape rows=3,cols=5"
         );
+    }
+
+    #[test]
+    fn counts_that_changed_are_a_table() {
+        let metric = |name: &str, value, accepted| Metric {
+            shape: "n=64".into(),
+            name: name.into(),
+            value,
+            relative: None,
+            accepted: Some(accepted),
+        };
+        let same = metric("barriers", 3, 3);
+        let changed = [metric("instructions", 110, 100), metric("loads", 40, 10), metric("spills", 2, 0)];
+        let mut record = slower();
+        record.outcome.timings.clear();
+        record.outcome.metrics = std::iter::once(same).chain(changed).collect();
+        let text = describe(&record);
+        let table = "  counts    counted       shape  now  accepted    change
+            loads         n=64    40        10  +300.0 %
+            spills        n=64     2         0       new
+            instructions  n=64   110       100   +10.0 %
+";
+        assert!(text.contains(table), "{text}");
     }
 
     #[test]

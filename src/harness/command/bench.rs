@@ -8,18 +8,19 @@ use crate::check::outcome::{Check, Outcome, PeerTiming, Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
 use crate::core::candidate::Candidate;
+use crate::core::shape::Point;
 use crate::core::suite::Suite;
 use crate::device::Heat;
 use crate::harness::arguments::parse_seconds;
 use crate::harness::interrupt::keep_results;
 use crate::harness::terminal::note;
+use crate::harness::trial::Trial;
 use crate::protocol::process::CommandLine;
 use crate::protocol::{Deadlines, Peer};
 use crate::report::record::Record;
 use crate::report::standing::standings;
 use crate::report::summary::Summary;
 use clap::Args;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -84,13 +85,15 @@ impl Bench {
                 let _ = print(&summary.to_json());
             }
         });
+        let selected = self.selection.select(workplace.suites)?;
+        self.refuse_unknown_competitors(workplace.suites, &selected)?;
         let mut device_said = None;
-        let mut found = BTreeSet::new();
-        self.selection.each(
+        let mut unreached = 0;
+        self.selection.each_of(
             workplace,
+            selected,
             |&Selected { trial, suite, ref subject, device, points, progress, .. }| {
                 let candidates = self.competitors(suite, subject);
-                found.extend(candidates.iter().map(|other| other.name.clone()));
                 if device_said.replace(device.kind()) != Some(device.kind()) {
                     say(format!("\n{}\n{}", describe_device(device.fingerprint()), header()))?;
                 }
@@ -133,6 +136,7 @@ impl Bench {
                 if let Some(failure) = first {
                     return Err(failure);
                 }
+                unreached += outcome.unreached;
                 if outcome.timings.is_empty() || outcome.verdict.is_failure() {
                     say(format!("{name}: {}: {}\n", outcome.verdict.name(), outcome.reason))?;
                 }
@@ -145,9 +149,7 @@ impl Bench {
         )?;
         let ended =
             peers.iter().filter_map(|peer| peer.hello().err().map(|end| format!("the peer {}: it {end}", peer.name())));
-        let unknown = self.beside.iter().filter(|name| !found.contains(*name));
-        let unknown = unknown.map(|name| format!("--beside {name}: no operator that was timed has such a candidate"));
-        let absent: Vec<String> = ended.chain(unknown).collect();
+        let absent: Vec<String> = ended.collect();
         peers.into_iter().for_each(Peer::close);
         let summary = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let any_failed = summary.records.iter().any(|record| record.outcome.verdict.is_failure());
@@ -157,7 +159,24 @@ impl Bench {
         match (any_failed, absent.is_empty()) {
             (true, _) => Err(Failure::Verdict),
             (false, false) => Err(Failure::Missing(absent.join("; "))),
+            (false, true) if unreached > 0 => {
+                Err(Failure::Cut(format!("{unreached} shapes not timed within --budget {}", self.budget)))
+            }
             (false, true) => Ok(()),
+        }
+    }
+
+    /// A misspelt competitor is told before anything is timed.
+    fn refuse_unknown_competitors(&self, suites: &[Suite], selected: &[(Trial, Vec<Point>)]) -> Result<(), Failure> {
+        let is_known = |name: &String| {
+            let mut candidates = selected.iter().flat_map(|(trial, _)| &suites[trial.suite].candidates);
+            candidates.any(|candidate| candidate.name == *name)
+        };
+        match self.beside.iter().find(|name| !is_known(name)) {
+            Some(name) => {
+                Err(Failure::Input(format!("--beside {name}: no operator that is timed has such a candidate")))
+            }
+            None => Ok(()),
         }
     }
 

@@ -13,6 +13,8 @@ pub enum Failure {
     Input(String),
     /// Something required is not there.
     Missing(String),
+    /// Nothing failed, but the time that there was left something out: what.
+    Cut(String),
     /// Another process has said it, and ended with this code.
     Code(u8),
 }
@@ -29,6 +31,10 @@ impl Failure {
             Failure::Missing(why) => {
                 note(format_args!("missing: {why}"));
                 ExitCode::from(3)
+            }
+            Failure::Cut(what) => {
+                note(format_args!("cut: {what}"));
+                ExitCode::from(4)
             }
             Failure::Code(code) => ExitCode::from(code),
         }

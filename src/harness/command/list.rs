@@ -24,6 +24,11 @@ impl List {
         let mut suites = workplace.suites.to_vec();
         let named = |suite: &Suite| self.filters.iter().any(|filter| suite.operator.name().contains(filter));
         suites.retain(|suite| self.filters.is_empty() || named(suite));
+        if suites.is_empty() && !self.filters.is_empty() {
+            let filters = self.filters.join("`, `");
+            let operators: Vec<&str> = workplace.suites.iter().map(|suite| suite.operator.name()).collect();
+            return Err(Failure::Input(format!("no operator has `{filters}` in its name: {}", operators.join(", "))));
+        }
         print(&if self.json {
             format!("{:#}\n", Value::Array(suites.iter().map(describe_json).collect()))
         } else {
@@ -42,8 +47,15 @@ fn describe(suite: &Suite) -> String {
         names(operator.inputs()),
         names(operator.outputs())
     );
+    let demands: Vec<&str> = operator.constraints().iter().map(|constraint| constraint.name).collect();
+    if !demands.is_empty() {
+        text += &format!("  demands: {}\n", demands.join("; "));
+    }
     for candidate in &suite.candidates {
-        text += &format!("  {:<5} {} ({})\n", device(candidate), candidate.name, dtypes(suite, candidate).join(", "));
+        let limits: Vec<String> = candidate.traits.limits.iter().map(ToString::to_string).collect();
+        let limits = if limits.is_empty() { String::new() } else { format!("; takes {}", limits.join("; ")) };
+        let dtypes = dtypes(suite, candidate).join(", ");
+        text += &format!("  {:<5} {} ({dtypes}){limits}\n", device(candidate), candidate.name);
     }
     text
 }

@@ -62,7 +62,8 @@ impl Command {
 #[command(
     name = "gate --command",
     disable_version_flag = true,
-    after_help = "Exit codes: 0 good, 1 a verdict failed, 2 usage or input error, 3 something required is missing."
+    after_help = "Exit codes: 0 good, 1 a verdict failed, 2 usage or input error, 3 something required is missing, \
+                  4 nothing failed, but `--budget` left shapes out."
 )]
 struct Line {
     #[command(subcommand)]
