@@ -266,10 +266,18 @@ fn typical_as_a_whole(
 fn wrong_values(subject: &Subject<'_>, case: &Case, worst: Worst, comparison: &Comparison) -> Failure {
     let errors = comparison.errors;
     if let Some(classes) = worst.class_difference() {
+        let remedy = match case.distribution {
+            Distribution::NonFinite | Distribution::WithNan | Distribution::Infinite => {
+                "where the operator is not defined for such inputs, say so with `.without_nan()` or `.without_infinities()`"
+            }
+            _ => {
+                "where f32 arithmetic cannot carry the formula for such inputs, say so with `.range(…)`, or `.magnitude(…)` \
+                 for large terms that cancel"
+            }
+        };
         let text = format!(
             "class differs: {classes}, at `{}`{:?}; {} of {} elements of `{}` are of another class, {} are wrong in \
-             all\nwhere f32 arithmetic cannot carry the formula for such inputs, say so with `.range(…)`, or \
-             `.magnitude(…)` for large terms that cancel",
+             all\n{remedy}",
             worst.output, worst.index, comparison.of_other_class, worst.elements, worst.output, worst.failing
         );
         return Failure { worst: Some(worst), ..failure("values", subject, case, text) };

@@ -46,9 +46,9 @@ impl std::fmt::Display for Limit {
 }
 
 impl Limit {
-    /// The nearest extent that is taken, if any is.
-    fn nearest(&self, extent: usize) -> Option<usize> {
-        let (low, high) = (*self.extents.start(), *self.extents.end());
+    /// The nearest extent of an axis with these bounds that is taken, if any is.
+    fn nearest(&self, extent: usize, (min, max): (usize, usize)) -> Option<usize> {
+        let (low, high) = ((*self.extents.start()).max(min), (*self.extents.end()).min(max));
         let step = self.multiple.max(1);
         let (least, most) = (low.div_ceil(step) * step, high / step * step);
         (least <= most).then(|| (extent / step * step).clamp(least, most))
@@ -70,7 +70,7 @@ pub fn nearest(axes: &[Axis], constraints: &[Constraint], limits: &[Limit], poin
         }
         for limit in limits {
             let at = axes.iter().position(|axis| axis.name == limit.axis)?;
-            point[at] = limit.nearest(point[at])?;
+            point[at] = limit.nearest(point[at], axes[at].bounds())?;
         }
         for (at, axis) in point.iter_mut().zip(axes) {
             let (min, max) = axis.bounds();
@@ -88,8 +88,11 @@ pub fn objection(axes: &[Axis], constraints: &[Constraint], limits: &[Limit], po
     if let Some(broken) = constraints.iter().find(|constraint| (constraint.nearest)(point) != point) {
         return Some(format!("the operator demands `{}`", broken.name));
     }
-    let extent = |limit: &&Limit| axes.iter().zip(point).find(|(axis, _)| axis.name == limit.axis).map(|(_, &at)| at);
-    let broken = limits.iter().find(|limit| extent(limit).is_some_and(|at| limit.nearest(at) != Some(at)))?;
+    let is_broken = |limit: &&Limit| {
+        let at = axes.iter().zip(point).find(|(axis, _)| axis.name == limit.axis);
+        at.is_some_and(|(axis, &at)| limit.nearest(at, axis.bounds()) != Some(at))
+    };
+    let broken = limits.iter().find(is_broken)?;
     Some(format!("the candidate takes {broken}"))
 }
 
@@ -127,6 +130,10 @@ mod tests {
         let limits = [Limit { axis: "sq", extents: 10..=50, multiple: 8 }];
         assert_eq!(nearest(&axes, &constraints(), &limits, &[8, 4, 3, 3]), Some(vec![8, 4, 16, 16]));
         assert_eq!(nearest(&axes, &constraints(), &limits, &[8, 4, 99, 99]), Some(vec![8, 4, 48, 99]));
+        // An axis begins at 1, multiples of 8 do not.
+        let multiples = [Limit { axis: "sq", extents: 0..=usize::MAX, multiple: 8 }];
+        assert_eq!(nearest(&axes, &constraints(), &multiples, &[8, 4, 1, 1]), Some(vec![8, 4, 8, 8]));
+        assert_eq!(nearest(&axes, &constraints(), &multiples, &[8, 4, 100, 100]), Some(vec![8, 4, 96, 100]));
         let none = [Limit { axis: "sq", extents: 10..=11, multiple: 8 }];
         assert_eq!(nearest(&axes, &constraints(), &none, &[8, 4, 3, 3]), None);
     }

@@ -310,6 +310,9 @@ fn of_candidate(suite: &Suite, candidate: &Candidate) -> Vec<String> {
     for (dtype, bytes) in traits.alignments.iter().filter(|(_, bytes)| !bytes.is_power_of_two()) {
         found.push(format!("`.alignment_in({dtype}, {bytes})`: a power of two is expected, in bytes"));
     }
+    for limit in traits.limits.iter().filter(|limit| limit.multiple == 0) {
+        found.push(format!("`.multiples(\"{}\", 0)`: a step of at least 1 is expected", limit.axis));
+    }
     for limit in &traits.limits {
         match operator.axes().iter().find(|axis| axis.name == limit.axis) {
             Some(axis) if axis.is_extent() => {}
