@@ -20,6 +20,8 @@ mod quantise;
 mod ragged;
 #[path = "../examples/reduction.rs"]
 mod reduction;
+#[path = "../examples/triton.rs"]
+mod triton;
 #[path = "../examples/workspace.rs"]
 mod workspace;
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         quantise::suite(),
         ragged::suite(),
         reduction::suite(),
+        triton::suite(),
         workspace::suite(),
     ];
     gate!().suites(suites).run()

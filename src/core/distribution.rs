@@ -7,6 +7,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How the activations of a case are drawn. Every value is representable in the case's dtype.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Vector { n: 1..=1 << 20 } }
+///
+/// // Defined for finite values alone, and not near overflow.
+/// let op = Op::<Vector>::new("recurrence").exclude_distributions([Distribution::NonFinite, Distribution::NearOverflow]);
+/// // One candidate is not tried on some inputs, with the reason.
+/// let approximate = Cpu::new::<f32>(|_: &Vector, _, _| ())
+///     .exclude_distributions(Distribution::Tiny, "flushes denormals to zero");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {

@@ -7,6 +7,11 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The element type of a tensor, chosen at run time.
+/// ```
+/// use kernelgate::prelude::*;
+/// assert_eq!((BF16.size(), BF16.name()), (2, "bf16"));
+/// assert_eq!("e4m3".parse(), Ok(DType::E4M3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -215,6 +220,16 @@ mod sealed {
 }
 
 /// A Rust type that stands for one [`DType`].
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// /// A loop for every float type.
+/// fn twice<T: Element>(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+///     let pairs = outputs.slice::<T>(0).iter_mut().zip(inputs.slice::<T>(0));
+///     pairs.for_each(|(y, x)| *y = T::from_f64(2.0 * x.to_f64()));
+/// }
+/// assert_eq!(<bf16 as Element>::DTYPE, BF16);
+/// ```
 pub trait Element: bytemuck::Pod + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// The run-time name of this type.
     const DTYPE: DType;

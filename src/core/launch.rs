@@ -7,6 +7,13 @@ use super::work::Work;
 use std::sync::Arc;
 
 /// A scalar kernel argument; its size must be that of the parameter.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// // `__global__ void scale(const float *x, float *y, int n, float factor)`
+/// let launch = Launch::blocks(4, 256).scalar(1024i32).scalar(0.5f32);
+/// assert_ne!(Scalar::from(1024i32), Scalar::from(1024i64));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// `int`
@@ -104,6 +111,17 @@ impl PartialEq for Library {
 
 /// One kernel launch. The arguments are pointers to the operator's inputs, its outputs and the workspace if one was
 /// asked for, then scalars, tensor maps and single pointers in the order in which they were added.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Matrix { rows: 1..=4096, cols: 1..=8192 } }
+///
+/// // A block a row, with its row in dynamic shared memory: `kernel(x, y, rows, cols)`.
+/// let rows = |s: &Matrix| {
+///     Launch::blocks(s.rows, 256).shared(s.cols * 4).scalar(s.rows as i32).scalar(s.cols as i32)
+/// };
+/// assert_eq!(rows(&Matrix { rows: 3, cols: 8 }).grid, [3, 1, 1]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// Blocks along x, y, z. A launch with no block at all is left out.
@@ -249,6 +267,20 @@ impl Launch {
 }
 
 /// What a candidate launches for one shape: one kernel, or several in stream order.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Vector { n: 1..=1 << 20 } }
+///
+/// # const SUM: &str = "";
+/// // Partial sums of each block into the workspace, then one block that adds them up.
+/// let sum = Cuda::source(SUM, "partial", |s: &Vector| {
+///     let blocks = s.n.div_ceil(1024);
+///     let partial = Launch::blocks(blocks, 256).scalar(s.n as i32);
+///     Plan(vec![partial, Launch::blocks(1, 256).entry("total").scalar(blocks as i32)])
+/// })
+/// .workspace(|s| s.n.div_ceil(1024) * 4);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan(pub Vec<Launch>);
 

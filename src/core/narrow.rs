@@ -5,16 +5,35 @@
 use half::f16;
 
 /// An 8-bit float with 4 exponent and 3 mantissa bits. There is no infinity, and one NaN of either sign.
+/// ```
+/// use kernelgate::prelude::*;
+/// assert_eq!(e4m3::from_bits(0x38).to_f64(), 1.0);
+/// assert_eq!(e4m3::from_bits(0x7e).to_f64(), 448.0); // the largest
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct e4m3(u8);
 
 /// An 8-bit float with 5 exponent and 2 mantissa bits: the upper half of an f16.
+/// ```
+/// use kernelgate::prelude::*;
+/// assert_eq!(e5m2::from_bits(0x3c).to_f64(), 1.0);
+/// assert_eq!(e5m2::from_bits(0x7c).to_f64(), f64::INFINITY);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct e5m2(u8);
 
 /// A truth value as a byte, 0 or 1. A Rust `bool` may hold nothing else, and buffers are full of poison before a run.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// /// y[i] = x[i] > 0
+/// fn is_positive(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+///     let pairs = outputs.slice::<b8>(0).iter_mut().zip(inputs.slice::<f32>(0));
+///     pairs.for_each(|(y, &x)| *y = b8::from_f64(f64::from(u8::from(x > 0.0))));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct b8(u8);

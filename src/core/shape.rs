@@ -94,6 +94,14 @@ impl Axis {
 }
 
 /// A typed shape; implemented by `shape!`, not by hand.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Matrix { rows: 1..=4096, cols: 1..=8192 } }
+///
+/// let shape = Matrix { rows: 3, cols: 5 };
+/// assert_eq!(describe(&Matrix::axes(), &Shape::to_point(&shape)), "rows=3,cols=5");
+/// ```
 pub trait Shape: Clone + Send + Sync + 'static {
     /// The axes in the order of the fields.
     fn axes() -> Vec<Axis>;

@@ -8,6 +8,19 @@ use std::sync::Arc;
 
 /// One operator with all its candidates: what a gate is made of.
 #[derive(Clone)]
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Vector { n: 1..=1 << 20 } }
+///
+/// let op = Op::<Vector>::new("twice")
+///     .input("x", |s| [s.n])
+///     .output("y", |s| [s.n])
+///     .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = 2.0 * x));
+/// let cpu = Cpu::new::<f32>(|_, x, y| y.slice(0).iter_mut().zip(x.slice(0)).for_each(|(y, x): (&mut f32, &f32)| *y = 2.0 * x));
+/// let suite: Suite = Suite::of(op).dtypes([F32]).candidate("cpu", cpu).into();
+/// assert_eq!(suite.candidates.len(), 1);
+/// ```
 pub struct Suite {
     /// What is computed.
     pub operator: Arc<dyn Operator>,

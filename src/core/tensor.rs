@@ -166,6 +166,15 @@ impl Tensor {
 }
 
 /// The inputs of a CPU candidate, in the order in which the operator declares them.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// /// y[i] = x[indices[i]]
+/// fn gather(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+///     let (x, indices) = (inputs.slice::<f32>(0), inputs.slice::<i32>(1));
+///     outputs.slice::<f32>(0).iter_mut().zip(indices).for_each(|(y, &at)| *y = x[at as usize]);
+/// }
+/// ```
 pub struct Inputs<'a>(pub(crate) Vec<&'a [u8]>);
 
 impl<'a> Inputs<'a> {
@@ -180,6 +189,16 @@ impl<'a> Inputs<'a> {
 }
 
 /// The outputs of a CPU candidate.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// /// The largest element and its place, two outputs of different types.
+/// fn largest(inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
+///     let (values, places) = outputs.pair::<f32, i32>(0, 1);
+///     let found = inputs.slice::<f32>(0).iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+///     (values[0], places[0]) = found.map_or((f32::NEG_INFINITY, -1), |(at, &value)| (value, at as i32));
+/// }
+/// ```
 pub struct Outputs<'a>(pub(crate) Vec<&'a mut [u8]>);
 
 impl Outputs<'_> {

@@ -18,6 +18,10 @@ pub enum Swizzle {
 }
 
 /// What a copy brings for elements outside the tensor.
+/// ```
+/// use kernelgate::prelude::*;
+/// assert_eq!(Fill::default(), Fill::Zeros);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fill {
     /// Zeros.
@@ -29,6 +33,13 @@ pub enum Fill {
 
 /// The im2col mode of a copy: it goes over the pixels of a tensor of images, `[images, rows, columns, channels]`: columns
 /// first, then rows, then images, inside a bounding box that each image has. Pairs are (rows, columns).
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// // The pixels under a 3 × 3 filter with a border of one.
+/// let border = Im2col { lower_corner: [-1, -1], upper_corner: [-1, -1], stride: [1, 1] };
+/// assert_eq!(border.stride, [1, 1]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2col {
     /// The first pixel, counted from the first row and column: negative before the image.

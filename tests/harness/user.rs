@@ -2,6 +2,7 @@
 
 use crate::support::{Ran, bare, build, root};
 use serde_json::Value;
+use std::path::Path;
 
 #[test]
 fn a_downstream_project_builds_and_passes_its_gate() {
@@ -133,9 +134,53 @@ fn the_readme_holds_this_very_project() {
     let file = |path: &str| std::fs::read_to_string(root().join("fixtures/user").join(path)).unwrap();
     assert_eq!(block(&readme, "`tests/gate.rs`:"), file("tests/gate.rs"));
     assert_eq!(block(&readme, "`kernels/fast_gelu.cu`:"), file("kernels/fast_gelu.cu"));
-    let manifest = block(&readme, "At the end of `Cargo.toml`:").replace("version = \"0.1\"", "path = \"../..\"");
+    let manifest =
+        block(&readme, "At the end of `Cargo.toml`:").replace("path = \"../kernelgate\"", "path = \"../..\"");
     assert!(file("Cargo.toml").ends_with(&manifest), "{manifest}");
     assert!(env!("CARGO_PKG_VERSION").starts_with("0.1."));
+}
+
+/// Who looks a type of the prelude up finds it used.
+#[test]
+fn every_type_of_the_prelude_has_an_example() {
+    let prelude = std::fs::read_to_string(root().join("src/prelude.rs")).unwrap();
+    let of_crate = prelude
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub use crate::core::"))
+        .filter(|line| !line.contains("DType::{"));
+    let words = of_crate.flat_map(|line| {
+        line.rsplit("::").next().unwrap_or_default().split(|c: char| !c.is_alphanumeric() && c != '_')
+    });
+    let names: Vec<&str> = words.filter(|word| !word.is_empty()).chain(["DType"]).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let mut sources = Vec::new();
+    sources_in(&root().join("src/core"), &mut sources);
+    for name in names {
+        let defines = |text: &&String| {
+            ["struct", "enum", "trait", "fn"].iter().any(|kind| {
+                let begins = format!("pub {kind} {name}");
+                text.match_indices(&begins)
+                    .any(|(at, _)| !text[at + begins.len()..].starts_with(|c: char| c.is_alphanumeric()))
+            })
+        };
+        let shows = |text: &&String| {
+            let docs = text.lines().filter_map(|line| line.trim_start().strip_prefix("///"));
+            let docs = docs.collect::<Vec<_>>().join("\n");
+            docs.split("```").skip(1).step_by(2).any(|example| example.contains(name))
+        };
+        assert!(sources.iter().any(|text| defines(&text) && shows(&text)), "`{name}` has no example");
+    }
+}
+
+fn sources_in(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources_in(&path, found);
+        } else {
+            found.push(std::fs::read_to_string(path).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,23 @@ pub struct Cuda<S> {
 impl<S: Shape> Cuda<S> {
     /// A kernel in CUDA C++. `#include "kernelgate.cuh"` gives it `scalar_t`, the dtype of the case; a `{dtype}` in
     /// the entry stands for `f32`, `f16` or `bf16`.
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Vector { n: 1..=1 << 20 } }
+    ///
+    /// const DOUBLE: &str = r#"
+    /// #include "kernelgate.cuh"
+    ///
+    /// extern "C" __global__ void twice(const scalar_t *x, scalar_t *y, int n) {
+    ///     const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ///     if (i < n) y[i] = from_float<scalar_t>(2.0f * to_float(x[i]));
+    /// }
+    /// "#;
+    ///
+    /// let twice = Cuda::source(DOUBLE, "twice", |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i32))
+    ///     .tile("n", 256);
+    /// ```
     pub fn source<P: Into<Plan>>(
         text: impl Into<String>,
         entry: impl Into<String>,
@@ -28,6 +45,16 @@ impl<S: Shape> Cuda<S> {
     }
 
     /// A kernel in PTX, for one dtype: name it with [`Declare::dtypes`].
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Vector { n: 1..=1 << 20 } }
+    ///
+    /// # const TWICE: &str = ".version 8.7\n.target sm_80\n.address_size 64\n.visible .entry twice() { ret; }";
+    /// // include_str!("twice.ptx"), from nvcc --ptx
+    /// let twice = Cuda::ptx(TWICE, "twice", |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i32))
+    ///     .dtypes([F32]);
+    /// ```
     pub fn ptx<P: Into<Plan>>(
         text: impl Into<String>,
         entry: impl Into<String>,

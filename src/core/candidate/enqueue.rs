@@ -9,6 +9,14 @@ use std::sync::Arc;
 ///
 /// Only the device of a case makes one, and nobody changes it: the functions that hand its addresses to a library rely on
 /// their being those of the buffers.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// /// The pointers of y = f(x), as a launcher in C takes them.
+/// fn pointers(call: &Enqueue) -> [*mut std::ffi::c_void; 2] {
+///     [call.inputs()[0], call.outputs()[0]].map(|address| address as *mut std::ffi::c_void)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Enqueue {
     pub(crate) stream: u64,

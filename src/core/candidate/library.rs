@@ -10,6 +10,24 @@ use crate::core::work::Work;
 use std::sync::Arc;
 
 /// A candidate whose host code enqueues GPU work: a vendor library, or a launcher of your own.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Vector { n: 1..=1 << 20 } }
+///
+/// /// What the C interface of a library takes.
+/// fn enqueue_twice(_stream: u64, _x: u64, _y: u64, _n: usize) -> i32 {
+///     0
+/// }
+///
+/// let library = CudaHost::new(|s: &Vector, call: &Enqueue| {
+///     match enqueue_twice(call.stream(), call.inputs()[0], call.outputs()[0], s.n) {
+///         0 => Ok(()),
+///         status => Err(format!("the library said {status}")),
+///     }
+/// })
+/// .dtypes([F32]);
+/// ```
 #[derive(Clone)]
 pub struct CudaHost<S> {
     body: EnqueueBody,

@@ -60,6 +60,20 @@ impl Default for Traits {
 }
 
 /// Declarations shared by [`Cpu`](super::Cpu), [`Cuda`](super::Cuda) and [`CudaHost`](super::CudaHost).
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Matrix { rows: 1..=4096, cols: 1..=8192 } }
+///
+/// # const KERNEL: &str = "";
+/// // What `Declare` gives every kind of candidate.
+/// let kernel = Cuda::source(KERNEL, "row_sums", |s: &Matrix| Launch::blocks(s.rows, 128).scalar(s.cols as i32))
+///     .dtypes([F32, BF16])
+///     .tile("cols", 128) // shapes around the multiples of 128 columns
+///     .multiples("cols", 4) // loads of four elements
+///     .alignment(16) // of base pointers, in bytes
+///     .tolerance(Tolerance::new(1.0, 16.0).because("sums in an order of its own"));
+/// ```
 pub trait Declare: Sized {
     /// The declarations so far.
     fn traits_mut(&mut self) -> &mut Traits;

@@ -38,6 +38,12 @@ fn one() -> usize {
 
 impl TritonMetadata {
     /// Reads Triton's JSON.
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// let metadata = TritonMetadata::parse(r#"{"name": "add_kernel", "num_warps": 4, "shared": 0}"#);
+    /// assert!(metadata.is_ok());
+    /// assert!(TritonMetadata::parse(r#"{"num_warps": 4}"#).is_err());
+    /// ```
     ///
     /// # Errors
     /// JSON that says not enough to launch the program, or what cannot be.

@@ -266,20 +266,30 @@ impl<S: Shape> Op<S> {
         self.distributions(Distribution::ALL.into_iter().filter(|distribution| !undefined.contains(distribution)))
     }
 
-    /// Is not defined for NaN, but for infinities: [`Distribution::NonFinite`] becomes [`Distribution::Infinite`].
+    /// Is not defined for NaN: [`Distribution::NonFinite`] becomes [`Distribution::Infinite`], and together with
+    /// [`Op::without_infinities`] inputs are finite.
     pub fn without_nan(mut self) -> Self {
-        replace(&mut self.distributions, Distribution::NonFinite, Distribution::Infinite);
+        narrow(&mut self.distributions, Distribution::WithNan, Distribution::Infinite);
         self
     }
 
-    /// Is not defined for infinities, but for NaN: [`Distribution::NonFinite`] becomes [`Distribution::WithNan`].
+    /// Is not defined for infinities: [`Distribution::NonFinite`] becomes [`Distribution::WithNan`], and together with
+    /// [`Op::without_nan`] inputs are finite.
     pub fn without_infinities(mut self) -> Self {
-        replace(&mut self.distributions, Distribution::NonFinite, Distribution::WithNan);
+        narrow(&mut self.distributions, Distribution::Infinite, Distribution::WithNan);
         self
     }
 
     /// Declares that the outputs along `axis` depend only on their own slice of those inputs that have an extent which
     /// follows it, the leading one or another: large cases are then verified on some rows, and row order must not matter.
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Matrix { rows: 1..=4096, cols: 1..=8192 } }
+    ///
+    /// // Each row has a softmax of its own.
+    /// let op = Op::<Matrix>::new("softmax").input("x", |s| [s.rows, s.cols]).output("y", |s| [s.rows, s.cols]).separable("rows");
+    /// ```
     pub fn separable(mut self, axis: &str) -> Self {
         self.separable = self.axes.iter().position(|a| a.name == axis);
         if self.separable.is_none() {
@@ -436,8 +446,10 @@ impl<S: Shape> Operator for Op<S> {
     }
 }
 
-fn replace(distributions: &mut [Distribution], old: Distribution, new: Distribution) {
-    distributions.iter_mut().filter(|one| **one == old).for_each(|one| *one = new);
+/// Leaves of values that are not finite those of `kept` alone, or none where it is they that are `undefined`.
+fn narrow(distributions: &mut Vec<Distribution>, undefined: Distribution, kept: Distribution) {
+    distributions.retain(|one| *one != undefined);
+    distributions.iter_mut().filter(|one| **one == Distribution::NonFinite).for_each(|one| *one = kept);
 }
 
 fn fresh_identity() -> u64 {

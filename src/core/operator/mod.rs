@@ -16,6 +16,18 @@ use super::tolerance::Override;
 pub use declare::Op;
 
 /// An operator as the gate sees it: shapes are [`Point`]s. [`Op`] is the usual way to make one.
+/// ```
+/// use kernelgate::prelude::*;
+///
+/// shape! { struct Vector { n: 1..=1024 } }
+///
+/// fn describe_ports(operator: &dyn Operator) -> String {
+///     let names = operator.inputs().iter().map(|port| port.name);
+///     format!("{}({})", operator.name(), names.collect::<Vec<_>>().join(", "))
+/// }
+/// let add = Op::<Vector>::new("add").input("a", |s| [s.n]).input("b", |s| [s.n]).output("y", |s| [s.n]);
+/// assert_eq!(describe_ports(&add), "add(a, b)");
+/// ```
 pub trait Operator: Send + Sync {
     /// The first part of every trial name.
     fn name(&self) -> &str;

@@ -60,6 +60,16 @@ impl<S: Shape> Op<S> {
     }
 
     /// An input of `i32` indices in `0..bound`.
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Lookup { rows: 1..=4096, width: 1..=512, indices: 0..=4096 } }
+    ///
+    /// let op = Op::<Lookup>::new("gather")
+    ///     .input("table", |s| [s.rows, s.width])
+    ///     .index("indices", |s| [s.indices], |s| s.rows)
+    ///     .output("y", |s| [s.indices, s.width]);
+    /// ```
     pub fn index<D: Into<Vec<usize>>>(
         self,
         name: &'static str,
@@ -159,6 +169,14 @@ impl<S: Shape> Op<S> {
     }
 
     /// Fixes the dtype of the tensor declared last, whatever the case's: an f32 statistic beside bf16 data, say.
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Matrix { rows: 1..=4096, cols: 1..=8192 } }
+    ///
+    /// let op = Op::<Matrix>::new("norm").input("x", |s| [s.rows, s.cols]).output("deviation", |s| [s.rows]).in_dtype(F32);
+    /// assert_eq!(op.outputs()[0].dtype, Some(F32));
+    /// ```
     pub fn in_dtype(mut self, dtype: DType) -> Self {
         let ports = if self.last_is_output { &mut self.output_ports } else { &mut self.input_ports };
         match ports.last_mut() {
