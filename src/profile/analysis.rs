@@ -61,6 +61,8 @@ pub struct Run<'t> {
     pub id: RangeId,
     /// From its begin to its end, or to that of its last work, µs.
     pub us: f64,
+    /// Whether it is a launch of a batch behind its first one: that also waits for the batch to begin.
+    pub follows: bool,
     /// Its calls in order.
     pub calls: Vec<Call<'t>>,
     /// Its gaps in order.
@@ -102,7 +104,7 @@ fn batch<'t>(run: Run<'t>, timeline: &Timeline) -> Vec<Run<'t>> {
         // What was asked for together has no launch between.
         let gaps = run.gaps.iter().filter(within).map(|gap| Gap { cause: Cause::Device, ..*gap }).collect();
         let call = Call { events: events.to_vec(), us: busy_us(events), ..call.clone() };
-        runs.push(Run { id: run.id, us: us(start_ns, end_ns), calls: vec![call], gaps });
+        runs.push(Run { id: run.id, us: us(start_ns, end_ns), follows: !runs.is_empty(), calls: vec![call], gaps });
     }
     runs
 }
@@ -138,7 +140,7 @@ fn one<'t>(timeline: &'t Timeline, id: RangeId, mut all: Vec<&'t Event>, launche
         calls[at].events.push(event);
     }
     calls.iter_mut().for_each(|call| call.us = busy_us(&call.events));
-    Run { id, us: us(range.start_ns, end_ns), calls, gaps }
+    Run { id, us: us(range.start_ns, end_ns), follows: false, calls, gaps }
 }
 
 /// Why nothing ran between `free_ns` and the beginning of an event.
@@ -214,8 +216,8 @@ mod tests {
             made.timeline.events.push(event(Kind::Kernel, Track::Stream(7), [from, from + 4_000], 1, Some(step)));
         }
         let found = runs(&made.timeline, "launch");
-        let seen: Vec<_> = found.iter().map(|run| (run.us, run.calls[0].us, run.gaps.len())).collect();
-        assert_eq!(seen, [(10.0, 8.0, 2), (10.0, 8.0, 2), (9.0, 8.0, 1)]);
+        let seen: Vec<_> = found.iter().map(|run| (run.us, run.calls[0].us, run.gaps.len(), run.follows)).collect();
+        assert_eq!(seen, [(10.0, 8.0, 2, false), (10.0, 8.0, 2, true), (9.0, 8.0, 1, true)]);
         made.timeline.works[0].launches = 4;
         assert_eq!(runs(&made.timeline, "launch").len(), 1, "kernels that do not come out even are told together");
     }

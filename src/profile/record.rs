@@ -29,6 +29,12 @@ pub struct ProfileRun {
     pub untraced_us: f64,
     /// The same with tracing.
     pub traced_us: f64,
+    /// The mean with tracing, µs; none where no time was measured over the same extent as the parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced_mean_us: Option<f64>,
+    /// Parts and idle time of the runs that this is the time of, on average, µs: of a batch without its first launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounted_us: Option<f64>,
     /// What tracing adds, as a share of the time without it: the median over pairs of runs, and its 95 % interval.
     pub overhead: f64,
     /// See `overhead`.
@@ -244,10 +250,9 @@ impl ProfileRun {
         key(self) == key(other)
     }
 
-    /// The share of a run's time that is in its parts or known to be idle.
-    pub fn covered(&self) -> f64 {
-        let parts: f64 = self.operators.iter().map(|part| part.share).sum();
-        parts + self.idle.iter().map(|slice| slice.share).sum::<f64>()
+    /// Parts and idle time over what a clock said of the same runs; none where there was no such clock.
+    pub fn covered(&self) -> Option<f64> {
+        Some(self.accounted_us? / self.traced_mean_us?)
     }
 
     /// Launches a run.

@@ -13,16 +13,20 @@ pub fn table(run: &ProfileRun) -> String {
         run.subject, run.way, run.dtype, run.run, run.device, run.runs, run.source
     );
     let [low, high] = run.overhead_interval;
-    let _ = writeln!(
+    let _ = write!(
         text,
-        "a run takes {:.2} µs; traced {:.2} µs: tracing adds {:+.1} % ({:+.1} to {:+.1}); parts and idle time are {:.1} % of it",
+        "a run takes {:.2} µs; traced {:.2} µs: tracing adds {:+.1} % ({:+.1} to {:+.1})",
         run.untraced_us,
         run.traced_us,
         100.0 * run.overhead,
         100.0 * low,
         100.0 * high,
-        100.0 * run.covered(),
     );
+    if let (Some(covered), Some(mean_us)) = (run.covered(), run.traced_mean_us) {
+        let share = 100.0 * covered;
+        let _ = write!(text, "; parts and idle time are {share:.1} % of the traced runs' {mean_us:.2} µs");
+    }
+    text.push('\n');
     parts(&mut text, "operator", &run.operators);
     parts(&mut text, "kernel", &run.kernels);
     slices(&mut text, "bound by", &run.classes);

@@ -131,4 +131,13 @@ mod tests {
         assert!(table.contains("predicted_gain_us") && table.contains(",1.5,2.0,predictor,"), "{table}");
         assert!(!table.contains(",=cmd"), "{table}");
     }
+
+    #[test]
+    fn profiles_of_before_the_clock_was_kept_are_read_and_claim_nothing() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-profile.json");
+        let summary = Summary::read(&path).unwrap();
+        assert!(summary.profiles.len() > 20 && summary.profiles.iter().all(|run| run.covered().is_none()));
+        let text = crate::profile::table(&summary.profiles[0]);
+        assert!(!text.contains("parts and idle time"), "{text}");
+    }
 }

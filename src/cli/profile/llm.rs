@@ -12,7 +12,7 @@ use crate::harness::command::{ProfileOptions, apart, compared, knowledge, plain_
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::models::{Executor, Sampler, Sampling, Session};
-use crate::profile::{Identity, Knowledge, Pairs, ProfileRun, record};
+use crate::profile::{Clock, Identity, Knowledge, Pairs, ProfileRun, record};
 use crate::report::summary::Summary;
 use clap::Args;
 use std::time::Instant;
@@ -132,6 +132,7 @@ impl ProfileLlm {
             way: way.into(),
             device: device.fingerprint().key(),
             dtype: llm.inference.dtype().name().into(),
+            clock: Clock::Run,
         };
         let records = RUNS.iter().zip(&pairs).map(|(run, pairs)| record(&timeline, run, pairs, known, &identity));
         let records = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
@@ -147,11 +148,11 @@ impl ProfileLlm {
         let mut session = Session::new(executor);
         let mut append = |run: &str, tokens: &[u32]| {
             let begun = Instant::now();
-            let logits = {
-                let _run = trace::run(run);
-                session.append(tokens).map_err(input)?
-            };
+            // The range and the clock have the same extent: the choice of the next tokens is part of a run.
+            let whole = trace::run(run);
+            let logits = session.append(tokens).map_err(input)?;
             let next: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| sampler.next(row)).collect();
+            drop(whole);
             Ok::<_, Failure>((begun.elapsed().as_secs_f64() * 1e6, next))
         };
         let (prefill_us, mut tokens) = append(RUNS[0], &side_by_side)?;

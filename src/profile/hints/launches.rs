@@ -45,7 +45,7 @@ mod tests {
         let knowledge = host_knowledge(&suites);
         let gap = |cause, us| Gap { cause, start_ns: 0, us, before: None };
         let gaps = vec![gap(Cause::Launch, 6.0), gap(Cause::Launch, 4.0), gap(Cause::Device, 50.0)];
-        let runs = [Run { id: RangeId(0), us: 100.0, calls: Vec::new(), gaps }];
+        let runs = [Run { id: RangeId(0), us: 100.0, follows: false, calls: Vec::new(), gaps }];
         let input = |is_launched| Input { seen: &[], runs: &runs, mean_us: 100.0, is_launched, knowledge: &knowledge };
         assert_eq!(ideas(&input(true)).unwrap().hint.gain_us, 8.0);
         assert!(ideas(&input(false)).is_none(), "the host launches nothing");
