@@ -8,6 +8,8 @@
 //! | `knowledge` | what is known of a step: cost, ceilings, class, expected times |
 //! | `analysis` | runs as calls and gaps, with the cause of each gap |
 //! | `parts` | time by operator, kernel, layer and class; idle time |
+//! | `sum` | calls under one name added up |
+//! | `shapes` | shapes that count up, as one |
 //! | `memory` | memory over time |
 //! | `overhead` | what tracing costs |
 //! | `hints` | rules, their gains, and how they are tried |
@@ -29,6 +31,8 @@ mod parts;
 mod record;
 #[cfg(test)]
 mod samples;
+mod shapes;
+mod sum;
 mod text;
 
 pub use child::end_all;
@@ -189,6 +193,18 @@ mod tests {
         assert!((whole.covered().unwrap() - 1.0).abs() < 0.01 && whole.notes.is_empty(), "{:?}", whole.notes);
         let foreseen = recorded(&made, "decode", [80.0, 120.0], Clock::Nothing);
         assert_eq!((foreseen.covered(), foreseen.traced_mean_us), (None, None));
+    }
+
+    #[test]
+    fn copies_and_memsets_are_no_launches() {
+        let mut made = Made::default();
+        let run = made.range(Level::Run, "decode", None, 0, 90_000);
+        let step = made.step(run, "add", 1000, 0, 90_000);
+        for (kind, range) in [(Kind::Kernel, step), (Kind::Kernel, step), (Kind::Set, step), (Kind::Copy, run)] {
+            let from = 10_000 * made.timeline.events.len() as u64;
+            made.timeline.events.push(event(kind, Track::Stream(7), [from, from + 9_000], 1, Some(range)));
+        }
+        assert_eq!(recorded(&made, "decode", [90.0, 90.0], Clock::Run).launches(), 2.0);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct ProfileRun {
     pub mean_us: f64,
     /// Time by operator.
     pub operators: Vec<Part>,
-    /// Time by operator, candidate and shape, or by kernel where a device names them.
+    /// Time by operator, candidate and shape, or by kernel where a device names them; behind a step of several kernels these.
     pub kernels: Vec<Part>,
     /// Time by layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,8 +76,14 @@ pub struct Part {
     /// The shape, where there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shape: String,
+    /// The step that this is a kernel of, in the row above with the same shape: its time is counted there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub within: String,
     /// Calls a run.
     pub calls: f64,
+    /// Kernels a run, which copies and memsets are not; none in records that did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<f64>,
     /// Time a run, µs.
     pub total_us: f64,
     /// Of the time of a run.
@@ -88,6 +94,9 @@ pub struct Part {
     pub p50_us: f64,
     /// 95 of 100 calls are shorter, µs.
     pub p95_us: f64,
+    /// Idle time a run before it, µs, of an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_us: Option<f64>,
     /// Compulsory bytes a run.
     pub bytes: f64,
     /// Operations a run.
@@ -255,9 +264,10 @@ impl ProfileRun {
         Some(self.accounted_us? / self.traced_mean_us?)
     }
 
-    /// Launches a run.
+    /// Kernels a run.
     pub fn launches(&self) -> f64 {
-        self.kernels.iter().map(|part| part.calls).sum()
+        let whole = self.kernels.iter().filter(|part| part.within.is_empty());
+        whole.map(|part| part.kernels.unwrap_or(part.calls)).sum()
     }
 }
 

@@ -54,7 +54,11 @@ function partTable(parts) {
         title: "Part",
         value: (x) => x.name + " " + (x.shape || ""),
         class: "name",
-        cell: (x) => [breaks(x.name), x.shape ? h("div", { class: "soft" }, breaks(x.shape)) : null],
+        cell: (x) => [
+          breaks(x.name),
+          x.within ? h("div", { class: "soft" }, "counted in " + x.within) : null,
+          x.shape ? h("div", { class: "soft" }, breaks(x.shape)) : null,
+        ],
       },
       { title: "Calls", num: true, value: (x) => x.calls, cell: (x) => digits(x.calls, 3) },
       { title: "Total µs", num: true, value: (x) => x.total_us, cell: (x) => digits(x.total_us) },
@@ -62,6 +66,7 @@ function partTable(parts) {
       { title: "", optional: true, cell: (x) => shareBar(x.share) },
       { title: "P50 µs", num: true, value: (x) => x.p50_us, cell: (x) => digits(x.p50_us) },
       { title: "P95 µs", num: true, optional: true, value: (x) => x.p95_us, cell: (x) => digits(x.p95_us) },
+      { title: "Idle before, µs", num: true, optional: true, value: (x) => x.idle_us, cell: (x) => digits(x.idle_us) },
       { title: "GB/s", num: true, value: rate((x) => x.bytes), cell: (x) => digits(rate((y) => y.bytes)(x)) },
       {
         title: "Gflop/s",
