@@ -39,6 +39,8 @@ pub struct Gap {
     pub us: f64,
     /// The step that it precedes.
     pub before: Option<RangeId>,
+    /// Whether kernels that were launched one by one lie on both sides.
+    pub is_between_launches: bool,
 }
 
 /// One call of a step, or work outside of steps.
@@ -121,12 +123,16 @@ fn one<'t>(timeline: &'t Timeline, id: RangeId, mut all: Vec<&'t Event>, launche
     for (at, event) in all.iter().enumerate() {
         if event.start_ns > free_ns {
             let cause = if at == 0 { Cause::Host } else { cause(event, free_ns, launched, &waits) };
-            gaps.push(Gap { cause, start_ns: free_ns, us: us(free_ns, event.start_ns), before: event.range });
+            let sides = at.checked_sub(1).map(|last| [all[last], *event]);
+            let is_between_launches = sides.is_some_and(|sides| sides.iter().all(|event| event.is_launched_alone()));
+            let us = us(free_ns, event.start_ns);
+            gaps.push(Gap { cause, start_ns: free_ns, us, before: event.range, is_between_launches });
         }
         free_ns = free_ns.max(event.end_ns);
     }
     if end_ns > free_ns {
-        gaps.push(Gap { cause: Cause::Host, start_ns: free_ns, us: us(free_ns, end_ns), before: None });
+        let us = us(free_ns, end_ns);
+        gaps.push(Gap { cause: Cause::Host, start_ns: free_ns, us, before: None, is_between_launches: false });
     }
     let mut places: BTreeMap<Option<RangeId>, usize> = BTreeMap::new();
     let mut calls: Vec<Call<'t>> = Vec::new();
@@ -202,6 +208,8 @@ mod tests {
                 (Cause::Host, 30.0)
             ]
         );
+        let between: Vec<_> = runs[0].gaps.iter().map(|gap| gap.is_between_launches).collect();
+        assert_eq!(between, [false, true, true, true, false]);
         assert_eq!((runs[0].us, runs[0].calls.len(), runs[0].calls[0].us), (100.0, 1, 30.0));
     }
 

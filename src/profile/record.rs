@@ -177,6 +177,9 @@ pub struct Hint {
     /// What was measured when it was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Applied>,
+    /// Why nothing was, where it was to be applied.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_applied: String,
 }
 
 /// A hint that was tried.

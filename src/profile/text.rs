@@ -170,6 +170,9 @@ pub fn hint_table(hints: &[Hint]) -> String {
             hint.rule, hint.gain_us, hint.basis, hint.place, hint.action
         );
         let _ = writeln!(text, "{:48}{}", "", hint.evidence);
+        if !hint.not_applied.is_empty() {
+            let _ = writeln!(text, "{:48}not applied: {}", "", hint.not_applied);
+        }
     }
     text
 }

@@ -40,6 +40,11 @@ fn parse_tokens(text: &str) -> Result<usize, String> {
 /// The runs of a model.
 const RUNS: [&str; 2] = ["prefill", "decode"];
 
+/// How a graph of all launches is tried, which is another way of the model and no candidate.
+fn trial_of_graph(way: &str) -> &'static str {
+    if way == "graph" { "; a graph is recorded of decoded tokens alone" } else { "; to try it: --against graph" }
+}
+
 /// One way of the model, measured.
 struct Measured {
     records: Vec<(ProfileRun, Vec<crate::profile::hints::Idea>)>,
@@ -135,7 +140,11 @@ impl ProfileLlm {
             clock: Clock::Run,
         };
         let records = RUNS.iter().zip(&pairs).map(|(run, pairs)| record(&timeline, run, pairs, known, &identity));
-        let records = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
+        let mut records: Vec<_> = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
+        records.iter_mut().for_each(|(run, ideas)| {
+            let hints = run.hints.iter_mut().chain(ideas.iter_mut().map(|idea| &mut idea.hint));
+            hints.filter(|hint| hint.rule == "graph").for_each(|hint| hint.evidence.push_str(trial_of_graph(way)));
+        });
         Ok(Measured { records, timeline, logits, perplexity })
     }
 
