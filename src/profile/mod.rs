@@ -14,6 +14,7 @@
 //! | `overhead` | what tracing costs |
 //! | `hints` | rules, their gains, and how they are tried |
 //! | `chrome` | traces for chrome://tracing and Perfetto |
+//! | `cut` | the last repeat of a recording |
 //! | `child` | a process that is run for no longer than a limit |
 //! | `ncu` | hardware counters by Nsight Compute |
 //! | `record` | a profile in the summary |
@@ -22,6 +23,7 @@
 pub mod analysis;
 mod child;
 pub mod chrome;
+mod cut;
 pub mod hints;
 mod knowledge;
 mod memory;
@@ -36,6 +38,7 @@ mod sum;
 mod text;
 
 pub use child::end_all;
+pub use cut::last_repeat;
 pub use knowledge::{Expected, Facts, Knowledge};
 pub use overhead::{Clock, Pairs};
 pub use parts::{Known, known};

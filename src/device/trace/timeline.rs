@@ -204,6 +204,8 @@ pub struct Timeline {
     pub ranges: Vec<Range>,
     /// What happened, in no order.
     pub events: Vec<Event>,
+    /// From when to when was recorded, between pauses.
+    pub repeats: Vec<[u64; 2]>,
     /// Records that a source lost because nobody took them in time.
     pub lost: usize,
     /// Where the events are from.
