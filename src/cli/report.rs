@@ -16,7 +16,8 @@ struct Forms {
     /// A row a trial, and for perf trials a row a timed shape and a row a peer
     #[arg(long, conflicts_with_all = ["peers", "builds"])]
     csv: bool,
-    /// CSV of profiles: a row a part, a layer, a class, a cause of idle time, and a hint
+    /// CSV of profiles: a row a run, a part, a layer, a class, a cause of idle time, a point of memory, a hint, another way,
+    /// and a kernel under counters
     #[arg(long, conflicts_with_all = ["csv", "peers", "builds"])]
     profiles: bool,
     /// Markdown: candidates beside the peers that they were timed with

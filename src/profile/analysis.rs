@@ -39,6 +39,8 @@ pub struct Gap {
     pub us: f64,
     /// The step that it precedes.
     pub before: Option<RangeId>,
+    /// Whether kernels that were launched one by one lie on both sides.
+    pub is_between_launches: bool,
 }
 
 /// One call of a step, or work outside of steps.
@@ -61,6 +63,8 @@ pub struct Run<'t> {
     pub id: RangeId,
     /// From its begin to its end, or to that of its last work, µs.
     pub us: f64,
+    /// Whether it is a launch of a batch behind its first one: that also waits for the batch to begin.
+    pub follows: bool,
     /// Its calls in order.
     pub calls: Vec<Call<'t>>,
     /// Its gaps in order.
@@ -102,7 +106,7 @@ fn batch<'t>(run: Run<'t>, timeline: &Timeline) -> Vec<Run<'t>> {
         // What was asked for together has no launch between.
         let gaps = run.gaps.iter().filter(within).map(|gap| Gap { cause: Cause::Device, ..*gap }).collect();
         let call = Call { events: events.to_vec(), us: busy_us(events), ..call.clone() };
-        runs.push(Run { id: run.id, us: us(start_ns, end_ns), calls: vec![call], gaps });
+        runs.push(Run { id: run.id, us: us(start_ns, end_ns), follows: !runs.is_empty(), calls: vec![call], gaps });
     }
     runs
 }
@@ -119,12 +123,16 @@ fn one<'t>(timeline: &'t Timeline, id: RangeId, mut all: Vec<&'t Event>, launche
     for (at, event) in all.iter().enumerate() {
         if event.start_ns > free_ns {
             let cause = if at == 0 { Cause::Host } else { cause(event, free_ns, launched, &waits) };
-            gaps.push(Gap { cause, start_ns: free_ns, us: us(free_ns, event.start_ns), before: event.range });
+            let sides = at.checked_sub(1).map(|last| [all[last], *event]);
+            let is_between_launches = sides.is_some_and(|sides| sides.iter().all(|event| event.is_launched_alone()));
+            let us = us(free_ns, event.start_ns);
+            gaps.push(Gap { cause, start_ns: free_ns, us, before: event.range, is_between_launches });
         }
         free_ns = free_ns.max(event.end_ns);
     }
     if end_ns > free_ns {
-        gaps.push(Gap { cause: Cause::Host, start_ns: free_ns, us: us(free_ns, end_ns), before: None });
+        let us = us(free_ns, end_ns);
+        gaps.push(Gap { cause: Cause::Host, start_ns: free_ns, us, before: None, is_between_launches: false });
     }
     let mut places: BTreeMap<Option<RangeId>, usize> = BTreeMap::new();
     let mut calls: Vec<Call<'t>> = Vec::new();
@@ -138,7 +146,7 @@ fn one<'t>(timeline: &'t Timeline, id: RangeId, mut all: Vec<&'t Event>, launche
         calls[at].events.push(event);
     }
     calls.iter_mut().for_each(|call| call.us = busy_us(&call.events));
-    Run { id, us: us(range.start_ns, end_ns), calls, gaps }
+    Run { id, us: us(range.start_ns, end_ns), follows: false, calls, gaps }
 }
 
 /// Why nothing ran between `free_ns` and the beginning of an event.
@@ -200,6 +208,8 @@ mod tests {
                 (Cause::Host, 30.0)
             ]
         );
+        let between: Vec<_> = runs[0].gaps.iter().map(|gap| gap.is_between_launches).collect();
+        assert_eq!(between, [false, true, true, true, false]);
         assert_eq!((runs[0].us, runs[0].calls.len(), runs[0].calls[0].us), (100.0, 1, 30.0));
     }
 
@@ -214,8 +224,8 @@ mod tests {
             made.timeline.events.push(event(Kind::Kernel, Track::Stream(7), [from, from + 4_000], 1, Some(step)));
         }
         let found = runs(&made.timeline, "launch");
-        let seen: Vec<_> = found.iter().map(|run| (run.us, run.calls[0].us, run.gaps.len())).collect();
-        assert_eq!(seen, [(10.0, 8.0, 2), (10.0, 8.0, 2), (9.0, 8.0, 1)]);
+        let seen: Vec<_> = found.iter().map(|run| (run.us, run.calls[0].us, run.gaps.len(), run.follows)).collect();
+        assert_eq!(seen, [(10.0, 8.0, 2, false), (10.0, 8.0, 2, true), (9.0, 8.0, 1, true)]);
         made.timeline.works[0].launches = 4;
         assert_eq!(runs(&made.timeline, "launch").len(), 1, "kernels that do not come out even are told together");
     }

@@ -13,8 +13,16 @@ use std::fmt::Write as _;
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
-/// Threads of the host above those of driver calls: what the program was doing.
-const RANGES: u32 = 0;
+/// The thread of what the program was doing. Perfetto takes thread 0 for none, so threads are numbered from 1 on.
+const RANGES: u32 = 1;
+
+/// The process and the thread of a track.
+const fn place(track: Track) -> (u32, u32) {
+    match track {
+        Track::Host(thread) => (HOST, thread.saturating_add(2)),
+        Track::Stream(stream) => (DEVICE, stream.saturating_add(1)),
+    }
+}
 
 /// A counter has a value for each stretch of so long at the shortest: a counter for each kernel would be most of the file.
 const STRETCH_NS: u64 = 100_000;
@@ -74,10 +82,6 @@ impl Writer {
 
     fn event(&mut self, timeline: &Timeline, event: &Event, launchers: &BTreeMap<u32, &Event>) {
         let mut more = format!(",\"cat\":\"{}\"", event.kind.name());
-        let place = match event.track {
-            Track::Host(thread) => (HOST, thread + 1),
-            Track::Stream(stream) => (DEVICE, stream),
-        };
         // A flow binds the slices that name it: out of the call, into the work.
         if event.correlation != 0 && launchers.contains_key(&event.correlation) {
             let way = if event.kind == Kind::Call { "flow_out" } else { "flow_in" };
@@ -103,7 +107,7 @@ impl Writer {
         if !args.is_empty() {
             let _ = write!(more, ",\"args\":{}", serde_json::Value::from(args));
         }
-        self.complete(timeline.texts.text(event.name), place, [event.start_ns, event.end_ns], &more);
+        self.complete(timeline.texts.text(event.name), place(event.track), [event.start_ns, event.end_ns], &more);
     }
 
     fn counter(&mut self, name: &str, at_ns: u64, unit: &str, value: f64) {
@@ -144,12 +148,12 @@ fn names(timeline: &Timeline, out: &mut Writer) {
     out.meta("thread_name", HOST, Some(RANGES), "ranges");
     let tracks: BTreeSet<Track> = timeline.events.iter().map(|event| event.track).collect();
     for track in tracks {
-        match track {
-            Track::Host(thread) => {
-                out.meta("thread_name", HOST, Some(thread + 1), &format!("calls of thread {thread}"))
-            }
-            Track::Stream(stream) => out.meta("thread_name", DEVICE, Some(stream), &format!("stream {stream}")),
-        }
+        let (pid, tid) = place(track);
+        let name = match track {
+            Track::Host(thread) => format!("calls of thread {thread}"),
+            Track::Stream(stream) => format!("stream {stream}"),
+        };
+        out.meta("thread_name", pid, Some(tid), &name);
     }
 }
 
@@ -276,6 +280,30 @@ mod tests {
         }
         assert_eq!(bound("flow_in", "1")[0]["ts"], 6.001);
         assert_eq!(bound("flow_in", "1")[0]["args"]["shape"], "10000");
+    }
+
+    #[test]
+    fn every_slice_is_on_a_thread_that_has_its_name_and_a_number() {
+        let mut made = launched();
+        for (kind, track) in [(Kind::Kernel, Track::Stream(0)), (Kind::Call, Track::Host(1))] {
+            made.timeline.events.push(event(kind, track, [0, 10], 0, None));
+        }
+        let events = parsed(&made);
+        let names: BTreeMap<(u64, u64), &str> = (events.iter().filter(|e| e["name"] == "thread_name"))
+            .map(|e| ((e["pid"].as_u64().unwrap(), e["tid"].as_u64().unwrap()), e["args"]["name"].as_str().unwrap()))
+            .collect();
+        let named = [
+            ((1, 1), "ranges"),
+            ((1, 2), "calls of thread 0"),
+            ((1, 3), "calls of thread 1"),
+            ((2, 1), "stream 0"),
+            ((2, 8), "stream 7"),
+        ];
+        assert_eq!(names, BTreeMap::from(named));
+        let slices: BTreeSet<(u64, u64)> = (events.iter().filter(|e| e["ph"] == "X"))
+            .map(|e| (e["pid"].as_u64().unwrap(), e["tid"].as_u64().unwrap()))
+            .collect();
+        assert!(slices.iter().eq(names.keys()), "{slices:?}");
     }
 
     #[test]

@@ -3,6 +3,17 @@
 use crate::core::seed::{permutation, rng};
 use crate::core::stats::{Z95, median, median_interval};
 
+/// What the times of pairs extend over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The range of a run, by the clock of the host.
+    Run,
+    /// A launch in a batch, by the clock of the device, which begins with the batch.
+    Batch,
+    /// Nothing: they were not measured.
+    Nothing,
+}
+
 /// Times of runs, µs: one without and one with tracing a pair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pairs(pub Vec<[f64; 2]>);
@@ -44,6 +55,11 @@ impl Pairs {
         median(&self.side(1))
     }
 
+    /// The mean with tracing, µs.
+    pub fn traced_mean_us(&self) -> f64 {
+        self.side(1).iter().sum::<f64>() / self.0.len() as f64
+    }
+
     /// What tracing adds, as a share of the time without it: the median over the pairs.
     pub fn overhead(&self) -> f64 {
         median(&self.shares())
@@ -73,7 +89,7 @@ mod tests {
         });
         let [pairs] = pairs.unwrap();
         approx::assert_relative_eq!(pairs.overhead(), 0.03, epsilon = 1e-12);
-        assert_eq!((pairs.untraced_us(), pairs.traced_us()), (100.0, 103.0));
+        assert_eq!((pairs.untraced_us(), pairs.traced_us(), pairs.traced_mean_us()), (100.0, 103.0, 103.0));
         let first = order.chunks(2).filter(|pair| pair[0]).count();
         assert!((8..=32).contains(&first), "tracing came first in {first} of 40");
         assert!(order.chunks(2).all(|pair| pair[0] != pair[1]));

@@ -3,15 +3,16 @@
 use super::analysis::{Call, Run};
 use super::knowledge::{Facts, Knowledge};
 use super::record::{Part, Slice};
-use crate::core::stats::{quantile_sorted, sorted};
-use crate::device::trace::{Kind, Level, Timeline, WorkId};
-use std::collections::{BTreeMap, HashMap};
+use super::shapes::merged;
+use super::sum::Sum;
+use crate::device::trace::{Event, Kind, Level, Timeline, WorkId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The parts of the runs of one name.
 pub struct Parts {
     /// By operator.
     pub operators: Vec<Part>,
-    /// By operator, candidate and shape, or by kernel.
+    /// By operator, candidate and shape, or by kernel; behind a step of several kernels these, as parts of it.
     pub kernels: Vec<Part>,
     /// By layer, in the order of the model.
     pub layers: Vec<Slice>,
@@ -32,80 +33,21 @@ pub fn known(timeline: &Timeline, knowledge: &Knowledge<'_>) -> Known {
     works.filter_map(|(at, work)| Some((WorkId(at as u32), knowledge.facts(work)?))).collect()
 }
 
-/// Sums of calls under one name.
-#[derive(Default)]
-struct Sum {
+/// A row of the table of kernels.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    name: String,
     shape: String,
-    times: Vec<f64>,
-    bytes: f64,
-    flops: f64,
-    memory_us: f64,
-    pipe_us: f64,
-    floor_us: f64,
-    levels: BTreeMap<String, f64>,
-    /// A call of it, for its class.
-    facts: Option<Facts>,
-    /// Whether another call was of other work.
-    is_mixed: bool,
-    first: usize,
-}
-
-impl Sum {
-    fn add(&mut self, us: f64, facts: Option<&Facts>) {
-        self.times.push(us);
-        let Some(facts) = facts else { return };
-        self.bytes += facts.features.bytes();
-        self.flops += facts.features.flops;
-        self.memory_us += facts.memory_us;
-        self.pipe_us += facts.pipe_us;
-        self.floor_us += facts.floor_us();
-        *self.levels.entry(facts.level.to_string()).or_default() += us;
-        let first = self.facts.get_or_insert_with(|| facts.clone());
-        self.is_mixed |= (first.shape != facts.shape) || first.features.flops != facts.features.flops;
-    }
-
-    /// What a call takes: the median of those of one work, whose first in a batch also waits for the batch to begin; of several
-    /// works the mean.
-    fn typical_us(&self, sorted: &[f64]) -> f64 {
-        if self.is_mixed { sorted.iter().sum::<f64>() / sorted.len() as f64 } else { quantile_sorted(sorted, 0.5) }
-    }
-
-    fn part(self, name: String, runs: f64, all_us: f64, knowledge: &Knowledge<'_>) -> Part {
-        let total: f64 = self.times.iter().sum();
-        let times = sorted(&self.times);
-        let calls = times.len() as f64;
-        let typical_us = self.typical_us(&times);
-        // The class of the whole: its typical call, as if all were alike.
-        let bound = self.facts.and_then(|mut facts| {
-            (facts.memory_us, facts.pipe_us) = (self.memory_us / calls, self.pipe_us / calls);
-            facts.features.flops = self.flops / calls;
-            knowledge.bound(typical_us, &facts)
-        });
-        let level = self.levels.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(level, _)| level);
-        let calibrated = knowledge.limits.is_some();
-        Part {
-            name,
-            shape: self.shape,
-            calls: calls / runs,
-            total_us: total / runs,
-            share: total / all_us,
-            mean_us: total / calls,
-            p50_us: quantile_sorted(&times, 0.5),
-            p95_us: quantile_sorted(&times, 0.95),
-            bytes: self.bytes / runs,
-            flops: self.flops / runs,
-            of_ceiling: (calibrated && self.floor_us > 0.0).then(|| self.floor_us / calls / typical_us),
-            bound,
-            level: level.filter(|_| calibrated).unwrap_or_default(),
-        }
-    }
+    /// The kernel, where the row is one of several of a step.
+    inner: String,
 }
 
 impl Parts {
     /// Takes the runs of one name apart.
     pub fn of(timeline: &Timeline, runs: &[Run<'_>], known: &Known, knowledge: &Knowledge<'_>) -> Parts {
         let (count, all_us) = (runs.len().max(1) as f64, runs.iter().map(|run| run.us).sum::<f64>());
-        let (mut operators, mut kernels) = (BTreeMap::<String, Sum>::new(), BTreeMap::<(String, String), Sum>::new());
+        let mut operators = BTreeMap::<String, Sum>::new();
+        let mut pieces = Vec::new();
         let mut layers: BTreeMap<String, (usize, usize, f64)> = BTreeMap::new();
         let mut classes: BTreeMap<String, (usize, f64)> = BTreeMap::new();
         let mut idle: BTreeMap<&'static str, (usize, f64)> = BTreeMap::new();
@@ -114,13 +56,8 @@ impl Parts {
             for call in &run.calls {
                 seen += 1;
                 let facts = call.work.and_then(|work| known.get(&work));
-                operators.entry(operator(timeline, call)).or_default().add(call.us, facts);
-                for (name, us, facts) in pieces(timeline, call, facts) {
-                    let shape = facts.map_or_else(String::new, |facts| facts.shape.clone());
-                    let sum = kernels.entry((name, shape.clone())).or_default();
-                    (sum.shape, sum.first) = (shape, if sum.first == 0 { seen } else { sum.first });
-                    sum.add(us, facts);
-                }
+                operators.entry(operator(timeline, call)).or_default().add(call.us, kernels(&call.events), facts);
+                pieces.extend(pieces_of(timeline, call, facts));
                 let layer = call.step.and_then(|id| timeline.around(id, Level::Layer));
                 if let Some(layer) = layer {
                     let name = timeline.texts.text(timeline.range(layer).name).to_owned();
@@ -133,6 +70,10 @@ impl Parts {
             for gap in &run.gaps {
                 let entry = idle.entry(gap.cause.name()).or_default();
                 (entry.0, entry.1) = (entry.0 + 1, entry.1 + gap.us);
+                let step = gap.before.and_then(|id| timeline.around(id, Level::Step));
+                if let Some(call) = run.calls.iter().find(|call| step.is_some() && call.step == step) {
+                    operators.entry(operator(timeline, call)).or_default().idle_us += gap.us;
+                }
             }
         }
         let slice = |name: String, times: usize, us: f64| Slice {
@@ -147,17 +88,19 @@ impl Parts {
         }
         let mut layers: Vec<_> = layers.into_iter().collect();
         layers.sort_by_key(|(_, (first, ..))| *first);
+        let operator = |(name, sum): (String, Sum)| {
+            let idle_us = Some(sum.idle_us / count);
+            Part { idle_us, ..sum.part(name, count, all_us, knowledge) }
+        };
         let mut parts = Parts {
-            operators: operators.into_iter().map(|(name, sum)| sum.part(name, count, all_us, knowledge)).collect(),
-            kernels: kernels.into_iter().map(|((name, _), sum)| sum.part(name, count, all_us, knowledge)).collect(),
+            operators: operators.into_iter().map(operator).collect(),
+            kernels: rows(pieces, |name, sum| sum.part(name, count, all_us, knowledge)),
             layers: layers.into_iter().map(|(name, (_, times, us))| slice(name, times, us)).collect(),
             classes: classes.into_iter().map(|(name, (times, us))| slice(name, times, us)).collect(),
             idle: idle.into_iter().map(|(name, (times, us))| slice(name.into(), times, us)).collect(),
             mean_us: all_us / count,
         };
-        let by_time = |parts: &mut Vec<Part>| parts.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
-        by_time(&mut parts.operators);
-        by_time(&mut parts.kernels);
+        parts.operators.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
         parts.classes.sort_by(|a, b| b.us.total_cmp(&a.us));
         parts.idle.sort_by(|a, b| b.us.total_cmp(&a.us));
         parts
@@ -174,24 +117,79 @@ fn operator(timeline: &Timeline, call: &Call<'_>) -> String {
     }
 }
 
-/// What a call is made of: itself where one function computed it, else its kernels, of which only times are known.
-fn pieces<'f>(timeline: &Timeline, call: &Call<'_>, facts: Option<&'f Facts>) -> Vec<(String, f64, Option<&'f Facts>)> {
-    let work = call.work.map(|work| &timeline.works[work.0 as usize]);
-    let names = call.events.iter().map(|event| timeline.texts.text(event.name));
-    match (work, &call.events[..]) {
-        (Some(work), [event]) => {
-            let name = timeline.texts.text(event.name);
-            let whole = format!("{}::{}", work.operator, work.candidate);
-            let name = if name == work.operator { whole } else { format!("{whole} {name}") };
-            vec![(name, call.us, facts)]
+/// How many of these are kernels, or graphs of kernels that are not told apart.
+fn kernels(events: &[&Event]) -> usize {
+    events.iter().filter(|event| matches!(event.kind, Kind::Kernel | Kind::Graph)).count()
+}
+
+/// A call, or a kernel of one.
+struct Piece<'f> {
+    row: Row,
+    us: f64,
+    kernels: usize,
+    facts: Option<&'f Facts>,
+}
+
+/// What a call is made of: itself, and where several functions computed it also its kernels, of which only times are known.
+fn pieces_of<'f>(timeline: &Timeline, call: &Call<'_>, facts: Option<&'f Facts>) -> Vec<Piece<'f>> {
+    let shape = facts.map_or_else(String::new, |facts| facts.shape.clone());
+    let named = |event: &Event| timeline.texts.text(event.name);
+    let row = |name: &str, inner: String| Row { name: name.into(), shape: shape.clone(), inner };
+    let whole =
+        |name: &str| Piece { row: row(name, String::new()), us: call.us, kernels: kernels(&call.events), facts };
+    let Some(work) = call.work.map(|work| &timeline.works[work.0 as usize]) else {
+        let each = |event: &&Event| Piece {
+            row: row(named(event), String::new()),
+            us: event.us(),
+            kernels: kernels(&[*event]),
+            facts: None,
+        };
+        return call.events.iter().map(each).collect();
+    };
+    let step = format!("{}::{}", work.operator, work.candidate);
+    match &call.events[..] {
+        [event] if named(event) == work.operator => vec![whole(&step)],
+        [event] => vec![whole(&format!("{step} {}", named(event)))],
+        events => {
+            let inner = |event: &&Event| Piece {
+                row: row(&step, format!("{step} {}", named(event))),
+                us: event.us(),
+                kernels: kernels(&[*event]),
+                facts: None,
+            };
+            std::iter::once(whole(&step)).chain(events.iter().map(inner)).collect()
         }
-        (Some(work), _) => {
-            let each = names.zip(&call.events);
-            each.map(|(name, event)| (format!("{}::{} {name}", work.operator, work.candidate), event.us(), None))
-                .collect()
-        }
-        (None, _) => names.zip(&call.events).map(|(name, event)| (name.to_owned(), event.us(), None)).collect(),
     }
+}
+
+/// The table of kernels, the longest first, each kernel of a step behind that.
+fn rows(pieces: Vec<Piece<'_>>, part: impl Fn(String, Sum) -> Part) -> Vec<Part> {
+    let mut shapes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for Piece { row, .. } in &pieces {
+        if !shapes.get(&row.name).is_some_and(|known| known.contains(&row.shape)) {
+            shapes.entry(row.name.clone()).or_default().insert(row.shape.clone());
+        }
+    }
+    let merged: BTreeMap<&str, HashMap<&str, String>> =
+        shapes.iter().map(|(name, all)| (name.as_str(), merged(all.iter().map(String::as_str)))).collect();
+    let mut steps: BTreeMap<(String, String), (Sum, BTreeMap<String, Sum>)> = BTreeMap::new();
+    for Piece { row, us, kernels, facts } in pieces {
+        let shape = merged[row.name.as_str()][row.shape.as_str()].clone();
+        let (whole, inner) = steps.entry((row.name, shape)).or_default();
+        let sum = if row.inner.is_empty() { whole } else { inner.entry(row.inner).or_default() };
+        sum.add(us, kernels, facts);
+    }
+    let mut all: Vec<Vec<Part>> = Vec::new();
+    for ((name, shape), (whole, inner)) in steps {
+        let inner = inner.into_iter().map(|(kernel, sum)| Part { within: name.clone(), ..part(kernel, sum) });
+        let mut inner: Vec<Part> = inner.collect();
+        inner.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
+        inner.insert(0, part(name, whole));
+        inner.iter_mut().for_each(|part| part.shape.clone_from(&shape));
+        all.push(inner);
+    }
+    all.sort_by(|a, b| b[0].total_us.total_cmp(&a[0].total_us));
+    all.into_iter().flatten().collect()
 }
 
 fn class(call: &Call<'_>, facts: Option<&Facts>, knowledge: &Knowledge<'_>) -> String {
@@ -207,18 +205,9 @@ fn class(call: &Call<'_>, facts: Option<&Facts>, knowledge: &Knowledge<'_>) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::trace::Track;
     use crate::profile::analysis;
-    use crate::profile::samples::{Made, host_knowledge, suites};
-
-    #[test]
-    fn the_first_of_a_batch_waits_for_it_and_is_not_typical() {
-        let mut sum = Sum::default();
-        [900.0, 30.0, 31.0, 32.0].iter().for_each(|&us| sum.add(us, None));
-        let times = sorted(&sum.times);
-        assert_eq!(sum.typical_us(&times), 31.5);
-        sum.is_mixed = true;
-        assert_eq!(sum.typical_us(&times), 248.25);
-    }
+    use crate::profile::samples::{Made, event, host_knowledge, suites};
 
     #[test]
     fn parts_and_idle_time_are_the_whole() {
@@ -251,5 +240,60 @@ mod tests {
         assert_eq!(parts.kernels.iter().filter(|part| part.name == "add::tiled").count(), 2, "a part a shape");
         assert_eq!((parts.layers.len(), parts.layers[0].us, parts.layers[0].count), (1, 60.0, 3.0));
         assert!(add.bound.is_some() && add.of_ceiling.unwrap() > 0.0 && !add.level.is_empty());
+    }
+
+    /// A step of two kernels and a memset, over eight pasts.
+    fn decoded() -> Made {
+        let mut made = Made::default();
+        for past in 0..8u64 {
+            let from = past * 1_000_000;
+            let run = made.range(Level::Run, "decode", None, from, from + 100_000);
+            let step = made.step(run, "add", 1000 + past as usize, from, from + 1_000);
+            let names = ["split", "reduce", "memset"].map(|name| made.timeline.texts.number(name));
+            for (at, (name, us)) in names.into_iter().zip([60, 20, 5]).enumerate() {
+                let start = from + 5_000 + [0, 60_000, 85_000][at];
+                let kind = if at < 2 { Kind::Kernel } else { Kind::Set };
+                let ran = event(kind, Track::Stream(7), [start, start + us * 1_000], 1, Some(step));
+                made.timeline.events.push(Event { name, ..ran });
+            }
+        }
+        made
+    }
+
+    #[test]
+    fn a_step_of_several_kernels_is_a_row_with_its_class_and_they_are_parts_of_it() {
+        let (made, suites) = (decoded(), suites());
+        let knowledge = host_knowledge(&suites);
+        let runs = analysis::runs(&made.timeline, "decode");
+        let known = known(&made.timeline, &knowledge);
+        let parts = Parts::of(&made.timeline, &runs, &known, &knowledge);
+        let rows: Vec<_> = (parts.kernels.iter())
+            .map(|part| (part.name.as_str(), part.within.as_str(), part.total_us, part.kernels, part.bound.is_some()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("add::tiled", "", 85.0, Some(2.0), true),
+                ("add::tiled split", "add::tiled", 60.0, Some(1.0), false),
+                ("add::tiled reduce", "add::tiled", 20.0, Some(1.0), false),
+                ("add::tiled memset", "add::tiled", 5.0, Some(0.0), false),
+            ]
+        );
+        assert!(parts.kernels.iter().all(|part| part.shape == "n=1000…1007"), "{:?}", parts.kernels);
+        assert!(parts.kernels[0].bytes > 0.0 && parts.kernels[0].of_ceiling.is_some());
+        let whole: f64 = parts.kernels.iter().filter(|part| part.within.is_empty()).map(|part| part.share).sum();
+        approx::assert_relative_eq!(whole + parts.idle.iter().map(|s| s.share).sum::<f64>(), 1.0, epsilon = 1e-9);
+    }
+
+    #[test]
+    fn an_operator_knows_the_idle_time_before_it() {
+        let (made, suites) = (decoded(), suites());
+        let knowledge = host_knowledge(&suites);
+        let runs = analysis::runs(&made.timeline, "decode");
+        let parts = Parts::of(&made.timeline, &runs, &Known::new(), &knowledge);
+        // Five before its first kernel, five between the second one and the memset; five behind all belong to none.
+        assert_eq!(parts.operators[0].idle_us, Some(10.0));
+        assert_eq!(parts.idle.iter().map(|slice| slice.us).sum::<f64>(), 15.0);
+        assert!(parts.kernels.iter().all(|part| part.idle_us.is_none()));
     }
 }

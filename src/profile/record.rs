@@ -29,6 +29,12 @@ pub struct ProfileRun {
     pub untraced_us: f64,
     /// The same with tracing.
     pub traced_us: f64,
+    /// The mean with tracing, µs; none where no time was measured over the same extent as the parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced_mean_us: Option<f64>,
+    /// Parts and idle time of the runs that this is the time of, on average, µs: of a batch without its first launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounted_us: Option<f64>,
     /// What tracing adds, as a share of the time without it: the median over pairs of runs, and its 95 % interval.
     pub overhead: f64,
     /// See `overhead`.
@@ -37,7 +43,7 @@ pub struct ProfileRun {
     pub mean_us: f64,
     /// Time by operator.
     pub operators: Vec<Part>,
-    /// Time by operator, candidate and shape, or by kernel where a device names them.
+    /// Time by operator, candidate and shape, or by kernel where a device names them; behind a step of several kernels these.
     pub kernels: Vec<Part>,
     /// Time by layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,8 +76,14 @@ pub struct Part {
     /// The shape, where there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shape: String,
+    /// The step that this is a kernel of, in the row above with the same shape: its time is counted there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub within: String,
     /// Calls a run.
     pub calls: f64,
+    /// Kernels a run, which copies and memsets are not; none in records that did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<f64>,
     /// Time a run, µs.
     pub total_us: f64,
     /// Of the time of a run.
@@ -82,6 +94,9 @@ pub struct Part {
     pub p50_us: f64,
     /// 95 of 100 calls are shorter, µs.
     pub p95_us: f64,
+    /// Idle time a run before it, µs, of an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_us: Option<f64>,
     /// Compulsory bytes a run.
     pub bytes: f64,
     /// Operations a run.
@@ -162,6 +177,9 @@ pub struct Hint {
     /// What was measured when it was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Applied>,
+    /// Why nothing was, where it was to be applied.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_applied: String,
 }
 
 /// A hint that was tried.
@@ -244,15 +262,15 @@ impl ProfileRun {
         key(self) == key(other)
     }
 
-    /// The share of a run's time that is in its parts or known to be idle.
-    pub fn covered(&self) -> f64 {
-        let parts: f64 = self.operators.iter().map(|part| part.share).sum();
-        parts + self.idle.iter().map(|slice| slice.share).sum::<f64>()
+    /// Parts and idle time over what a clock said of the same runs; none where there was no such clock.
+    pub fn covered(&self) -> Option<f64> {
+        Some(self.accounted_us? / self.traced_mean_us?)
     }
 
-    /// Launches a run.
+    /// Kernels a run.
     pub fn launches(&self) -> f64 {
-        self.kernels.iter().map(|part| part.calls).sum()
+        let whole = self.kernels.iter().filter(|part| part.within.is_empty());
+        whole.map(|part| part.kernels.unwrap_or(part.calls)).sum()
     }
 }
 

@@ -13,18 +13,22 @@ pub fn table(run: &ProfileRun) -> String {
         run.subject, run.way, run.dtype, run.run, run.device, run.runs, run.source
     );
     let [low, high] = run.overhead_interval;
-    let _ = writeln!(
+    let _ = write!(
         text,
-        "a run takes {:.2} µs; traced {:.2} µs: tracing adds {:+.1} % ({:+.1} to {:+.1}); parts and idle time are {:.1} % of it",
+        "a run takes {:.2} µs; traced {:.2} µs: tracing adds {:+.1} % ({:+.1} to {:+.1})",
         run.untraced_us,
         run.traced_us,
         100.0 * run.overhead,
         100.0 * low,
         100.0 * high,
-        100.0 * run.covered(),
     );
-    parts(&mut text, "operator", &run.operators);
-    parts(&mut text, "kernel", &run.kernels);
+    if let (Some(covered), Some(mean_us)) = (run.covered(), run.traced_mean_us) {
+        let share = 100.0 * covered;
+        let _ = write!(text, "; parts and idle time are {share:.1} % of the traced runs' {mean_us:.2} µs");
+    }
+    text.push('\n');
+    parts(&mut text, ("operator", "idle µs"), &run.operators);
+    parts(&mut text, ("kernel", ""), &run.kernels);
     slices(&mut text, "bound by", &run.classes);
     slices(&mut text, "idle", &run.idle);
     if run.layers.len() > 1 {
@@ -71,22 +75,23 @@ pub fn notes(notes: &[String]) -> String {
     notes.iter().map(|note| format!("note: {note}\n")).collect()
 }
 
-fn parts(text: &mut String, title: &str, all: &[Part]) {
+fn parts(text: &mut String, (title, idle): (&str, &str), all: &[Part]) {
+    let width = if idle.is_empty() { 0 } else { 9 };
     let _ = writeln!(
         text,
-        "\n{title:<46} {:>8} {:>11} {:>7} {:>10} {:>10} {:>10} {:>8} {:>9} {:>8}  bound",
+        "\n{title:<46} {:>8} {:>11} {:>7} {:>10} {:>10} {:>10}{idle:>width$} {:>8} {:>9} {:>8}  bound",
         "calls", "total µs", "share", "mean µs", "P50", "P95", "GB/s", "Gflop/s", "ceiling"
     );
     for part in all.iter().take(ROWS) {
-        let name = if part.shape.is_empty() { part.name.clone() } else { format!("{} {}", part.name, part.shape) };
         let rate = |per_s: f64| if per_s > 0.0 { format!("{per_s:.1}") } else { "-".into() };
         let ceiling = part.of_ceiling.map_or_else(|| "-".into(), |share| format!("{:.0} %", 100.0 * share));
         let bound = part.bound.map_or_else(String::new, |bound| bound.name().to_owned());
+        let before = part.idle_us.map_or_else(String::new, |us| format!("{us:.2}"));
         let bound = if bound == "memory" { format!("{bound} ({})", part.level) } else { bound };
         let _ = writeln!(
             text,
-            "{:<46} {:>8.1} {:>11.2} {:>5.1} % {:>10.2} {:>10.2} {:>10.2} {:>8} {:>9} {ceiling:>8}  {bound}",
-            short(&name, 46),
+            "{:<46} {:>8.1} {:>11.2} {:>5.1} % {:>10.2} {:>10.2} {:>10.2}{before:>width$} {:>8} {:>9} {ceiling:>8}  {bound}",
+            short(&label(part), 46),
             part.calls,
             part.total_us,
             100.0 * part.share,
@@ -97,7 +102,23 @@ fn parts(text: &mut String, title: &str, all: &[Part]) {
             rate(part.gflop_per_s()),
         );
     }
-    rest(text, all.len(), all.iter().skip(ROWS).map(|part| (part.calls, part.total_us, part.share)));
+    let left = all.iter().skip(ROWS).filter(|part| part.within.is_empty());
+    rest(text, all.len(), left.map(|part| (part.calls, part.total_us, part.share)));
+}
+
+/// What a part is called in a table: a step of several kernels says how many, and these stand below it.
+fn label(part: &Part) -> String {
+    if !part.within.is_empty() {
+        return format!("  of it{}", part.name.strip_prefix(&part.within).unwrap_or(&part.name));
+    }
+    let each = part.kernels.map_or(1.0, |kernels| kernels / part.calls);
+    let several = if each > 1.0 && !part.name.contains(' ') && part.name.contains("::") {
+        format!(", {each:.0} kernels")
+    } else {
+        String::new()
+    };
+    let shape = if part.shape.is_empty() { String::new() } else { format!(" {}", part.shape) };
+    format!("{}{several}{shape}", part.name)
 }
 
 fn slices(text: &mut String, title: &str, all: &[Slice]) {
@@ -149,6 +170,9 @@ pub fn hint_table(hints: &[Hint]) -> String {
             hint.rule, hint.gain_us, hint.basis, hint.place, hint.action
         );
         let _ = writeln!(text, "{:48}{}", "", hint.evidence);
+        if !hint.not_applied.is_empty() {
+            let _ = writeln!(text, "{:48}not applied: {}", "", hint.not_applied);
+        }
     }
     text
 }

@@ -1,11 +1,12 @@
-//! Profiles as a table: a row a part, a layer, a class, a cause of idle time, and a hint.
+//! Profiles as a table: a row a run, a part, a layer, a class, a cause of idle time, a point of memory over time, what is alive
+//! at its peak, a hint, another way, a kernel under hardware counters, and a note.
 
 use super::summary::Summary;
 use super::text;
-use crate::profile::{Part, ProfileRun, Slice};
+use crate::profile::{Against, Counted, Hint, Part, ProfileRun, Slice};
 use serde::Serialize;
 
-/// One row; the names of the fields are the header.
+/// One row; the names of the fields are the header. Shares are of 1.
 #[derive(Default, Serialize)]
 struct Row<'a> {
     subject: &'a str,
@@ -17,12 +18,18 @@ struct Row<'a> {
     table: &'a str,
     name: String,
     shape: String,
+    /// The step that a kernel is counted in.
+    within: String,
     calls: Option<f64>,
+    kernels: Option<f64>,
     total_us: Option<f64>,
     share: Option<f64>,
     mean_us: Option<f64>,
     p50_us: Option<f64>,
     p95_us: Option<f64>,
+    idle_us: Option<f64>,
+    /// When, in a run.
+    at_us: Option<f64>,
     bytes: Option<f64>,
     flops: Option<f64>,
     gb_per_s: Option<f64>,
@@ -34,6 +41,23 @@ struct Row<'a> {
     realised_gain_us: Option<f64>,
     basis: &'a str,
     evidence: String,
+    not_applied: String,
+    traced_us: Option<f64>,
+    traced_mean_us: Option<f64>,
+    accounted_us: Option<f64>,
+    overhead: Option<f64>,
+    overhead_low: Option<f64>,
+    overhead_high: Option<f64>,
+    largest_difference: Option<f64>,
+    relative_difference: Option<f64>,
+    perplexity: Option<f64>,
+    compute_share: Option<f64>,
+    memory_share: Option<f64>,
+    occupancy: Option<f64>,
+    tensor_share: Option<f64>,
+    /// The class by roofline and timeline, beside that by counters.
+    ours: &'a str,
+    agreement: Option<f64>,
 }
 
 /// The table.
@@ -53,7 +77,35 @@ pub fn table(summary: &Summary) -> Result<String, String> {
 }
 
 fn rows(run: &ProfileRun) -> Vec<Row<'_>> {
-    let head = |table| Row {
+    let mut all = vec![of_run(run)];
+    all.extend(run.operators.iter().map(|part| of_part(run, "operator", part)));
+    all.extend(run.kernels.iter().map(|part| of_part(run, "kernel", part)));
+    let slices = [("layer", &run.layers), ("class", &run.classes), ("idle", &run.idle)];
+    for (table, slices) in slices {
+        all.extend(slices.iter().map(|slice| of_slice(run, table, slice)));
+    }
+    all.extend(run.memory.over_time.iter().map(|&[at_us, bytes]| Row {
+        at_us: Some(at_us),
+        bytes: Some(bytes),
+        ..head(run, "memory")
+    }));
+    all.extend(run.memory.alive.iter().map(|held| Row {
+        name: text::csv(&held.name),
+        at_us: Some(run.memory.peak_us),
+        bytes: Some(held.bytes as f64),
+        ..head(run, "alive")
+    }));
+    all.extend(run.hints.iter().map(|hint| of_hint(run, hint)));
+    all.extend(run.against.iter().map(|other| against(run, other)));
+    let counted = run.counters.iter().flat_map(|counters| &counters.kernels);
+    all.extend(counted.map(|kernel| of_counted(run, kernel)));
+    all.extend(run.notes.iter().map(|note| Row { evidence: text::csv(note), ..head(run, "note") }));
+    all
+}
+
+/// What all rows of a run have.
+fn head<'a>(run: &'a ProfileRun, table: &'a str) -> Row<'a> {
+    Row {
         subject: &run.subject,
         way: &run.way,
         run: &run.run,
@@ -62,55 +114,100 @@ fn rows(run: &ProfileRun) -> Vec<Row<'_>> {
         source: &run.source,
         table,
         ..Row::default()
-    };
-    let mut all = vec![Row {
+    }
+}
+
+fn of_run(run: &ProfileRun) -> Row<'_> {
+    let [low, high] = run.overhead_interval;
+    Row {
         name: run.run.clone(),
+        calls: Some(run.runs as f64),
+        kernels: Some(run.launches()),
         total_us: Some(run.untraced_us),
+        mean_us: Some(run.mean_us),
+        at_us: Some(run.memory.peak_us),
         bytes: Some(run.memory.peak_bytes as f64),
-        evidence: format!("tracing adds {:.4}", run.overhead),
-        ..head("run")
-    }];
-    let part = |table| move |part: &'_ Part| (table, part.clone());
-    let parts = run.operators.iter().map(part("operator")).chain(run.kernels.iter().map(part("kernel")));
-    for (table, part) in parts {
-        let bound = part.bound.map_or("", |bound| bound.name());
-        all.push(Row {
-            calls: Some(part.calls),
-            total_us: Some(part.total_us),
-            share: Some(part.share),
-            mean_us: Some(part.mean_us),
-            p50_us: Some(part.p50_us),
-            p95_us: Some(part.p95_us),
-            bytes: Some(part.bytes),
-            flops: Some(part.flops),
-            gb_per_s: Some(part.gb_per_s()),
-            gflop_per_s: Some(part.gflop_per_s()),
-            of_ceiling: part.of_ceiling,
-            bound,
-            level: part.level,
-            name: text::csv(&part.name),
-            shape: text::csv(&part.shape),
-            ..head(table)
-        });
+        traced_us: Some(run.traced_us),
+        traced_mean_us: run.traced_mean_us,
+        accounted_us: run.accounted_us,
+        overhead: Some(run.overhead),
+        overhead_low: Some(low),
+        overhead_high: Some(high),
+        perplexity: run.against.as_ref().and_then(|other| other.perplexity).map(|[ours, _]| ours),
+        agreement: run.counters.as_ref().map(|counters| counters.agreement),
+        ..head(run, "run")
     }
-    let slices = [("layer", &run.layers), ("class", &run.classes), ("idle", &run.idle)];
-    for (table, slice) in slices.into_iter().flat_map(|(table, all)| all.iter().map(move |slice| (table, slice))) {
-        let Slice { name, count, us, share } = slice;
-        let (calls, total_us, share) = (Some(*count), Some(*us), Some(*share));
-        all.push(Row { name: text::csv(name), calls, total_us, share, ..head(table) });
+}
+
+fn of_part<'a>(run: &'a ProfileRun, table: &'a str, part: &'a Part) -> Row<'a> {
+    Row {
+        name: text::csv(&part.name),
+        shape: text::csv(&part.shape),
+        within: text::csv(&part.within),
+        calls: Some(part.calls),
+        kernels: part.kernels,
+        total_us: Some(part.total_us),
+        share: Some(part.share),
+        mean_us: Some(part.mean_us),
+        p50_us: Some(part.p50_us),
+        p95_us: Some(part.p95_us),
+        idle_us: part.idle_us,
+        bytes: Some(part.bytes),
+        flops: Some(part.flops),
+        gb_per_s: Some(part.gb_per_s()),
+        gflop_per_s: Some(part.gflop_per_s()),
+        of_ceiling: part.of_ceiling,
+        bound: part.bound.map_or("", |bound| bound.name()),
+        level: part.level.clone(),
+        ..head(run, table)
     }
-    for hint in &run.hints {
-        all.push(Row {
-            name: text::csv(&format!("{}: {}", hint.rule, hint.action)),
-            shape: text::csv(&hint.place),
-            predicted_gain_us: Some(hint.gain_us),
-            realised_gain_us: hint.applied.map(|applied| applied.gain_us()),
-            basis: &hint.basis,
-            evidence: text::csv(&hint.evidence),
-            ..head("hint")
-        });
+}
+
+fn of_slice<'a>(run: &'a ProfileRun, table: &'a str, slice: &Slice) -> Row<'a> {
+    let Slice { name, count, us, share } = slice;
+    let (calls, total_us, share) = (Some(*count), Some(*us), Some(*share));
+    Row { name: text::csv(name), calls, total_us, share, ..head(run, table) }
+}
+
+fn of_hint<'a>(run: &'a ProfileRun, hint: &'a Hint) -> Row<'a> {
+    Row {
+        name: text::csv(&format!("{}: {}", hint.rule, hint.action)),
+        shape: text::csv(&hint.place),
+        predicted_gain_us: Some(hint.gain_us),
+        realised_gain_us: hint.applied.map(|applied| applied.gain_us()),
+        basis: &hint.basis,
+        evidence: text::csv(&hint.evidence),
+        not_applied: text::csv(&hint.not_applied),
+        ..head(run, "hint")
     }
-    all
+}
+
+fn against<'a>(run: &'a ProfileRun, other: &Against) -> Row<'a> {
+    Row {
+        name: text::csv(&other.way),
+        kernels: Some(other.launches[1]),
+        total_us: Some(other.untraced_us),
+        bytes: Some(other.peak_bytes[1] as f64),
+        largest_difference: other.largest_difference,
+        relative_difference: other.relative_difference,
+        perplexity: other.perplexity.map(|[_, theirs]| theirs),
+        ..head(run, "against")
+    }
+}
+
+fn of_counted<'a>(run: &'a ProfileRun, kernel: &Counted) -> Row<'a> {
+    Row {
+        name: text::csv(&kernel.name),
+        mean_us: Some(kernel.us),
+        bytes: Some(kernel.dram_bytes),
+        bound: kernel.bound.name(),
+        compute_share: Some(kernel.compute),
+        memory_share: Some(kernel.memory),
+        occupancy: Some(kernel.occupancy),
+        tensor_share: Some(kernel.tensor),
+        ours: kernel.ours.map_or("", |bound| bound.name()),
+        ..head(run, "counter")
+    }
 }
 
 #[cfg(test)]
@@ -127,8 +224,18 @@ mod tests {
         let table = table(&summary).unwrap();
         let mut reader = csv::Reader::from_reader(table.as_bytes());
         let tables = reader.records().map(|row| row.unwrap()[6].to_owned()).collect::<Vec<_>>();
-        assert_eq!(tables, ["run", "operator", "kernel", "layer", "class", "idle", "hint"]);
+        let parts = ["run", "operator", "kernel", "layer", "class", "idle"];
+        assert_eq!(tables, [&parts[..], &["memory", "memory", "alive", "hint", "against", "counter", "note"]].concat());
         assert!(table.contains("predicted_gain_us") && table.contains(",1.5,2.0,predictor,"), "{table}");
         assert!(!table.contains(",=cmd"), "{table}");
+    }
+
+    #[test]
+    fn profiles_of_before_the_clock_was_kept_are_read_and_claim_nothing() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-profile.json");
+        let summary = Summary::read(&path).unwrap();
+        assert!(summary.profiles.len() > 20 && summary.profiles.iter().all(|run| run.covered().is_none()));
+        let text = crate::profile::table(&summary.profiles[0]);
+        assert!(!text.contains("parts and idle time"), "{text}");
     }
 }

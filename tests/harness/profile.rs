@@ -33,8 +33,11 @@ fn profiled(arguments: &[&str]) -> (Vec<Value>, Value) {
     assert!(wrong.is_empty(), "{:?}", &wrong[..wrong.len().min(3)]);
     let profiles = summary["profiles"].as_array().unwrap().clone();
     for profile in &profiles {
-        let sum =
-            |table: &str| profile[table].as_array().unwrap().iter().map(|x| x["share"].as_f64().unwrap()).sum::<f64>();
+        // The kernels of a step are counted with it.
+        let sum = |table: &str| {
+            let rows = profile[table].as_array().unwrap().iter().filter(|x| x["within"].is_null());
+            rows.map(|x| x["share"].as_f64().unwrap()).sum::<f64>()
+        };
         for table in ["operators", "kernels"] {
             let whole = sum(table) + sum("idle");
             assert!((whole - 1.0).abs() < 0.02, "{table} and idle time are {whole} of the run: {profile}");
@@ -69,7 +72,7 @@ fn an_operator_has_a_hint_that_is_tried_and_a_way_beside_it() {
     let difference = against["largest_difference"].as_f64().unwrap();
     assert!(difference > 0.0 && difference < 1e-5, "{against}");
     let kernels = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "kernel").count();
-    assert!(kernels >= 5, "{kernels}");
+    assert_eq!(5.0 * kernels as f64, swiglu["runs"].as_f64().unwrap(), "the trace has one repeat of five");
 }
 
 #[test]
@@ -99,10 +102,19 @@ fn every_step_of_a_model_has_its_layer() {
     let perplexity = decode["against"]["perplexity"].as_array().unwrap();
     let [ours, theirs] = [0, 1].map(|at| perplexity[at].as_f64().unwrap());
     assert!((ours / theirs - 1.0).abs() < 1e-4, "{ours} and {theirs}");
-    // Nothing but names, ranges, kernels and counters: a few hundred bytes a step.
-    let events = trace["traceEvents"].as_array().unwrap();
-    let decoded = events.iter().filter(|event| event["name"] == "decode").count();
-    assert_eq!(decoded, 9);
+    assert_eq!((named(&trace, "prefill"), named(&trace, "decode")), (1, 3), "the trace has the last repeat alone");
+}
+
+#[test]
+fn a_trace_has_all_repeats_where_they_are_asked_for() {
+    let model = ["llm", "--model", "fixtures/models/llama-tiny", "--tokens", "2", "--repeats", "3", "--trace-all"];
+    let (_, trace) = profiled(&model);
+    assert_eq!((named(&trace, "prefill"), named(&trace, "decode")), (3, 6));
+}
+
+/// How many events of a trace have a name.
+fn named(trace: &Value, name: &str) -> usize {
+    trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == name).count()
 }
 
 #[test]
@@ -146,6 +158,7 @@ fn a_kernel_is_foreseen_on_a_gpu_that_is_not_here() {
 #[case(&["no_such_operator"], 2, "no trial has a name with `no_such_operator`")]
 #[case(&["softmax", "--calibration", "/nope.json"], 2, "/nope.json")]
 #[case(&["softmax", "--repeats", "1"], 2, "--repeats")]
+#[case(&["softmax", "--trace-all"], 2, "--trace <PATH>")]
 #[case(&["llm", "--model", "opt-125m", "--device", "sim"], 2, "the simulator tells no time")]
 #[case(&["llm", "--model", "fixtures/models/llama-tiny", "--against", "magic"], 2, "--way magic: on cpu a model runs as")]
 fn a_wrong_request_says_what_was_expected(#[case] arguments: &[&str], #[case] code: i32, #[case] said: &str) {

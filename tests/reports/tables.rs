@@ -29,6 +29,31 @@ fn a_spreadsheet_reads_the_table() {
 }
 
 #[test]
+fn a_spreadsheet_reads_all_of_a_profile() {
+    let text = stdout(&report(&["--profiles"]));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let decode = |row: &&csv::StringRecord| row[column("run")] == *"decode";
+    let of = |table: &str, columns: &[&str]| -> Vec<String> {
+        let of_table = rows.iter().filter(decode).filter(|row| row[column("table")] == *table);
+        of_table.map(|row| columns.iter().map(|name| &row[column(name)]).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let of_run = ["overhead", "overhead_low", "overhead_high", "traced_mean_us", "accounted_us", "perplexity"];
+    assert_eq!(of("run", &of_run), ["0.05 0.01 0.09 9.75 9.5 9.5"]);
+    assert_eq!(of("kernel", &["name", "within", "kernels"]), ["add add 2.0"]);
+    assert_eq!(of("operator", &["name", "idle_us"]), ["add 0.5"]);
+    assert_eq!(of("memory", &["at_us", "bytes"]), ["0.5 90.0", "2.5 100.0"]);
+    assert_eq!(of("alive", &["name", "at_us", "bytes"]), ["weights 2.5 90.0"]);
+    assert_eq!(of("hint", &["realised_gain_us", "not_applied"]), ["2.0 why"]);
+    let of_other = ["name", "total_us", "kernels", "bytes", "largest_difference", "relative_difference", "perplexity"];
+    assert_eq!(of("against", &of_other), ["naive 90.5 4.0 120.0 0.5 0.25 9.25"]);
+    let of_counter = ["name", "compute_share", "memory_share", "occupancy", "tensor_share", "bytes", "bound", "ours"];
+    assert_eq!(of("counter", &of_counter), ["add_f32 0.25 0.75 0.5 0.125 96.0 memory memory"]);
+}
+
+#[test]
 fn several_forms_are_written_at_once_and_two_on_stdout_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();

@@ -12,7 +12,7 @@ use crate::harness::command::{ProfileOptions, apart, compared, knowledge, plain_
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
 use crate::models::{Executor, Sampler, Sampling, Session};
-use crate::profile::{Identity, Knowledge, Pairs, ProfileRun, record};
+use crate::profile::{Clock, Identity, Knowledge, Pairs, ProfileRun, record};
 use crate::report::summary::Summary;
 use clap::Args;
 use std::time::Instant;
@@ -39,6 +39,11 @@ fn parse_tokens(text: &str) -> Result<usize, String> {
 
 /// The runs of a model.
 const RUNS: [&str; 2] = ["prefill", "decode"];
+
+/// How a graph of all launches is tried, which is another way of the model and no candidate.
+fn trial_of_graph(way: &str) -> &'static str {
+    if way == "graph" { "; a graph is recorded of decoded tokens alone" } else { "; to try it: --against graph" }
+}
 
 /// One way of the model, measured.
 struct Measured {
@@ -132,9 +137,14 @@ impl ProfileLlm {
             way: way.into(),
             device: device.fingerprint().key(),
             dtype: llm.inference.dtype().name().into(),
+            clock: Clock::Run,
         };
         let records = RUNS.iter().zip(&pairs).map(|(run, pairs)| record(&timeline, run, pairs, known, &identity));
-        let records = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
+        let mut records: Vec<_> = records.collect::<Result<_, String>>().map_err(Failure::Input)?;
+        records.iter_mut().for_each(|(run, ideas)| {
+            let hints = run.hints.iter_mut().chain(ideas.iter_mut().map(|idea| &mut idea.hint));
+            hints.filter(|hint| hint.rule == "graph").for_each(|hint| hint.evidence.push_str(trial_of_graph(way)));
+        });
         Ok(Measured { records, timeline, logits, perplexity })
     }
 
@@ -147,11 +157,11 @@ impl ProfileLlm {
         let mut session = Session::new(executor);
         let mut append = |run: &str, tokens: &[u32]| {
             let begun = Instant::now();
-            let logits = {
-                let _run = trace::run(run);
-                session.append(tokens).map_err(input)?
-            };
+            // The range and the clock have the same extent: the choice of the next tokens is part of a run.
+            let whole = trace::run(run);
+            let logits = session.append(tokens).map_err(input)?;
             let next: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| sampler.next(row)).collect();
+            drop(whole);
             Ok::<_, Failure>((begun.elapsed().as_secs_f64() * 1e6, next))
         };
         let (prefill_us, mut tokens) = append(RUNS[0], &side_by_side)?;

@@ -133,9 +133,16 @@ impl Recording {
 
     /// Records while `run` runs on this thread.
     pub fn during<R>(&self, run: impl FnOnce() -> R) -> R {
-        self.0.with(|state| state.source.iter_mut().for_each(|source| source.resume()));
+        let from = self.0.with(|state| {
+            state.source.iter_mut().for_each(|source| source.resume());
+            state.now_ns()
+        });
         let result = self.0.clone().carry(run);
-        self.0.with(|state| state.source.iter_mut().for_each(|source| source.pause()));
+        self.0.with(|state| {
+            let to = state.now_ns();
+            state.timeline.repeats.push([from, to]);
+            state.source.iter_mut().for_each(|source| source.pause());
+        });
         result
     }
 
@@ -299,6 +306,9 @@ mod tests {
         let timeline = recorded();
         assert_eq!(timeline.run_names(), ["token"]);
         assert_eq!(timeline.runs("token").count(), 2);
+        for (id, [from, to]) in timeline.runs("token").zip(&timeline.repeats) {
+            assert!(*from <= timeline.range(id).start_ns && timeline.range(id).end_ns <= *to, "a run a repeat");
+        }
         let kernels: Vec<_> = timeline.events.iter().filter(|event| event.kind == Kind::Kernel).collect();
         let names: Vec<_> = kernels.iter().map(|event| timeline.texts.text(event.name)).collect();
         assert_eq!(names, ["add", "add", "gemm", "softmax"].repeat(2), "a step made of steps is no event");

@@ -186,6 +186,11 @@ impl Event {
     pub fn us(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 * 1e-3
     }
+
+    /// Whether it is a kernel that is no node of a graph.
+    pub fn is_launched_alone(&self) -> bool {
+        self.kind == Kind::Kernel && self.node == 0
+    }
 }
 
 /// A recording.
@@ -199,6 +204,8 @@ pub struct Timeline {
     pub ranges: Vec<Range>,
     /// What happened, in no order.
     pub events: Vec<Event>,
+    /// From when to when was recorded, between pauses.
+    pub repeats: Vec<[u64; 2]>,
     /// Records that a source lost because nobody took them in time.
     pub lost: usize,
     /// Where the events are from.

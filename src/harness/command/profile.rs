@@ -16,10 +16,10 @@ use crate::check::armed::armed;
 use crate::core::dtype::DType;
 use crate::core::shape::{Point, describe};
 use crate::device::trace::{self, Timeline};
-use crate::device::{Device, Heat, Poison};
+use crate::device::{Device, DeviceKind, Heat, Poison};
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::session::Contestant;
-use crate::profile::{Identity, Knowledge, Pairs, record};
+use crate::profile::{Clock, Identity, Knowledge, Pairs, record};
 use crate::report::summary::Summary;
 use clap::Args;
 use counters::command_of;
@@ -140,6 +140,7 @@ impl Profile {
             way: subject.candidate.name.clone(),
             device: device.fingerprint().key(),
             dtype: subject.dtype.name().into(),
+            clock: if device.kind() == DeviceKind::Cpu { Clock::Run } else { Clock::Batch },
         };
         let recorded = record(&timeline, LAUNCH, &pairs, knowledge, &identity(subject));
         let (mut run, ideas) = recorded.map_err(Failure::Input)?;

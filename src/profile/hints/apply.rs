@@ -8,7 +8,7 @@ use crate::measure::session::{Contestant, measure};
 use crate::profile::knowledge::Knowledge;
 use crate::profile::record::Applied;
 
-/// Tries every idea that can be tried, and notes what came of it; what could not be is said by `say`.
+/// Tries every idea that can be tried, and notes what came of it; why others were not is noted too, and said by `say`.
 pub fn apply(
     ideas: &mut [Idea],
     device: &dyn Device,
@@ -17,13 +17,16 @@ pub fn apply(
     say: &mut dyn FnMut(String),
 ) {
     for idea in ideas {
-        let Some(trial) = &idea.trial else {
-            say(format!("{}: {}: there is nothing in the catalogue to try", idea.hint.place, idea.hint.action));
-            continue;
+        let found = match &idea.trial {
+            Some(trial) => tried(trial, device, knowledge, seed),
+            None => Err("there is nothing in the catalogue to try".into()),
         };
-        match tried(trial, device, knowledge, seed) {
+        match found {
             Ok(applied) => idea.hint.applied = Some(applied),
-            Err(why) => say(format!("{}: {}: {why}", idea.hint.place, idea.hint.action)),
+            Err(why) => {
+                say(format!("{}: {}: {why}", idea.hint.place, idea.hint.action));
+                idea.hint.not_applied = why;
+            }
         }
     }
 }
@@ -51,4 +54,38 @@ fn contestant<'d>(
     let subject = subject.ok_or_else(|| format!("{name}: there is no such candidate"))?;
     let heat = if way.is_hot { Heat::Hot } else { Heat::Cold };
     armed(device, &subject, &way.point, heat, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::idea::hint;
+    use super::*;
+    use crate::core::dtype::DType;
+    use crate::device::cpu::CpuDevice;
+    use crate::profile::samples::{host_knowledge, suites};
+
+    #[test]
+    fn why_a_hint_was_not_tried_is_kept_with_it() {
+        let suites = suites();
+        let knowledge = host_knowledge(&suites);
+        let way = Way {
+            operator: "add".into(),
+            candidate: "nothing".into(),
+            point: vec![8],
+            dtype: DType::F32,
+            is_hot: true,
+        };
+        let swap = Swap { before: vec![way.clone()], after: vec![way], calls: 1.0 };
+        let of = |trial| Idea {
+            hint: hint("waves", "add::tiled".into(), "another tile".into(), "seen".into(), 1.0, "roofline"),
+            trial,
+        };
+        let (mut ideas, mut said) = ([of(None), of(Some(swap))], Vec::new());
+        apply(&mut ideas, &CpuDevice::new(), &knowledge, 1, &mut |why| said.push(why));
+        assert_eq!(ideas[0].hint.not_applied, "there is nothing in the catalogue to try");
+        assert_eq!(ideas[1].hint.not_applied, "add::nothing::f32: there is no such candidate");
+        assert_eq!(said[1], "add::tiled: another tile: add::nothing::f32: there is no such candidate");
+        let table = crate::profile::hint_table(&[ideas[1].hint.clone()]);
+        assert!(table.contains("not applied: add::nothing::f32: there is no such candidate\n"), "{table}");
+    }
 }

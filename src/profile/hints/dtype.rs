@@ -1,4 +1,4 @@
-//! Half the bytes: bf16 in place of f32 for what the memory binds.
+//! Half the bytes: bf16 or f16 in place of f32 for what the memory binds.
 
 use super::idea::{Idea, Input, Swap, Way, hint, how};
 use super::seen::Seen;
@@ -8,19 +8,22 @@ use crate::check::outcome::Bound;
 use crate::core::dtype::DType;
 use crate::profile::knowledge::Expected;
 
-/// Of each work in f32 that waits for DRAM.
+/// What is half as wide.
+const NARROW: [DType; 2] = [DType::BF16, DType::F16];
+
+/// Of each work in f32 that waits for DRAM, in each dtype that its candidate computes.
 pub fn ideas(input: &Input<'_>) -> Vec<Idea> {
     let wide = input.seen.iter().filter(|seen| seen.work.dtype == DType::F32 && seen.facts.level == Level::Dram);
-    wide.filter_map(|seen| idea(input, seen)).collect()
+    wide.flat_map(|seen| NARROW.into_iter().filter_map(|dtype| idea(input, seen, dtype))).collect()
 }
 
-fn idea(input: &Input<'_>, seen: &Seen) -> Option<Idea> {
+fn idea(input: &Input<'_>, seen: &Seen, dtype: DType) -> Option<Idea> {
     if input.knowledge.bound(seen.us, &seen.facts)? != Bound::Memory {
         return None;
     }
     let own = input.knowledge.subject_of(&seen.work)?;
-    let narrow = input.knowledge.subject(&seen.work.operator, &seen.work.candidate, DType::BF16)?;
-    let narrow = Subject { dtype: DType::BF16, ..narrow };
+    let narrow = input.knowledge.subject(&seen.work.operator, &seen.work.candidate, dtype)?;
+    let narrow = Subject { dtype, ..narrow };
     if narrow.candidate.body.is_host() != own.candidate.body.is_host() {
         return None;
     }
@@ -47,8 +50,9 @@ fn idea(input: &Input<'_>, seen: &Seen) -> Option<Idea> {
         expected.us
     );
     let gain_us = seen.calls * (seen.us - expected.us);
-    let trial = Swap { before: vec![way(DType::F32)], after: vec![way(DType::BF16)], calls: seen.calls };
-    let hint = hint("narrow", seen.place(), "bf16 in place of f32".into(), evidence, gain_us, expected.basis());
+    let trial = Swap { before: vec![way(DType::F32)], after: vec![way(dtype)], calls: seen.calls };
+    let action = format!("{dtype} in place of f32");
+    let hint = hint("narrow", seen.place(), action, evidence, gain_us, expected.basis());
     Some(Idea { hint, trial: Some(trial) })
 }
 
@@ -68,9 +72,13 @@ mod tests {
         seen.work.reuse_bytes = None;
         let subject = knowledge.subject_of(&seen.work).unwrap();
         seen.facts = knowledge.facts_of(&subject, &seen.work.point, None);
-        let idea = ideas(&input(&knowledge, std::slice::from_ref(&seen))).remove(0);
-        approx::assert_relative_eq!(idea.hint.gain_us, 2000.0, max_relative = 0.01);
-        assert_eq!(idea.trial.unwrap().after[0].dtype, DType::BF16);
+        let found = ideas(&input(&knowledge, std::slice::from_ref(&seen)));
+        approx::assert_relative_eq!(found[0].hint.gain_us, 2000.0, max_relative = 0.01);
+        let offered = |idea: &Idea| (idea.hint.action.clone(), idea.trial.as_ref().unwrap().after[0].dtype);
+        assert_eq!(
+            found.iter().map(offered).collect::<Vec<_>>(),
+            [("bf16 in place of f32".into(), DType::BF16), ("f16 in place of f32".into(), DType::F16)]
+        );
         seen.us = 40_000.0;
         assert!(ideas(&input(&knowledge, &[seen])).is_empty(), "the memory does not bind it");
     }

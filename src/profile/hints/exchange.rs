@@ -65,7 +65,8 @@ fn to(input: &Input<'_>, seen: &Seen, candidate: &Candidate, expected: Expected)
         dtype: seen.work.dtype,
         is_hot: seen.is_hot(),
     };
-    let action = format!("{}: use {}::{}", change(seen), seen.work.operator, candidate.name);
+    let change = change(seen, &candidate.name).map_or_else(String::new, |change| format!("{change}: "));
+    let action = format!("{change}use {}::{}", seen.work.operator, candidate.name);
     let evidence = format!(
         "{:.2} µs a call, {} of the ceiling ({}), bound by {bound}; {} {:.2} µs",
         seen.us,
@@ -80,20 +81,25 @@ fn to(input: &Input<'_>, seen: &Seen, candidate: &Candidate, expected: Expected)
     Idea { hint, trial: Some(trial) }
 }
 
-/// What the other candidate does otherwise, by the work.
-fn change(seen: &Seen) -> &'static str {
+/// What the other candidate does that this one does not, where their names tell: only what is called `naive` is known to be
+/// neither tiled nor vectorised.
+fn change(seen: &Seen, other: &str) -> Option<&'static str> {
+    let own = seen.work.candidate.as_str();
     let features = &seen.facts.features;
     let is_product = features.flops > 4.0 * features.bytes();
-    if seen.work.operator.starts_with("attention") {
-        "flash attention"
-    } else if features.on_tensor_cores && features.blocks < 64.0 {
-        "split-K for a product of few tiles"
-    } else if features.on_tensor_cores {
-        "tensor cores"
+    let is_new = |words: &[&str]| words.iter().any(|word| other.contains(word) && !own.contains(word));
+    if is_new(&["split"]) {
+        Some("split-K for a product of few tiles")
+    } else if is_new(&["mma", "tensor"]) && !own.contains("mma") {
+        Some("tensor cores")
+    } else if !own.contains("naive") || other.contains("naive") {
+        None
+    } else if seen.work.operator.starts_with("attention") {
+        Some("flash attention")
     } else if is_product {
-        "tile and vectorise"
+        Some("tile and vectorise")
     } else {
-        "vectorise"
+        Some("vectorise")
     }
 }
 
@@ -103,6 +109,25 @@ mod tests {
     use super::*;
     use crate::core::dtype::DType;
     use crate::profile::samples::{host_knowledge, suites};
+
+    #[test]
+    fn a_change_is_named_only_where_both_names_tell_it() {
+        let suites = suites();
+        let knowledge = host_knowledge(&suites);
+        let slow = seen_of(&knowledge, ("softmax", "naive"), "rows=64,cols=1024", DType::F32, 50.0, 3.0);
+        let named = |operator: &str, own: &str, other: &str| {
+            let mut seen = slow.clone();
+            (seen.work.operator, seen.work.candidate) = (operator.into(), own.into());
+            change(&seen, other)
+        };
+        assert_eq!(named("linear", "cuda", "cublaslt"), None, "both may be on tensor cores");
+        assert_eq!(named("softmax", "lesson2_vectorised", "cuda"), None, "it is vectorised");
+        assert_eq!(named("softmax", "lesson1_naive", "cuda"), Some("vectorise"));
+        assert_eq!(named("attention_cached", "naive", "tiled"), Some("flash attention"));
+        assert_eq!(named("attention_decode", "lesson2_split_kv", "cuda"), None);
+        assert_eq!(named("gemm", "lesson3_registers", "lesson4_mma"), Some("tensor cores"));
+        assert_eq!(named("linear", "cuda", "split_k"), Some("split-K for a product of few tiles"));
+    }
 
     #[test]
     fn a_slow_tier_is_to_be_exchanged_and_a_fast_one_is_not() {

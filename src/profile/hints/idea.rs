@@ -58,7 +58,16 @@ pub struct Input<'a> {
 
 /// A hint that was not applied yet.
 pub(super) fn hint(rule: &str, place: String, action: String, evidence: String, gain_us: f64, basis: &str) -> Hint {
-    Hint { rule: rule.into(), place, action, evidence, gain_us, basis: basis.into(), applied: None }
+    Hint {
+        rule: rule.into(),
+        place,
+        action,
+        evidence,
+        gain_us,
+        basis: basis.into(),
+        applied: None,
+        not_applied: String::new(),
+    }
 }
 
 /// What a gain is said to be: `saves 12 µs` or `saves at most 12 µs`.

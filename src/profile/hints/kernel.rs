@@ -4,6 +4,8 @@ use super::idea::{Idea, Input, hint, percent};
 use super::seen::Seen;
 use crate::check::outcome::Bound;
 use crate::device::counts::resident_warps;
+use crate::profile::shapes::merged;
+use std::collections::BTreeMap;
 
 /// Warps that a multiprocessor holds at the most.
 const WARPS: f64 = 64.0;
@@ -17,10 +19,42 @@ const SCATTERED: f64 = 1.25;
 /// Waves beyond which a partial one hardly counts.
 const MANY_WAVES: f64 = 8.0;
 
-/// Of each kernel.
+/// Of each kernel, over all shapes that count up.
 pub fn ideas(input: &Input<'_>) -> Vec<Idea> {
-    let of = |seen| [waves(input, seen), occupancy(input, seen), sectors(seen)];
-    input.seen.iter().flat_map(of).flatten().collect()
+    let mut kernels: BTreeMap<(&str, &str, &str), Vec<&Seen>> = BTreeMap::new();
+    for seen in input.seen {
+        let work = &seen.work;
+        kernels.entry((&work.operator, &work.candidate, work.dtype.name())).or_default().push(seen);
+    }
+    let mut all = Vec::new();
+    for of_kernel in kernels.values() {
+        let shapes = merged(of_kernel.iter().map(|seen| seen.facts.shape.as_str()));
+        let mut groups: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
+        for seen in of_kernel {
+            groups.entry(&shapes[seen.facts.shape.as_str()]).or_default().push(seen);
+        }
+        for (shape, group) in groups {
+            let rules = [
+                group.iter().filter_map(|seen| waves(input, seen)).collect::<Vec<_>>(),
+                group.iter().filter_map(|seen| occupancy(input, seen)).collect(),
+                group.iter().filter_map(|seen| sectors(seen)).collect(),
+            ];
+            all.extend(rules.into_iter().filter_map(|ideas| together(ideas, group[0], shape)));
+        }
+    }
+    all
+}
+
+/// What one rule says of the shapes of a kernel: the evidence is that of the largest gain.
+fn together(ideas: Vec<Idea>, first: &Seen, shape: &str) -> Option<Idea> {
+    let (count, gain_us) = (ideas.len(), ideas.iter().map(|idea| idea.hint.gain_us).sum());
+    let mut idea = ideas.into_iter().max_by(|a, b| a.hint.gain_us.total_cmp(&b.hint.gain_us))?;
+    if count > 1 {
+        idea.hint.place = format!("{}::{} {shape}", first.work.operator, first.work.candidate);
+        idea.hint.evidence = format!("at one of {count} shapes: {}", idea.hint.evidence);
+        idea.hint.gain_us = gain_us;
+    }
+    Some(idea)
 }
 
 /// Time in the last wave, for which some multiprocessors have no block.
@@ -137,6 +171,25 @@ mod tests {
         assert!(rules(&knowledge, Seen { shape: Some(shape(40)), ..seen.clone() }).is_empty(), "enough are resident");
         let fast = Seen { us: seen.facts.floor_us() * 1.2, shape: Some(shape(168)), ..seen };
         assert!(rules(&knowledge, fast).is_empty(), "latency does not bind it");
+    }
+
+    #[test]
+    fn shapes_that_count_up_are_one_hint() {
+        let suites = suites();
+        let (knowledge, seen) = on_gpu(&suites);
+        let shape = Shape { grid: [132, 1, 1], block: [256, 1, 1], registers: 168, shared_bytes: 0 };
+        let at = |rows: usize| {
+            let mut seen = Seen { shape: Some(shape), ..seen.clone() };
+            seen.facts.shape = format!("rows={rows},cols=1024");
+            seen
+        };
+        let all: Vec<Seen> = (2048..2056).map(at).collect();
+        let each: f64 = ideas(&input(&knowledge, &all[..1]))[0].hint.gain_us;
+        let found = ideas(&input(&knowledge, &all));
+        assert_eq!(found.len(), 1, "{found:?}");
+        approx::assert_relative_eq!(found[0].hint.gain_us, 8.0 * each, max_relative = 1e-9);
+        assert_eq!(found[0].hint.place, "softmax::cuda rows=2048…2055,cols=1024");
+        assert_eq!(ideas(&input(&knowledge, &[at(512), at(2048)])).len(), 2, "other shapes are other hints");
     }
 
     #[test]

@@ -89,6 +89,7 @@ fields! {
         CALLBACK = "cbid" at 4, 4;
         START = "start" at 8, 8;
         END = "end" at 16, 8;
+        THREAD = "threadId" at 28, 4;
         CORRELATION = "correlationId" at 32, 4;
     }
     synchronization {

@@ -13,7 +13,7 @@ pub enum Record {
         kind: Kind,
         /// Its name.
         name: Name,
-        /// The stream, or the thread of a call.
+        /// The stream, or the thread of a call as the system numbers it; of a wait its call knows that.
         place: Track,
         /// When it began.
         start_ns: u64,
@@ -107,7 +107,7 @@ pub fn read(bytes: &[u8]) -> Option<Record> {
         kinds::DRIVER => Some(Record::Event {
             kind: Kind::Call,
             name: Name::Call(short(api::CALLBACK)?),
-            place: Track::Host(0),
+            place: Track::Host(short(api::THREAD)?),
             start_ns: get(api::START)?,
             end_ns: get(api::END)?,
             correlation: short(api::CORRELATION)?,
@@ -164,7 +164,8 @@ pub const fn external_of(range: RangeId) -> u64 {
 }
 
 /// Adds records to a timeline: `name` tells names, `offset_ns` is CUPTI's time at the time 0 of the timeline. What a call
-/// launched belongs to the range that the call was made in; records from before the recording are left out.
+/// launched belongs to the range that the call was made in; records from before the recording are left out. Threads are
+/// numbered in the order in which they first call.
 pub fn add(records: Vec<Record>, timeline: &mut Timeline, offset_ns: u64, name: impl Fn(Name) -> String) {
     let mut ranges: HashMap<u32, RangeId> = HashMap::new();
     for record in &records {
@@ -172,6 +173,14 @@ pub fn add(records: Vec<Record>, timeline: &mut Timeline, offset_ns: u64, name: 
             && let Some(range) = external.checked_sub(1).filter(|at| (*at as usize) < timeline.ranges.len())
         {
             ranges.insert(*correlation, RangeId(range as u32));
+        }
+    }
+    let mut threads = Threads::default();
+    for record in &records {
+        if let Record::Event { kind: Kind::Call, place: Track::Host(system), start_ns, correlation, .. } = record
+            && *start_ns >= offset_ns
+        {
+            threads.calls(*system, *correlation);
         }
     }
     for record in records {
@@ -184,10 +193,34 @@ pub fn add(records: Vec<Record>, timeline: &mut Timeline, offset_ns: u64, name: 
         let name = timeline.texts.number(&name(of));
         let range = ranges.get(&correlation).copied();
         let shape = shape.map(Box::new);
-        let track = place;
+        let track = match place {
+            Track::Host(_) => Track::Host(threads.of(correlation)),
+            stream @ Track::Stream(_) => stream,
+        };
         timeline.events.push(Event { kind, name, track, start_ns, end_ns, correlation, range, node, bytes, shape });
     }
     queue_up(&mut timeline.events);
+}
+
+/// Threads that call the driver.
+#[derive(Default)]
+struct Threads {
+    numbers: HashMap<u32, u32>,
+    by_call: HashMap<u32, u32>,
+}
+
+impl Threads {
+    /// A thread, as the system numbers it, made a call.
+    fn calls(&mut self, system: u32, correlation: u32) {
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(system).or_insert(next);
+        self.by_call.insert(correlation, number);
+    }
+
+    /// The thread that made a call.
+    fn of(&self, correlation: u32) -> u32 {
+        self.by_call.get(&correlation).copied().unwrap_or_default()
+    }
 }
 
 /// What a stream does begins when what it did before has ended: a node of a graph may be told to start with the graph, and a
@@ -264,6 +297,45 @@ mod tests {
         add(records, &mut timeline, 1_000, |_| "kernel".into());
         let seen: Vec<_> = timeline.events.iter().map(|e| (e.node, e.start_ns, e.end_ns)).collect();
         assert_eq!(seen, [(9, 100, 200), (8, 0, 100), (10, 250, 300)]);
+    }
+
+    #[test]
+    fn calls_and_waits_are_on_the_thread_that_made_them() {
+        let called = |thread, correlation, start| {
+            let fields = [
+                (api::CALLBACK, 307),
+                (api::START, start),
+                (api::END, start + 10),
+                (api::THREAD, thread),
+                (api::CORRELATION, correlation),
+            ];
+            record(kinds::DRIVER, 40, &fields)
+        };
+        let waited = record(
+            kinds::SYNCHRONIZATION,
+            56,
+            &[(synchronization::START, 2_002), (synchronization::END, 2_008), (synchronization::CORRELATION, 3)],
+        );
+        let bytes = [
+            called(4_000_000_000, 1, 500),
+            called(71, 2, 1_500),
+            called(4_242, 3, 2_000),
+            waited,
+            called(71, 4, 3_000),
+        ];
+        let (mut timeline, records) = (Timeline::default(), bytes.iter().filter_map(|bytes| read(bytes)).collect());
+        add(records, &mut timeline, 1_000, |_| "call".into());
+        let seen: Vec<_> = timeline.events.iter().map(|e| (e.kind, e.start_ns, e.track)).collect();
+        let [first, second] = [0, 1].map(Track::Host);
+        assert_eq!(
+            seen,
+            [
+                (Kind::Call, 500, first),
+                (Kind::Call, 1_000, second),
+                (Kind::Wait, 1_002, second),
+                (Kind::Call, 2_000, first),
+            ]
+        );
     }
 
     #[test]

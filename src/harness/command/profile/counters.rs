@@ -50,7 +50,7 @@ fn program(called: Option<OsString>) -> Option<OsString> {
 
 /// The command line of this process without what makes it more than a run.
 pub fn plain_command(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    const ALONE: [&str; 3] = ["--apply", "--json", "--ncu"];
+    const ALONE: [&str; 4] = ["--apply", "--json", "--ncu", "--trace-all"];
     const WITH_VALUE: [&str; 4] = ["--trace", "--out", "--against", "--ncu-limit"];
     let mut kept: Vec<OsString> = program(arguments.next()).into_iter().collect();
     while let Some(argument) = arguments.next() {
@@ -80,6 +80,7 @@ mod tests {
             "softmax",
             "--trace",
             "t",
+            "--trace-all",
             "--ncu=/x/ncu",
             "--ncu-limit",
             "9",

@@ -13,7 +13,7 @@ use crate::harness::arguments::DeviceChoice;
 use crate::harness::command::{Failure, Selection, Workplace};
 use crate::harness::devices::Devices;
 use crate::profile::hints::Sectors;
-use crate::profile::{Identity, Knowledge, Pairs, record_with};
+use crate::profile::{Clock, Identity, Knowledge, Pairs, record_with};
 use crate::report::summary::Summary;
 
 /// What its runs are called.
@@ -48,6 +48,7 @@ pub fn run(options: &Options, selection: &Selection, workplace: &Workplace<'_>, 
                 way: subject.candidate.name.clone(),
                 device: calibration.key(),
                 dtype: subject.dtype.name().into(),
+                clock: Clock::Nothing,
             };
             let recorded = record_with(&foreseen.timeline, LAUNCH, &pairs, &knowledge, &identity, foreseen.sectors);
             let (run, _) = recorded.map_err(Failure::Input)?;

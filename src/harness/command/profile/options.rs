@@ -14,7 +14,9 @@ use crate::harness::project::Project;
 use crate::harness::terminal::note;
 use crate::predict::{Fitted, Limits};
 use crate::profile::hints::{Idea, apply};
-use crate::profile::{Knowledge, ProfileRun, chrome, counter_table, end_all, hint_table, known, merge, notes, table};
+use crate::profile::{
+    Knowledge, ProfileRun, chrome, counter_table, end_all, hint_table, known, last_repeat, merge, notes, table,
+};
 use crate::report::summary::Summary;
 use clap::Args;
 use std::ffi::OsString;
@@ -27,9 +29,13 @@ pub struct Options {
     /// Pairs of runs, one with tracing and one without
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub repeats: u32,
-    /// Write a trace that chrome://tracing and ui.perfetto.dev open; of several cases, numbered files
+    /// Write a trace of the last traced repeat, which chrome://tracing and ui.perfetto.dev open; of several cases, numbered
+    /// files
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
+    /// Have all traced repeats in the trace, which may be a large file
+    #[arg(long, requires = "trace")]
+    pub trace_all: bool,
     /// Try every hint that the catalogue has something for: what it gains beside what was predicted
     #[arg(long)]
     pub apply: bool,
@@ -150,7 +156,12 @@ impl Options {
     pub fn keep_trace(&self, timeline: &Timeline, knowledge: &Knowledge<'_>, number: usize) -> Result<(), Failure> {
         let Some(path) = &self.trace else { return Ok(()) };
         let path = numbered(path, number);
-        let text = chrome::trace(timeline, &known(timeline, knowledge));
+        let known = known(timeline, knowledge);
+        let text = if self.trace_all {
+            chrome::trace(timeline, &known)
+        } else {
+            chrome::trace(&last_repeat(timeline), &known)
+        };
         std::fs::write(&path, &text).map_err(|e| Failure::Input(format!("{}: cannot write: {e}", path.display())))?;
         note(format_args!("trace: {} ({:.1} MB); ui.perfetto.dev opens it", path.display(), text.len() as f64 * 1e-6));
         Ok(())
