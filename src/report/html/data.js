@@ -65,6 +65,8 @@ function decodeRecord(r, text, index) {
     planned: r.p,
     cut: r.u,
     error: r.e ? { abs: r.e[0], rel: r.e[1], ulp: r.e[2], allowed: r.e[3] } : null,
+    // The largest error of what is allowed, that of the failed case among them.
+    worst: r.m === undefined ? null : r.m === "inf" ? Infinity : r.m,
     failure: r.x || null,
     notes: (r.w || []).map(text),
     source: text(r.s),
@@ -116,6 +118,7 @@ function digits(x, n = 4) {
   });
 }
 const percent = (x, n = 1) => (isNumber(x) ? (x * 100).toFixed(n) + " %" : "–");
+const ofAllowed = (x, n = 0) => (x === Infinity ? "not finite" : percent(x, n));
 const change = (x) => (isNumber(x) ? (x >= 1 ? "+" : "−") + Math.abs((x - 1) * 100).toFixed(1) + " %" : "–");
 const times = (x) => (isNumber(x) ? digits(x, 3) + " ×" : "–");
 const count = (x) => (isNumber(x) ? x.toLocaleString("en") : "–");

@@ -83,6 +83,10 @@ fn record(record: &Record, texts: &mut Texts) -> Value {
     if let Some(e) = outcome.errors {
         put("e", [e.max_abs, e.max_rel, e.max_ulp, e.max_of_allowed].map(number).to_vec().into());
     }
+    if let Some(share) = outcome.worst_of_allowed() {
+        // JSON has no infinity.
+        put("m", if share.is_finite() { number(share) } else { "inf".into() });
+    }
     if let Some(failure) = &outcome.failure {
         put("x", serde_json::to_value(failure).expect("a failure has string keys and no failing serializer"));
     }

@@ -193,10 +193,10 @@ fn speedups(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
 fn errors(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
     let mut worst: BTreeMap<(String, DType), f64> = BTreeMap::new();
     for record in records {
-        if let Some(errors) = record.outcome.errors.filter(|errors| errors.max_of_allowed.is_finite()) {
+        if let Some(of_allowed) = record.outcome.worst_of_allowed().filter(|share| share.is_finite()) {
             let name = line(&format!("{}::{}", record.operator, record.candidate));
             let share = worst.entry((name, record.dtype)).or_insert(0.0);
-            *share = share.max(errors.max_of_allowed);
+            *share = share.max(of_allowed);
         }
     }
     let mut last = String::new();

@@ -35,10 +35,13 @@ pub fn errors(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plan
     let mut axes = Vec::new();
     let mut largest: BTreeMap<(String, u64), f64> = BTreeMap::new();
     for record in records {
-        for found in &record.outcome.shape_errors {
-            let Some(x) = along(&found.shape, axis, &mut axes).filter(|x| *x >= 1.0) else { continue };
+        let outcome = &record.outcome;
+        let failed = outcome.failure.iter().filter_map(|failure| Some((&failure.case.shape, failure.of_allowed()?)));
+        let judged = outcome.shape_errors.iter().map(|found| (&found.shape, found.max_of_allowed));
+        for (shape, of_allowed) in judged.chain(failed) {
+            let Some(x) = along(shape, axis, &mut axes).filter(|x| *x >= 1.0) else { continue };
             let y = largest.entry((name(record, records), x as u64)).or_insert(EXACT);
-            *y = y.max(found.max_of_allowed);
+            *y = y.max(of_allowed);
         }
     }
     if largest.is_empty() {

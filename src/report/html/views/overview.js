@@ -34,10 +34,13 @@ function overview(summary) {
   ];
 }
 
+// How far a record is beyond what is allowed, for the order alone.
+const severity = (r) => Math.max(r.worst ?? 0, ...r.timings.map((t) => t.ratio).filter(isNumber));
+
 function attention(records) {
   const worst = records
     .filter((r) => BAD.has(r.verdict) || r.verdict === "unclear")
-    .sort((a, b) => VERDICTS.indexOf(a.verdict) - VERDICTS.indexOf(b.verdict));
+    .sort((a, b) => VERDICTS.indexOf(a.verdict) - VERDICTS.indexOf(b.verdict) || severity(b) - severity(a) || 0);
   if (!worst.length) return null;
   return section(
     "Needs attention",
@@ -91,9 +94,7 @@ function changes(timings) {
 }
 
 function errors(records) {
-  const judged = records
-    .filter((r) => r.error && isNumber(r.error.allowed))
-    .sort((a, b) => b.error.allowed - a.error.allowed);
+  const judged = records.filter((r) => r.worst !== null).sort((a, b) => b.worst - a.worst || 0);
   if (!judged.length) return null;
   return section(
     "Worst errors",
@@ -105,11 +106,11 @@ function errors(records) {
         {
           title: "Of what is allowed",
           num: true,
-          value: (r) => r.error.allowed,
-          cell: (r) => percent(r.error.allowed, 0),
+          value: (r) => r.worst,
+          cell: (r) => ofAllowed(r.worst),
         },
-        { title: "", optional: true, cell: (r) => shareBar(r.error.allowed) },
-        { title: "ULP", num: true, value: (r) => r.error.ulp, cell: (r) => digits(r.error.ulp, 3) },
+        { title: "", optional: true, cell: (r) => shareBar(r.worst) },
+        { title: "Verdict", value: (r) => VERDICTS.indexOf(r.verdict), cell: (r) => pill(r.verdict) },
       ],
     }),
   );

@@ -20,8 +20,8 @@ function trials(summary, _, query) {
         title: "Of allowed",
         num: true,
         about: "The largest error as a share of what is allowed",
-        value: (r) => r.error && r.error.allowed,
-        cell: (r) => (r.error ? percent(r.error.allowed, 0) : "–"),
+        value: (r) => r.worst,
+        cell: (r) => ofAllowed(r.worst),
       },
       {
         title: "Change",
@@ -73,14 +73,14 @@ function trial(summary, [index]) {
       ["Kernel", r.source],
       ["Notes", r.notes.join("\n")],
     ]),
-    r.error
+    r.error || r.worst !== null
       ? section(
           "Largest errors",
           pairs([
-            ["Of what is allowed", percent(r.error.allowed)],
-            ["In the last place", digits(r.error.ulp) + " ULP"],
-            ["Absolute", isNumber(r.error.abs) ? r.error.abs.toExponential(3) : "not finite"],
-            ["Relative", isNumber(r.error.rel) ? r.error.rel.toExponential(3) : "not finite"],
+            ["Of what is allowed", ofAllowed(r.worst, 1)],
+            ["In the last place", r.error && digits(r.error.ulp) + " ULP"],
+            ["Absolute", r.error && (isNumber(r.error.abs) ? r.error.abs.toExponential(3) : "not finite")],
+            ["Relative", r.error && (isNumber(r.error.rel) ? r.error.rel.toExponential(3) : "not finite")],
           ]),
         )
       : null,
