@@ -182,6 +182,7 @@ function differences(a, b) {
           }),
         )
       : null,
+    ...runDifferences(a, b),
     both.length + only.length ? null : h("p", { class: "empty" }, "Neither has a trial."),
   ];
 }
