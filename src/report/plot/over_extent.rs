@@ -1,6 +1,6 @@
 //! Times and errors over one extent of the shape.
 
-use super::plane::{Plane, Point};
+use super::plane::{Mark, Plane, Point};
 use super::{origin, shared, timings, title};
 use crate::report::record::Record;
 use crate::report::summary::Summary;
@@ -19,7 +19,7 @@ pub fn times(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plane
         let rest = extents(&timing.shape).filter(|(name, _)| *name != axis);
         let rest: Vec<String> = rest.map(|(name, value)| format!("{name}={value}")).collect();
         let series = [vec![name(record, records)], rest].concat().join(" ");
-        points.push(Point { series: line(&series), x, y: timing.median_us });
+        points.push(Point { series: line(&series), mark: Mark::Circle, x, y: timing.median_us });
     }
     let count = |series: &str| points.iter().filter(|point| point.series == series).count();
     let lines: Vec<Point> = points.iter().filter(|point| count(&point.series) > 1).cloned().collect();
@@ -48,14 +48,15 @@ pub fn errors(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plan
         return Err(format!("no errors are known by `{axis}`; {}", there_are(axes)));
     }
     let finite = largest.into_iter().filter(|(_, y)| y.is_finite());
-    let points = finite.map(|((series, x), y)| Point { series: line(&series), x: x as f64, y }).collect();
+    let points =
+        finite.map(|((series, x), y)| Point { series: line(&series), mark: Mark::Circle, x: x as f64, y }).collect();
     let y = format!("largest error, of what is allowed ({EXACT}: none)");
     Ok(plane("Error", y, origin(summary, records), axis, points, records))
 }
 
 fn plane(what: &str, y: String, origin: String, axis: &str, points: Vec<Point>, records: &[&Record]) -> Plane {
     let title = title(&format!("{what} over {}", line(axis)), records);
-    Plane { title, origin, x: line(axis), y, points, joined: true, roof: None }
+    Plane { title, origin, x: line(axis), y, points, joined: true, roofs: Vec::new(), marks: Vec::new() }
 }
 
 fn extents(shape: &str) -> impl Iterator<Item = (&str, &str)> {
