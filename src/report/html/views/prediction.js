@@ -71,7 +71,7 @@ function quality(rows) {
     ["median error", percent(at(0.5))],
     ["P95", percent(at(0.95))],
     ["largest", percent(at(1))],
-    ["in interval", percent(within)],
+    ["in interval", percent(within, 0)],
   ].map(([title, text]) => h("div", { class: "tile" }, h("span", { class: "soft" }, title), h("b", {}, text)));
 }
 
