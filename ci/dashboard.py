@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens dashboards in headless Chromium and uses them as a person would: views, sorting, filters, comparisons, keys.
 
-    ci/dashboard.py --every every.html --two two.html --big big.html [--history history.html] [--shots FOLDER PAGE]
+    ci/dashboard.py --every every.html --two two.html --big big.html [--runs runs.html] [--history history.html] [--shots FOLDER PAGE]
 
 Speaks the DevTools protocol over a pipe; needs Python and Chromium alone. Ends with 1 and a list if anything is wrong.
 """
@@ -9,7 +9,9 @@ import argparse
 import base64
 import itertools
 import json
+import math
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -152,6 +154,11 @@ SORT = "(title => [...document.querySelectorAll('main th button')].find(b => b.t
 TYPE = "(text => { const box = document.querySelector('input[type=search]'); box.value = text; box.dispatchEvent(new Event('input')); })"
 
 
+def offered(browser):
+    """The views that the page has, and those that it could have."""
+    return [set(browser.js(f"VIEWS{chosen}.map(v => v.path)")) for chosen in (".filter(v => v.shows(shownSummary()))", "")]
+
+
 def views(browser, report):
     """Every view that the page offers is drawn, and none of them lets a name out of its text."""
     titles = browser.js("[...document.querySelectorAll('#nav a')].map(a => [a.hash, a.textContent])")
@@ -207,10 +214,18 @@ def filtering(browser, report, expected):
 
 
 def keys(browser, report, page):
+    seen = set()
     browser.open(page)
     browser.key("Tab")
     report.check("the first stop of the Tab key skips to the content", browser.js("document.activeElement.textContent") == "Skip to the content")
     browser.js("document.activeElement.blur()")
+    browser.go("#/overview")
+    for _ in browser.js("[...document.querySelectorAll('#nav a')].map(a => a.hash)"):
+        browser.key("]")
+        seen.add(browser.js("location.hash"))
+    report.check("] reaches every view", seen == set(browser.js("[...document.querySelectorAll('#nav a')].map(a => a.hash)")), seen)
+    browser.key("[")
+    report.check("[ goes back", browser.js("location.hash") == browser.js("[...document.querySelectorAll('#nav a')].at(-1).hash"), browser.js("location.hash"))
     browser.key("3")
     report.check("a digit chooses a view", browser.js("location.hash").startswith("#/trials"), browser.js("location.hash"))
     browser.key("/")
@@ -274,14 +289,54 @@ def looks(browser, report, page, fragments):
     report.check("print: no menu", browser.js("getComputedStyle(document.getElementById('nav')).display") == "none")
     browser.call("Emulation.setEmulatedMedia", media="", features=[])
     browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=2, mobile=True)
-    wide = []
+    wide, unseen = [], []
     for fragment in fragments + ["#/trial/0"]:
         browser.go(fragment)
         width = browser.js("document.documentElement.scrollWidth")
         if width > 390:
             wide.append((fragment, width))
+        hidden = browser.js("(() => { const a = document.querySelector('#nav a[aria-current]'); if (!a) return false; const r = a.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; })()")
+        if hidden:
+            unseen.append(fragment)
+    report.check("phone: the view that is shown stands out in the row of views", not unseen, unseen)
     report.check("phone: no view is wider than the screen", not wide, wide)
     browser.screen()
+
+
+def worst_errors(browser, report):
+    """The failed case counts: a failure is never below what is allowed."""
+    shares = browser.js("shownSummary().records.filter(r => r.failure && r.failure.worst).map(r => [r.trial, r.worst === Infinity ? 'inf' : r.worst])")
+    report.check("a failure is beyond what is allowed", shares and all(share == "inf" or share > 1 for _, share in shares), shares)
+    browser.go("#/overview")
+    order = browser.js("[...document.querySelectorAll('main section')].filter(s => s.querySelector('h2').textContent === 'Worst errors').flatMap(s => [...s.querySelectorAll('tbody tr')].map(tr => tr.children[1].textContent))")
+    numbers = [float("inf") if text == "not finite" else float(text.split()[0]) for text in order]
+    report.check("the worst errors come first", len(numbers) > 1 and numbers == sorted(numbers, reverse=True) and numbers[0] > 100, order)
+
+
+def severity(browser, report):
+    """Of the failures of a real run the one that is farthest off comes first, though its file kept errors of passing cases alone."""
+    browser.go("#/overview")
+    rows = browser.js("[...document.querySelectorAll('main section')].filter(s => s.querySelector('h2').textContent === 'Needs attention').flatMap(s => [...s.querySelectorAll('tbody a')].map(a => a.textContent))")
+    at = [next((i for i, row in enumerate(rows) if row == name), None) for name in ("conv2d::cudnn::bf16::correctness", "lstm::cudnn::f16::property")]
+    report.check("the failure at 5.7 of the allowed error comes before the one at 1.06", None not in at and at[0] < at[1], rows)
+    changes = browser.js("shownSummary().timings.filter(t => isNumber(t.ratio)).map(steady).map(r => Math.abs(Math.log(r)))")
+    shown = browser.js("(() => { const s = [...document.querySelectorAll('main section')].find(s => s.querySelector('h2').textContent.startsWith('Changes')); return s.querySelector('tbody tr').children[2].textContent; })()")
+    most = max(changes)
+    report.check("changes are sorted by the one against the yardstick", shown in (f"+{(math.exp(most) - 1) * 100:.1f} %", f"−{(1 - math.exp(-most)) * 100:.1f} %"), (shown, most))
+
+
+def runs(browser, report, page):
+    """Summaries without records: their first real view is opened, and they are compared too."""
+    browser.open(page)
+    report.check("without trials the first view that shows something is opened", browser.js("document.querySelector('main h1').textContent") == "Models", browser.js("document.querySelector('main h1').textContent"))
+    heads = browser.js("[...document.querySelectorAll('main th')].map(th => th.textContent)")
+    report.check("models have their prompt and tokens", {"Prompt", "Tokens"} <= set(heads) and "Device" not in heads, heads)
+    clipped = browser.js("[...document.querySelectorAll('main .scroll')].some(s => s.scrollWidth > s.clientWidth)")
+    report.check("models fit into 1280 px", not clipped)
+    browser.go("#/compare")
+    titles = browser.js("[...document.querySelectorAll('main h2')].map(e => e.textContent)")
+    report.check("models are compared", "Models" in titles, titles)
+    report.quiet("runs")
 
 
 def big(browser, report, page):
@@ -303,9 +358,13 @@ def history(browser, report, page):
     browser.open(page, "#/history")
     rows = browser.js("document.querySelectorAll('main tbody tr').length")
     report.check("the history lists its cases", rows > 0, rows)
+    lead = browser.js("document.querySelector('main .lead').textContent")
+    report.check("the history says the ratio of improvements to regressions", re.match(r"\d+ faster : \d+ slower over 6 runs\. ", lead), lead)
     browser.js("document.querySelector('main tbody a').click()")
     browser.settle()
-    report.check("a case is drawn over time", browser.js("document.querySelectorAll('main .chart canvas').length") == 1)
+    report.check("a case is drawn over time", browser.js("document.querySelectorAll('main .chart canvas[role=img][aria-label]').length") == 1)
+    legend = browser.js("document.querySelector('main .legend').textContent")
+    report.check("the legend has no line that is not drawn", ("baseline" in legend) == browser.js("RAW.history.cases[Number(location.hash.split('/')[2])].points.some(p => isNumber(p[4]))"), legend)
     report.check("its change is marked", "%" in "".join(browser.js(f"{COLUMN}('What changed')")), browser.js(f"{COLUMN}('What changed')"))
     report.quiet("history")
 
@@ -337,31 +396,41 @@ def shots(browser, folder, page):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("every", "two", "big", "history"):
+    for name in ("every", "two", "runs", "big", "history"):
         parser.add_argument("--" + name, metavar="PAGE")
     parser.add_argument("--shots", nargs=2, metavar=("FOLDER", "PAGE"))
     given = parser.parse_args()
     browser = Browser()
     report = Report(browser)
+    seen, known = set(), set()
     try:
         if given.every:
             browser.open(given.every)
             fragments = views(browser, report)
+            seen, known = offered(browser)
             hostile(browser, report, fragments)
             sorting(browser, report)
             counts = browser.js("({ softmax: shownSummary().records.filter(r => r.trial.includes('softmax')).length, fail: shownSummary().counts.fail })")
             filtering(browser, report, counts)
+            worst_errors(browser, report)
             roofline(browser, report)
             keys(browser, report, given.every)
             looks(browser, report, given.every, fragments)
             report.quiet("every kind of record")
         if given.two:
             compare(browser, report, given.two)
+            severity(browser, report)
+            seen |= offered(browser)[0]
             report.quiet("two summaries")
+        if given.runs:
+            runs(browser, report, given.runs)
         if given.big:
             big(browser, report, given.big)
         if given.history:
             history(browser, report, given.history)
+            seen |= offered(browser)[0]
+        if given.every and given.two and given.history:
+            report.check("every view is in one of the pages", known and seen == known, known - seen)
         if given.shots:
             shots(browser, *given.shots)
     finally:

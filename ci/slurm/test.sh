@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The array on a cluster of one node on loopback: three shards, of which one is killed and queued again; merged, they are
-# the whole run. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge, which it installs, and
+# The array on a cluster of one node on loopback: three shards, of which one is ended after some of its trials and queued
+# again; merged, they are the whole run. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge, which it installs, and
 # `kernelgate` on the PATH or in target/release.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,13 +15,33 @@ work="$(mktemp -d)"
 pids=()
 finish() {
     status=$?
+    trap - EXIT INT TERM HUP
+    # The steps of jobs outlive their daemon; those of this cluster name its folder.
+    [ "${SLURM_CONF:-}" != "$work/slurm.conf" ] || scancel --user=root 2> /dev/null || true
     for pid in "${pids[@]}"; do kill "$pid" 2> /dev/null || true; done
+    for _ in $(seq 20); do
+        left=()
+        for name in slurmstepd slurmd slurmctld munged; do
+            for pid in $(pgrep -x "$name" || true); do
+                # A process that has ended meanwhile has neither.
+                if { cat "/proc/$pid/environ" "/proc/$pid/cmdline" | tr '\0' '\n' | grep -q "$work"; } 2> /dev/null; then
+                    left+=("$pid")
+                fi
+            done
+        done
+        [ "${#left[@]}" -gt 0 ] || break
+        kill "${left[@]}" 2> /dev/null || true
+        sleep 0.5
+    done
+    [ "${#left[@]}" -eq 0 ] || kill -9 "${left[@]}" 2> /dev/null || true
     if [ "$status" -ne 0 ]; then tail -n 30 "$work"/*.log "$work"/gate/*.log 2> /dev/null || true; fi
     sleep 1
     rm -rf "$work"
     exit "$status"
 }
 trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 # Who may talk to whom.
 munge="$work/munge"
@@ -81,11 +101,22 @@ slow="$work/slow-gate"
 printf '#!/bin/bash\n[[ " $* " == *" --list "* ]] || { sleep 6 & wait; }\nexec "$@"\n' > "$slow"
 chmod +x "$slow"
 merge="$(ci/slurm/submit.sh 3 "$work/gate" "$slow" "${gate[@]}" --skip perf)"
-# The first start of shard 1 is killed while it runs.
-for _ in $(seq 120); do grep -qs "start 1" "$work/gate/shard-1.log" && break; sleep 0.5; done
-victim="$(pgrep -f "shard-1.part.json" | head -1)"
-kill -9 "$victim"
-echo "killed shard 1 (process $victim)"
+# The first start of shard 1 is ended when it has found something: what it has is then a summary, but of a part.
+part="$work/gate/.shard-1.part.json"
+for _ in $(seq 3000); do grep -qs '\.\.\. ok' "$work/gate/shard-1.log" && break; sleep 0.02; done
+victim="$(pgrep -f "^kernelgate .*shard-1.part.json" | head -1)"
+kill -TERM "$victim"
+for _ in $(seq 100); do [ -s "$part" ] && break; sleep 0.05; done
+python3 - "$part" << 'PY'
+import json, sys
+records = json.load(open(sys.argv[1]))["records"]
+ended = [r for r in records if r["verdict"] == "pass"]
+assert 0 < len(ended) < len(records), f"{len(ended)} of {len(records)} trials: not a part"
+print(f"ended shard 1 after {len(ended)} of its {len(records)} trials")
+PY
+# Were it still there, nothing that it does later counts.
+kill -9 "$victim" 2> /dev/null || true
+[ ! -e "$work/gate/shard-1.json" ] || { echo "a part of a shard looks like the whole" >&2; exit 1; }
 for _ in $(seq 300); do
     state="$(scontrol show job "$merge" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p')"
     case "$state" in COMPLETED | FAILED | CANCELLED) break ;; esac

@@ -154,7 +154,7 @@ pub(super) fn reject(context: &Context<'_>, subject: &Subject<'_>, case: &Case, 
 
 /// A failure of a case without a worst element.
 pub(super) fn failure(check: &str, subject: &Subject<'_>, case: &Case, text: impl Into<String>) -> Failure {
-    Failure { check: check.into(), case: case.id(subject), text: text.into(), worst: None }
+    Failure { check: check.into(), case: case.id(subject), text: text.into(), worst: None, errors: None }
 }
 
 /// The same, as a rejection.
@@ -220,7 +220,8 @@ fn values_within(
         errors = errors.max(comparison.errors);
         let name = subject.operator.outputs()[i].name;
         if let Some(worst) = comparison.describe(name, got, expected, &judge) {
-            return Err(Rejection::Failed(Box::new(wrong_values(subject, case, worst, &comparison))));
+            let failure = wrong_values(subject, case, worst, &comparison);
+            return Err(Rejection::Failed(Box::new(Failure { errors: Some(errors), ..failure })));
         }
         // On data without repetition alone: the other distributions repeat values.
         if case.distribution == Distribution::Normal {

@@ -148,6 +148,14 @@ impl Outcome {
         Outcome { reason: reason.into(), ..Outcome::new(Verdict::Fail) }
     }
 
+    /// The largest error as a share of what was allowed, that of the failed case among them; infinite where that is of
+    /// another class, such as a NaN.
+    pub fn worst_of_allowed(&self) -> Option<f64> {
+        let judged = self.errors.map(|errors| errors.max_of_allowed).filter(|share| !share.is_nan());
+        let failed = self.failure.as_ref().and_then(Failure::of_allowed);
+        judged.into_iter().chain(failed).reduce(f64::max)
+    }
+
     /// Adds the errors of a case to those of the others.
     pub(super) fn add_errors(&mut self, shape: String, errors: Errors) {
         self.errors = Some(self.errors.unwrap_or_default().max(errors));
@@ -196,6 +204,9 @@ pub struct Failure {
     /// Where the worst value stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
+    /// The errors of the case, on their way to those of the outcome.
+    #[serde(skip)]
+    pub errors: Option<Errors>,
 }
 
 impl Failure {
@@ -203,6 +214,11 @@ impl Failure {
     /// and a loose declaration is no fault of the candidate.
     pub fn depends_on_the_case(&self) -> bool {
         !matches!(self.check.as_str(), "compile" | "signature" | "null" | "reference")
+    }
+
+    /// The error of the worst element as a share of what was allowed, where an element was found wrong.
+    pub fn of_allowed(&self) -> Option<f64> {
+        self.worst.as_ref()?.of_allowed()
     }
 
     /// Whether the declaration of the operator is wrong and not the candidate.
@@ -231,6 +247,18 @@ pub struct Worst {
 }
 
 impl Worst {
+    /// The error as a share of what was allowed; infinite where both values are of different classes.
+    fn of_allowed(&self) -> Option<f64> {
+        if self.class_difference().is_some() {
+            return Some(f64::INFINITY);
+        }
+        let number = |text: &str| text.parse::<f64>().ok();
+        let (expected, got, allowed) = (number(&self.expected)?, number(&self.got)?, number(&self.allowed)?);
+        let share = (got - expected).abs() / allowed;
+        // Nothing is allowed where the reference is exact.
+        (!share.is_nan()).then_some(share)
+    }
+
     /// What the classes of both values are, where they differ: `expected finite, got NaN`. No error can be given then.
     pub fn class_difference(&self) -> Option<String> {
         let class = |text: &str| match text.parse::<f64>() {
@@ -447,6 +475,35 @@ fn pass() -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_failed_case_counts_among_the_errors() {
+        let worst = |got: &str, allowed: &str| Worst {
+            output: "y".into(),
+            index: vec![0],
+            expected: "1.5e0".into(),
+            got: got.into(),
+            allowed: allowed.into(),
+            failing: 1,
+            elements: 2,
+        };
+        let of = |got: &str, allowed: &str| worst(got, allowed).of_allowed();
+        assert_eq!([of("1.75e0", "5e-2"), of("1.5e0", "1e-2")], [Some(5.0), Some(0.0)]);
+        assert_eq!([of("NaN", "1e-2"), of("1e0", "0e0")], [Some(f64::INFINITY); 2]);
+        assert_eq!([of("1.5e0", "0e0"), of("?", "1e-2")], [None, None]);
+        let mut outcome = Outcome::fail("values: wrong");
+        assert_eq!(outcome.worst_of_allowed(), None);
+        outcome.errors = Some(Errors { max_of_allowed: 0.5, ..Errors::default() });
+        assert_eq!(outcome.worst_of_allowed(), Some(0.5));
+        let mut failure: Failure = serde_json::from_value(serde_json::json!({
+            "check": "values", "text": "", "case":
+            { "shape": "n=2", "dtype": "f32", "distribution": "normal", "seed": "0x7", "offset_bytes": 0 },
+        }))
+        .unwrap();
+        failure.worst = Some(worst("1.75e0", "5e-2"));
+        outcome.failure = Some(failure);
+        assert_eq!(outcome.worst_of_allowed(), Some(5.0), "an older file, which has the failed case there alone");
+    }
 
     #[test]
     fn a_time_that_cannot_be_believed_is_a_failure_and_one_that_is_unclear_is_not() {

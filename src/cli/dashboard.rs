@@ -1,7 +1,9 @@
 //! The dashboard of `kernelgate report`: which files it is made from, and its server.
 
+use super::inputs::Inputs;
 use super::{Failure, print};
 use crate::harness::terminal::note;
+use crate::report::ceiling;
 use crate::report::history::History;
 use crate::report::html::serve::{Server, Source};
 use crate::report::html::{self, Named};
@@ -17,8 +19,8 @@ const RUNS: usize = 3;
 
 /// What the page is made from.
 pub struct Dashboard {
-    /// The summaries that are shown in full.
-    pub paths: Vec<PathBuf>,
+    /// The summaries that are shown in full, and calibrations.
+    pub inputs: Inputs,
     /// A folder of summaries, for the history.
     pub history: Option<PathBuf>,
 }
@@ -29,7 +31,8 @@ impl Dashboard {
     /// # Errors
     /// If a file is no summary.
     pub fn page(&self, follow: Option<&str>) -> Result<String, String> {
-        let mut shown = read(&self.paths)?;
+        let mut shown = read(&self.inputs.summaries)?;
+        let calibrations = self.inputs.read_calibrations()?;
         let mut runs = self.runs()?;
         let of = |runs: &[Named]| {
             let named: Vec<(&str, &Summary)> = runs.iter().map(|run| (run.label.as_str(), &run.summary)).collect();
@@ -46,7 +49,13 @@ impl Dashboard {
             runs.sort_by(|a, b| a.summary.run.started.cmp(&b.summary.run.started));
             shown = runs.split_off(runs.len().saturating_sub(SHOWN));
         }
-        Ok(html::page(&shown, history.as_ref(), follow))
+        if shown.is_empty() {
+            return Err("no summary among these files".into());
+        }
+        for named in &mut shown {
+            calibrations.iter().for_each(|calibration| ceiling::calibrate(&mut named.summary, calibration));
+        }
+        Ok(html::page(&shown, &calibrations, history.as_ref(), follow))
     }
 
     /// The history as a Markdown table.
@@ -54,7 +63,7 @@ impl Dashboard {
     /// # Errors
     /// If a file is no summary.
     pub fn table(&self) -> Result<String, String> {
-        let runs: Vec<Named> = read(&self.paths)?.into_iter().chain(self.runs()?).collect();
+        let runs: Vec<Named> = read(&self.inputs.summaries)?.into_iter().chain(self.runs()?).collect();
         let named: Vec<(&str, &Summary)> = runs.iter().map(|run| (run.label.as_str(), &run.summary)).collect();
         Ok(History::of(&named).table())
     }
@@ -86,7 +95,14 @@ impl Source for Dashboard {
             let found = fs::metadata(path).and_then(|found| Ok((found.len(), found.modified()?)));
             format!("{:?}", found.ok())
         };
-        self.paths.iter().chain(&folder).map(state).collect::<Vec<_>>().join(";")
+        self.inputs
+            .summaries
+            .iter()
+            .chain(&self.inputs.calibrations)
+            .chain(&folder)
+            .map(state)
+            .collect::<Vec<_>>()
+            .join(";")
     }
 
     fn page(&self, version: &str) -> Result<String, String> {

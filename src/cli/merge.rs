@@ -1,5 +1,6 @@
 //! `kernelgate merge`: summaries of several runs or machines as one.
 
+use super::inputs::Inputs;
 use super::{Failure, print};
 use crate::check::outcome::Verdict;
 use crate::harness::terminal::note;
@@ -28,7 +29,8 @@ pub struct Merge {
 impl Merge {
     /// Merges; a failed verdict among the records is a failure of the whole.
     pub fn run(self) -> Result<(), Failure> {
-        let merged = if self.newer { read_all(&self.paths)? } else { shards(&self.paths)? };
+        let merged =
+            if self.newer { Inputs::of(&self.paths).merged().map_err(Failure::Input)? } else { shards(&self.paths)? };
         if let Some(out) = &self.out {
             merged.write(out).map_err(Failure::Input)?;
         }
@@ -46,14 +48,4 @@ fn shards(paths: &[PathBuf]) -> Result<Summary, Failure> {
     let read = |path: &PathBuf| Ok((path.display().to_string(), Summary::read(path)?));
     let parts: Result<Vec<_>, String> = paths.iter().map(read).collect();
     merge::shards(parts.map_err(Failure::Input)?).map_err(Failure::Input)
-}
-
-/// One summary out of all files, of which the later ones win.
-pub fn read_all(paths: &[PathBuf]) -> Result<Summary, Failure> {
-    let mut summaries = paths.iter().map(|path| Summary::read(path).map_err(Failure::Input));
-    let mut merged = summaries.next().ok_or_else(|| Failure::Input("no summary given".into()))??;
-    for summary in summaries {
-        merged.merge(summary?);
-    }
-    Ok(merged)
 }

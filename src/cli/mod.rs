@@ -16,6 +16,7 @@ mod cnn;
 mod dashboard;
 mod doctor;
 mod gemm_tiles;
+mod inputs;
 mod llm;
 mod merge;
 mod of_gate;

@@ -1,6 +1,7 @@
 //! `kernelgate plot`: summaries as SVG.
 
-use super::{Failure, merge::read_all, print};
+use super::inputs::Inputs;
+use super::{Failure, print};
 use crate::core::dtype::DType;
 use crate::report::place::Place;
 use crate::report::plot::{self, Choice, Kind};
@@ -30,8 +31,8 @@ pub struct Plot {
     /// What to draw
     #[arg(value_name = "KIND")]
     kind: Form,
-    /// The summaries; several are merged
-    #[arg(value_name = "SUMMARY", required = true)]
+    /// The summaries; several are merged. Files of `kernelgate calibrate` among them give tensor cores their roofs
+    #[arg(value_name = "FILE", required = true)]
     paths: Vec<PathBuf>,
     /// Of this operator alone
     #[arg(long, value_name = "NAME")]
@@ -56,7 +57,7 @@ pub struct Plot {
 impl Plot {
     /// Draws.
     pub fn run(self) -> Result<(), Failure> {
-        let summary = read_all(&self.paths)?;
+        let summary = Inputs::of(&self.paths).merged().map_err(Failure::Input)?;
         let kind = match self.kind {
             Form::Times => Kind::Times,
             Form::Speedups => Kind::Speedups,

@@ -1,6 +1,7 @@
 //! `kernelgate ptx`: which kernels of PTX files the simulator runs, and what stands in the way of the others.
 
 use super::{Failure, print};
+use crate::harness::progress::{Progress, Quiet};
 use crate::sim::{Error, Module};
 use clap::Args;
 use rayon::prelude::*;
@@ -18,6 +19,8 @@ pub struct Ptx {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// A kernel that cannot be simulated.
@@ -63,7 +66,16 @@ impl Ptx {
             return Err(Failure::Input("no file that ends in .ptx is there".into()));
         }
         files.sort();
-        let texts = files.par_iter().map(|file| read(file)).collect::<Result<Vec<Text>, Failure>>()?;
+        let progress = Progress::of(files.len(), self.quiet);
+        let one = |file: &PathBuf| {
+            progress.say(&file.display().to_string());
+            let text = read(file);
+            progress.step();
+            text
+        };
+        let texts = files.par_iter().map(one).collect::<Result<Vec<Text>, Failure>>();
+        progress.end();
+        let texts = texts?;
         let account = account(texts);
         if self.json {
             let json = serde_json::to_string_pretty(&account).map_err(|e| Failure::Input(e.to_string()))?;

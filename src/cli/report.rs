@@ -1,7 +1,8 @@
 //! `kernelgate report`: summaries as tables, CI formats and the dashboard.
 
 use super::dashboard::Dashboard;
-use super::{Failure, merge::read_all, print};
+use super::inputs::Inputs;
+use super::{Failure, print};
 use crate::report::formats::{annotations, bmf, gh_benchmark, junit, markdown};
 use crate::report::place::Place;
 use crate::report::summary::Summary;
@@ -55,8 +56,8 @@ struct Forms {
 /// Arguments of `report`.
 #[derive(Args)]
 pub struct Report {
-    /// The summaries; several are merged
-    #[arg(value_name = "SUMMARY", required_unless_present = "history")]
+    /// The summaries; several are merged. Files of `kernelgate calibrate` among them give tensor cores their ceilings
+    #[arg(value_name = "FILE", required_unless_present = "history")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     forms: Forms,
@@ -78,13 +79,14 @@ impl Report {
     /// Prints or writes every form that was asked for, then serves if that was.
     pub fn run(self) -> Result<(), Failure> {
         let mut written = Vec::new();
+        let inputs = Inputs::of(&self.paths);
         if self.wants_merged() {
-            if self.paths.is_empty() {
+            if inputs.summaries.is_empty() {
                 return Err(Failure::Input("give the summaries that these forms are to be made from".into()));
             }
-            written.extend(self.merged(&read_all(&self.paths)?).map_err(Failure::Input)?);
+            written.extend(inputs.merged().and_then(|summary| self.merged(&summary)).map_err(Failure::Input)?);
         }
-        let dashboard = Dashboard { paths: self.paths, history: self.forms.history };
+        let dashboard = Dashboard { inputs, history: self.forms.history };
         if let Some(path) = self.forms.html {
             written.push(Written { text: dashboard.page(None).map_err(Failure::Input)?, path });
         } else if self.forms.serve.is_none() && dashboard.history.is_some() {

@@ -12,6 +12,7 @@ mod text;
 use super::{Failure, print};
 use crate::core::dtype::DType;
 use crate::core::seed::parse as parse_seed;
+use crate::harness::progress::{Progress, Quiet};
 use crate::sim::{
     Checks, Dim, Error, Launch, Memory, Module, Options, Report, is_called, is_named, launch, source_name,
 };
@@ -83,6 +84,8 @@ pub struct Sim {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// One launch in one mode.
@@ -135,7 +138,10 @@ impl Sim {
             outputs: Vec::new(),
         };
         let mut first: Vec<Vec<u8>> = Vec::new();
-        for (mode, seed) in mode::runs(&self.modes, self.seed, self.seeds) {
+        let runs = mode::runs(&self.modes, self.seed, self.seeds);
+        let progress = Progress::of(runs.len(), self.quiet);
+        for (mode, seed) in runs {
+            progress.say(&format!("{}, {}", account.entry, mode.name()));
             let (report, buffers) = self.launch(&module, &account.entry, mode, seed)?;
             let mut differing_arguments = Vec::new();
             if account.runs.is_empty() {
@@ -146,7 +152,9 @@ impl Sim {
                 differing_arguments = (0..first.len()).filter(|&at| first[at] != buffers[at]).collect();
             }
             account.runs.push(Run { mode: mode.name(), seed, differing_arguments, report });
+            progress.step();
         }
+        progress.end();
         if self.json {
             let json = serde_json::to_string_pretty(&account).map_err(|e| Failure::Input(e.to_string()))?;
             print(&(json + "\n"))?;

@@ -42,7 +42,7 @@ mod tests {
 
     fn record(candidate: &str, dtype: DType, check: &str, text: &str) -> Record {
         let case = CaseId { shape: "n=1".into(), dtype, distribution: Distribution::Normal, seed: 1, offset_bytes: 0 };
-        let failure = Failure { check: check.into(), case, text: text.into(), worst: None };
+        let failure = Failure { check: check.into(), case, text: text.into(), worst: None, errors: None };
         Record {
             trial: format!("gelu::{candidate}::{dtype}::correctness"),
             operator: "gelu".into(),

@@ -1,6 +1,8 @@
 //! Ceilings: what a device was measured to reach, from the yardsticks that were timed beside the candidates.
 
 use super::record::Record;
+use super::summary::Summary;
+use crate::calibrate::{Calibration, Pipe};
 use crate::check::outcome::Timing;
 use crate::core::dtype::DType;
 use crate::device::Heat;
@@ -24,6 +26,27 @@ impl Ceiling {
     pub fn is_like(&self, other: &Ceiling) -> bool {
         (&self.device, &self.name) == (&other.device, &other.name)
     }
+}
+
+/// The name of the ceiling that the tensor cores are in a dtype.
+pub fn tensor(dtype: DType) -> String {
+    format!("tensor_{}", dtype.name())
+}
+
+/// Adds the peaks of the tensor cores to a summary of the same device: no yardstick of a gate tells them.
+pub fn calibrate(summary: &mut Summary, calibration: &Calibration) {
+    let device = calibration.device.key();
+    if !summary.devices.iter().any(|entry| entry.key == device) {
+        return;
+    }
+    let ceilings = &mut summary.ceilings;
+    for peak in calibration.peaks.iter().filter(|peak| peak.pipe == Pipe::Tensor) {
+        let (name, value) = (tensor(peak.dtype), peak.burst_tflops * 1e3);
+        let new = Ceiling { device: device.clone(), name, value, unit: "Gflop/s".into() };
+        ceilings.retain(|old| !old.is_like(&new));
+        ceilings.push(new);
+    }
+    ceilings.sort_by(|a, b| (&a.device, &a.name).cmp(&(&b.device, &b.name)));
 }
 
 /// Adds the yardsticks of these records; of several measurements the best counts.

@@ -113,7 +113,7 @@ fn row(record: &Record) -> Row<'_> {
         max_abs: outcome.errors.map(|errors| errors.max_abs),
         max_rel: outcome.errors.map(|errors| errors.max_rel),
         max_ulp: outcome.errors.map(|errors| errors.max_ulp),
-        max_of_allowed: outcome.errors.map(|errors| errors.max_of_allowed),
+        max_of_allowed: outcome.worst_of_allowed(),
         failed_check: failure.map_or("", |failure| &failure.check),
         shape: failure.map_or("", |failure| &failure.case.shape),
         distribution: failure.map(|failure| failure.case.distribution),

@@ -113,14 +113,30 @@ impl History {
         (all().filter(|change| change.ratio > 1.0).count(), all().filter(|change| change.ratio < 1.0).count())
     }
 
+    /// Improvements over regressions, in words: `4 faster : 5 slower over 12 runs`.
+    fn ratio(&self) -> String {
+        let (slower, faster) = self.tally();
+        format!("{faster} faster : {slower} slower over {} runs", self.runs.len())
+    }
+
+    /// What the ratio says of false alarms.
+    fn noise(&self) -> &'static str {
+        match self.tally() {
+            (0, 0) => "No time changed for good.",
+            _ => {
+                "Noise makes as many changes to faster as to slower: a ratio of improvements to regressions near 1 looks \
+                 like noise, and the farther it is from 1, the fewer of them are false alarms."
+            }
+        }
+    }
+
     /// A Markdown table: cases whose time changed, the largest change first.
     pub fn table(&self) -> String {
-        let (slower, faster) = self.tally();
         let mut text = format!(
-            "**{} cases over {} runs: {slower} changes to slower, {faster} to faster**\n\nBoth ways alike is what noise \
-             does. A change has {SEGMENT} runs on each side; measure it again before acting on it.\n",
+            "**{}**, {} cases\n\n{} A change has {SEGMENT} runs on each side; measure it again before acting on it.\n",
+            self.ratio(),
             self.cases.len(),
-            self.runs.len()
+            self.noise(),
         );
         let mut rows: Vec<(&Case, &Change)> =
             self.cases.iter().flat_map(|case| case.changes.iter().map(move |change| (case, change))).collect();
@@ -148,7 +164,6 @@ impl History {
 
     /// What the page shows of it.
     pub(super) fn to_json(&self) -> Value {
-        let (slower, faster) = self.tally();
         let short = |x: Option<f64>| x.and_then(|x| format!("{x:.5e}").parse::<f64>().ok()).filter(|x| x.is_finite());
         let point = |p: &Point| {
             let t = &p.timing;
@@ -167,7 +182,7 @@ impl History {
             })
         };
         let cases: Vec<Value> = self.cases.iter().map(case).collect();
-        json!({ "runs": self.runs, "segment": SEGMENT, "slower": slower, "faster": faster, "cases": cases })
+        json!({ "runs": self.runs, "segment": SEGMENT, "ratio": self.ratio(), "noise": self.noise(), "cases": cases })
     }
 }
 
@@ -289,6 +304,8 @@ mod tests {
         let shuffled = [4, 0, 5, 2, 1, 3].map(|i: usize| (summaries[i].0.as_str(), &summaries[i].1));
         let history = History::of(&shuffled);
         assert_eq!(history.tally(), (1, 0));
+        assert!(history.table().starts_with("**0 faster : 1 slower over 6 runs**, 1 cases\n\n"), "{}", history.table());
+        assert!(history.table().contains("a ratio of improvements to regressions near 1 looks like noise"));
         let row = history.table().lines().last().unwrap().to_owned();
         assert_eq!(row, "| +20.0 % | gelu::fast::f32 | n=1024 | nvidia-h200-132 | day\\|3 |  |");
     }

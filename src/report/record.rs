@@ -123,7 +123,8 @@ pub(super) mod samples {
             failing: 7,
             elements: 15,
         };
-        let failure = Failure { check: "values".into(), case, text: "two lines\nof text\n".into(), worst: Some(worst) };
+        let text = "two lines\nof text\n".into();
+        let failure = Failure { check: "values".into(), case, text, worst: Some(worst), errors: None };
         let mut outcome = Outcome::fail("values: two lines");
         outcome.failure = Some(failure);
         outcome.notes.push("tolerance overridden: tanh.approx".into());

@@ -87,11 +87,14 @@ fn a_browser_shows_sorts_filters_and_compares() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let real = real();
-    page(&[&data("every-kind.json")], &[], &at("every.html"));
+    let calibration = root().join("snapshots/calibration/nvidia-h200-132.json");
+    page(&[&data("every-kind.json"), &calibration], &[], &at("every.html"));
     let mut before = changed(&real, "before", "2026-11-20T00:00:00Z", 0.9);
     before.records.drain(..5);
     let (before, after) = (write(&before, folder.path(), "before.json"), write(&real, folder.path(), "after.json"));
     page(&[&before, &after], &[], &at("two.html"));
+    let llm = |name: &str| root().join("docs/results").join(name);
+    page(&[&llm("h200-llm.json"), &llm("h200-llm.json")], &[], &at("runs.html"));
     page(&[&write(&many(&real), folder.path(), "many.json")], &[], &at("big.html"));
     std::fs::create_dir(at("runs")).unwrap();
     for day in 1..=6 {
@@ -102,7 +105,7 @@ fn a_browser_shows_sorts_filters_and_compares() {
     page(&[], &["--history", at("runs").to_str().unwrap()], &at("history.html"));
     let mut driver = Command::new("python3");
     driver.arg(root().join("ci/dashboard.py"));
-    for name in ["every", "two", "big", "history"] {
+    for name in ["every", "two", "runs", "big", "history"] {
         driver.arg(format!("--{name}")).arg(at(&format!("{name}.html")));
     }
     let ran = driver.output().unwrap();

@@ -2,6 +2,7 @@
 
 mod annotations;
 mod browser;
+mod documents;
 mod history;
 mod junit;
 mod metrics;

@@ -8,7 +8,12 @@ fn check(schema: &Value, value: &Value) -> Vec<String> {
     validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// Bencher Metric Format, as its reference describes it.
+/// Bencher Metric Format, as its reference has it.
+fn reference() -> Value {
+    serde_json::from_str(include_str!("data/bmf.schema.json")).unwrap()
+}
+
+/// What this writer promises beyond that: names that Bencher takes as they are, and nothing else.
 fn bmf() -> Value {
     json!({
         "type": "object",
@@ -59,6 +64,7 @@ fn made(form: &str) -> Value {
 #[test]
 fn bencher_reads_times_and_counts() {
     let made = made("--bmf");
+    assert_eq!(check(&reference(), &made), [""; 0]);
     assert_eq!(check(&bmf(), &made), [""; 0]);
     let time = &made["gelu::fast::f32/n=1048576/cold/nvidia-h200-132"]["latency"];
     let ns = ["lower_value", "value", "upper_value"].map(|name| time[name].as_f64().unwrap().round());
@@ -66,7 +72,7 @@ fn bencher_reads_times_and_counts() {
     assert_eq!(made["gelu::fast::f32/n=4096/sim-sm_90"]["instructions"]["value"], 700.0);
     assert!(made.as_object().unwrap().keys().all(|name| !name.contains("cheat")), "an invalid time is none");
     let wrong = json!({ "a": { "latency": { "value": "fast" } } });
-    assert!(!check(&bmf(), &wrong).is_empty());
+    assert!(!check(&bmf(), &wrong).is_empty() && !check(&reference(), &wrong).is_empty());
 }
 
 #[test]

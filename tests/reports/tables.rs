@@ -1,6 +1,7 @@
 //! The Markdown page, the CSV, and several forms at once.
 
 use crate::support::{every_kind, report, stdout};
+use pulldown_cmark::{Event, Options, Parser, Tag};
 
 #[test]
 fn the_page_of_a_job_keeps_its_tables() {
@@ -17,6 +18,45 @@ fn the_page_of_a_job_keeps_its_tables() {
         }
     }
     assert!(!text.contains("<b>") && !text.contains("<script") && !text.contains('\u{1b}') && !text.contains('\0'));
+}
+
+/// The tables of a page as a parser of GitHub's dialect sees them: cells in rows.
+fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
+    let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        let rows = tables.last_mut();
+        match (event, rows) {
+            (Event::Start(Tag::Table(_)), _) => tables.push(Vec::new()),
+            (Event::Start(Tag::TableHead | Tag::TableRow), Some(rows)) => rows.push(Vec::new()),
+            (Event::Start(Tag::TableCell), Some(rows)) => rows.last_mut().unwrap().push(String::new()),
+            (Event::Text(text) | Event::Code(text), Some(rows)) => {
+                if let Some(cell) = rows.last_mut().and_then(|row| row.last_mut()) {
+                    cell.push_str(&text);
+                }
+            }
+            (Event::Html(html) | Event::InlineHtml(html), _) => panic!("markup: {html}"),
+            _ => {}
+        }
+    }
+    tables
+}
+
+#[test]
+fn another_parser_finds_every_failure_in_the_page_of_a_job() {
+    let text = stdout(&report(&["--markdown", "-"]));
+    let summary = every_kind();
+    let tables = tables(&text);
+    let failed = &tables[0];
+    assert_eq!(failed[0], ["verdict", "trial", "device", "what"]);
+    let failures = summary.records.iter().filter(|record| record.outcome.verdict.is_failure()).count();
+    assert_eq!(failed.len() - 1, failures);
+    for table in &tables {
+        assert!(table.iter().all(|row| row.len() == table[0].len()), "{table:?}");
+    }
+    assert!(
+        failed.iter().any(|row| row[1].contains("<script>alert(1)</script>")),
+        "a hostile name stays text: {failed:?}"
+    );
 }
 
 #[test]

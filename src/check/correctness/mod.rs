@@ -47,8 +47,11 @@ fn carry_out(context: &Context<'_>, subject: &Subject<'_>, mut plan: Plan) -> Ou
     outcome.unless_mostly_cut()
 }
 
-/// Turns an outcome into a failure for this reason.
-pub(super) fn blame(outcome: &mut Outcome, failure: Failure) {
+/// Turns an outcome into a failure for this reason. Its errors are among those of the outcome.
+pub(super) fn blame(outcome: &mut Outcome, mut failure: Failure) {
+    if let Some(errors) = failure.errors.take() {
+        outcome.add_errors(failure.case.shape.clone(), errors);
+    }
     outcome.verdict = Verdict::Fail;
     outcome.reason = format!("{}: {}", failure.check, failure.text.lines().next().unwrap_or_default());
     outcome.failure = Some(failure);

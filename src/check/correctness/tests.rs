@@ -71,6 +71,18 @@ fn a_right_candidate_passes() {
     assert!(outcome.cases > 40 && outcome.errors.is_some());
 }
 
+#[test]
+fn the_errors_of_the_failing_case_are_among_those_of_the_trial() {
+    let outcome = check(|s, x, y| {
+        sums(s, x, y);
+        y[0] += 1.0;
+    });
+    let failure = outcome.failure.as_ref().unwrap();
+    assert!(outcome.errors.unwrap().max_of_allowed > 1.0, "{outcome:#?}");
+    assert_eq!(outcome.shape_errors.last().unwrap().shape, failure.case.shape);
+    assert_eq!(failure.errors, None, "they stand with the others");
+}
+
 #[rstest]
 #[case::tried(false, Verdict::Fail)]
 #[case::spared(true, Verdict::Pass)]

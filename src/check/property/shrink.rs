@@ -237,7 +237,7 @@ mod tests {
             seed: case.seed,
             offset_bytes: case.offset_bytes,
         };
-        Failure { check: "values".into(), case: id, text: String::new(), worst: None }
+        Failure { check: "values".into(), case: id, text: String::new(), worst: None, errors: None }
     }
 
     const AMPLE: Limits = Limits { steps: 5000, time: Duration::from_secs(60) };

@@ -69,6 +69,12 @@ fn the_smallest_failing_shape_is_reported(#[case] wrong: fn(&Rows) -> bool, #[ca
 }
 
 #[test]
+fn the_errors_of_the_failing_case_are_among_those_of_the_trial() {
+    let outcome = searched(&planted(|s| s.cols > 3), &CpuDevice::new(), MINUTE, &cases(256));
+    assert!(outcome.verdict == Verdict::Fail && outcome.errors.unwrap().max_of_allowed > 1.0, "{outcome:#?}");
+}
+
+#[test]
 fn a_right_candidate_passes_every_case() {
     let outcome = searched(&planted(|_| false), &CpuDevice::new(), MINUTE, &cases(64));
     assert_eq!((outcome.verdict, outcome.cases), (Verdict::Pass, 64), "{outcome:#?}");

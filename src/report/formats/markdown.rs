@@ -110,10 +110,19 @@ fn errors(text: &mut String, records: &[&Record]) {
     }
 }
 
+/// A reason without the shapes that it ends in: those of one reason are counted together.
+fn without_shapes(reason: &str) -> &str {
+    let is_shape = |text: &str| text.split(',').all(|extent| extent.contains('=') && !extent.contains(' '));
+    match reason.rsplit_once(": ") {
+        Some((what, shapes)) if shapes.split("; ").all(is_shape) => what,
+        _ => reason,
+    }
+}
+
 fn skipped(text: &mut String, records: &[&Record]) {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for record in records.iter().filter(|record| record.outcome.verdict == Verdict::Skip) {
-        *reasons.entry(&record.outcome.reason).or_default() += 1;
+        *reasons.entry(without_shapes(&record.outcome.reason)).or_default() += 1;
     }
     if !reasons.is_empty() {
         text.push_str("\n### Skipped\n\n| trials | why |\n|---:|---|\n");
@@ -174,6 +183,19 @@ mod tests {
         summary.add((0..3000).map(|i| Record { trial: format!("rows::n{i}::f16::perf"), ..long.clone() }).collect());
         let page = page(&summary);
         assert!(page.len() < 20_000 && page.contains("and 2980 more"), "{} bytes", page.len());
+    }
+
+    #[test]
+    fn skips_are_counted_by_their_reason_and_not_by_their_shapes() {
+        let mut summary = Summary::new(run("r"));
+        let skip = |name: &str, why: &str| record(&format!("a::{name}::f32::perf"), Outcome::skip(why));
+        summary.add(vec![
+            skip("b", "no baseline for gpu: rows=3,cols=5; rows=4,cols=5"),
+            skip("c", "no baseline for gpu: n=7"),
+            skip("d", "no driver: libcuda.so is not there"),
+        ]);
+        let page = page(&summary);
+        assert!(page.contains("| 2 | no baseline for gpu |\n| 1 | no driver: libcuda.so is not there |"), "{page}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn worst_first(summary: &Summary) -> Vec<&Record> {
 /// How far a record is beyond what is allowed, for the order alone.
 fn excess(record: &Record) -> f64 {
     let slowest = record.outcome.timings.iter().filter_map(|timing| timing.ratio).fold(0.0, f64::max);
-    record.outcome.errors.map_or(slowest, |errors| errors.max_of_allowed.max(slowest))
+    record.outcome.worst_of_allowed().map_or(slowest, |share| share.max(slowest))
 }
 
 /// The name under which a system that follows numbers over time keeps those of one shape: the same in every run.
@@ -51,9 +51,10 @@ fn believed(record: &Record) -> impl Iterator<Item = &Timing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::outcome::Outcome;
+    use crate::check::outcome::{Errors, Outcome};
     use crate::report::record::samples::{failed, passed, record, slower};
     use crate::report::summary::samples::run;
+    use std::path::Path;
 
     #[test]
     fn the_worst_comes_first() {
@@ -72,6 +73,27 @@ mod tests {
             "gelu::naive::f32::correctness",
         ];
         assert_eq!(order, expected);
+    }
+
+    /// A failure whose worst element is this far beyond what is allowed, in a file that kept errors of passing cases alone.
+    fn fails_at(trial: &str, share: f64) -> Record {
+        let mut record = Record { trial: trial.into(), ..failed() };
+        record.outcome.errors = Some(Errors { max_of_allowed: 0.9 / share, ..Errors::default() });
+        let worst = record.outcome.failure.as_mut().unwrap().worst.as_mut().unwrap();
+        (worst.expected, worst.got, worst.allowed) = ("0e0".into(), format!("{share:e}"), "1e0".into());
+        record
+    }
+
+    #[test]
+    fn of_two_failures_the_one_farther_off_comes_first_in_every_form() {
+        let mut summary = Summary::new(run("r"));
+        summary.add(vec![fails_at("a::near::f16::property", 1.06), fails_at("b::far::bf16::correctness", 5.7)]);
+        let order: Vec<_> = worst_first(&summary).iter().map(|record| record.trial.as_str()).collect();
+        assert_eq!(order, ["b::far::bf16::correctness", "a::near::f16::property"]);
+        for text in [markdown::page(&summary), annotations::commands(&summary, Path::new("/nonexistent"))] {
+            let at = |name: &str| text.find(name).unwrap();
+            assert!(at("far") < at("near"), "{text}");
+        }
     }
 
     #[test]

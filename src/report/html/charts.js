@@ -24,12 +24,34 @@ function axis(label, size, values) {
   };
 }
 
-// `points`: [{x, y, group, tip, path}]; `lines`: [{title, at: x => y, dash}]; both axes logarithmic.
-function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
+// A power of ten, as both axes have it.
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+const power = (v) =>
+  "10" + String(Math.round(Math.log10(v))).replace("-", "⁻").replace(/\d/g, (digit) => RAISED[digit]);
+
+// What lies under points of another colour is still seen by its corners.
+const MARKS = { f16: "triangle", bf16: "square" };
+const markOf = (dtype) => MARKS[dtype] || "circle";
+function drawMark(ctx, mark, x, y, size) {
+  ctx.beginPath();
+  if (mark === "square") ctx.rect(x - size * 0.85, y - size * 0.85, size * 1.7, size * 1.7);
+  else if (mark === "triangle") {
+    ctx.moveTo(x, y - size * 1.15);
+    ctx.lineTo(x + size * 1.1, y + size * 0.85);
+    ctx.lineTo(x - size * 1.1, y + size * 0.85);
+    ctx.closePath();
+  } else ctx.arc(x, y, size, 0, 2 * Math.PI);
+  ctx.fill();
+  ctx.stroke();
+}
+
+// `points`: [{x, y, group, mark, tip, path}]; `lines`: [{title, at: x => y, dash}]; both axes logarithmic.
+function scatter(host, { points, lines, xLabel, yLabel, label, height = 430 }) {
   const names = unique(points.map((p) => p.group));
   const order = [...points].sort((a, b) => a.x - b.x);
-  const low = order[0].x / 2,
-    high = order[order.length - 1].x * 2;
+  // Lines reach over the whole axis, which has whole decades.
+  const low = 10 ** Math.floor(Math.log10(order[0].x) + 1e-9),
+    high = Math.max(10 * low, 10 ** Math.ceil(Math.log10(order[order.length - 1].x) - 1e-9));
   const stations = lines.length ? Array.from({ length: 41 }, (_, i) => low * (high / low) ** (i / 40)) : [];
   const all = [...order, ...stations.map((x) => ({ x }))].sort((a, b) => a.x - b.x);
   const data = [
@@ -37,14 +59,23 @@ function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
     ...lines.map((line) => all.map((p) => line.at(p.x))),
     ...names.map((name) => all.map((p) => (p.group === name ? p.y : null))),
   ];
-  const short = (values) =>
-    values.map((v) =>
-      v === null || v === undefined
-        ? ""
-        : v >= 1e6 || v < 1e-3
-          ? v.toExponential(0).replace("e+", "e")
-          : (+v.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 }),
-    );
+  const short = (values) => values.map((v) => (v === null || v === undefined ? "" : power(v)));
+  const marks = unique(points.map((p) => p.mark).filter(Boolean));
+  const drawPoints = (u) => {
+    const { ctx } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    ctx.clip();
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([]);
+    for (const p of order) {
+      ctx.strokeStyle = colour(names.indexOf(p.group));
+      ctx.fillStyle = ctx.strokeStyle + "90";
+      drawMark(ctx, markOf(p.mark), u.valToPos(p.x, "x", true), u.valToPos(p.y, "y", true), 3.5 * devicePixelRatio);
+    }
+    ctx.restore();
+  };
   const tip = h("div", { class: "tip", hidden: true });
   let near = null;
   const nearest = (chart) => {
@@ -79,10 +110,10 @@ function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
       dash: line.dash,
       points: { show: false },
     })),
-    ...names.map((name, i) => ({
+    ...names.map((name) => ({
       label: name,
       paths: () => null,
-      points: { show: true, space: 0, size: 7, width: 1, stroke: () => colour(i), fill: () => colour(i) + "b0" },
+      points: { show: false },
     })),
   ];
   mount(
@@ -98,6 +129,7 @@ function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
           scales: { x: { time: false, distr: 3 }, y: { distr: 3 } },
           axes: [axis(xLabel, 34, (u, v) => short(v)), axis(yLabel, 56, (u, v) => short(v))],
           hooks: {
+            draw: [drawPoints],
             setCursor: [nearest],
             ready: [(u) => u.over.addEventListener("click", () => near && (location.hash = near.path))],
           },
@@ -106,11 +138,18 @@ function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
         host,
       ),
     tip,
+    label,
   );
   return h(
     "ul",
     { class: "legend" },
-    names.map((name, i) => h("li", {}, h("i", { style: { background: `var(${PALETTE[i % PALETTE.length]})` } }), name)),
+    names.map((name, i) => {
+      const own = marks.includes(name) ? markOf(name) : marks.length === 1 ? markOf(marks[0]) : "circle";
+      return h("li", {}, h("i", { class: own, style: { background: `var(${PALETTE[i % PALETTE.length]})` } }), name);
+    }),
+    marks.length > 1 && !marks.every((mark) => names.includes(mark))
+      ? marks.map((mark) => h("li", {}, h("i", { class: "plain " + markOf(mark) }), mark))
+      : null,
     lines.map((line) =>
       h("li", {}, h("i", { class: "line " + (line.dash ? (line.dash[0] < 4 ? "dotted" : "dashed") : "") }), line.title),
     ),
@@ -118,7 +157,7 @@ function scatter(host, { points, lines, xLabel, yLabel, height = 430 }) {
 }
 
 // One case over time: median, the band from p5 to p95, the baseline, and marks.
-function timeline(host, { at, median, low, high, baseline, marks, height = 300 }) {
+function timeline(host, { at, median, low, high, baseline, marks, label, height = 300 }) {
   const drawMarks = (u) => {
     const { ctx } = u;
     ctx.save();
@@ -173,21 +212,33 @@ function timeline(host, { at, median, low, high, baseline, marks, height = 300 }
             },
           ],
           bands: [{ series: [3, 2], fill: () => css("--accent") + "26" }],
-          axes: [axis("", 34), axis("µs", 56)],
+          axes: [{ ...axis("", 34), space: 90, values: (u, v) => isoTicks(v) }, axis("µs", 56)],
           hooks: { draw: [drawMarks] },
         },
         [at, median, low, high, baseline],
         host,
       ),
+    null,
+    label,
   );
 }
 
+// Dates as YYYY-MM-DD, in UTC; with the time of the day where ticks lie closer.
+function isoTicks(seconds) {
+  const close = seconds.length > 1 && seconds[1] - seconds[0] < 86400;
+  const text = (s) => new Date(s * 1000).toISOString();
+  return seconds.map((s) => (close ? text(s).slice(0, 16).replace("T", " ") : text(s).slice(0, 10)));
+}
+
 // Sizes a chart to its host, now and later.
-function mount(host, make, tip) {
+function mount(host, make, tip, label) {
   const chart = { host };
   chart.draw = () => {
     if (chart.plot) chart.plot.destroy();
     chart.plot = make(Math.max(280, host.clientWidth));
+    const canvas = host.querySelector("canvas");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", label);
     if (tip) host.append(tip);
   };
   chart.resize = () => {

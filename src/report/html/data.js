@@ -47,6 +47,8 @@ function decodeTiming(t, text, record) {
     predicted: t[22],
     code: t[23],
     peers: (t[24] || []).map((p) => decodePeer(p, text)),
+    interval: t[25] || null,
+    bound: text(t[26]),
   };
 }
 
@@ -65,6 +67,8 @@ function decodeRecord(r, text, index) {
     planned: r.p,
     cut: r.u,
     error: r.e ? { abs: r.e[0], rel: r.e[1], ulp: r.e[2], allowed: r.e[3] } : null,
+    // The largest error of what is allowed, that of the failed case among them.
+    worst: r.m === undefined ? null : r.m === "inf" ? Infinity : r.m,
     failure: r.x || null,
     notes: (r.w || []).map(text),
     source: text(r.s),
@@ -90,8 +94,9 @@ function decodeSummary(raw, number) {
   const text = (i) => (i === undefined || i === null ? "" : RAW.strings[i]);
   const records = raw.records.map((r, i) => decodeRecord(r, text, i));
   const timings = records.flatMap((r) => r.timings);
-  return {
+  const summary = {
     ...raw,
+    ceilings: raw.ceilings || [],
     number,
     records,
     timings,
@@ -100,6 +105,22 @@ function decodeSummary(raw, number) {
     predicted: timings.filter((t) => t.predicted),
     counts: Object.fromEntries(VERDICTS.map((v) => [v, records.filter((r) => r.verdict === v).length])),
   };
+  correctCeilings(summary);
+  return summary;
+}
+
+// Tensor cores are faster than the multiply-adds in f32 that floors know. Where a 16-bit case does more operations a byte
+// than those reach, its ceiling is that of the tensor cores, or not known here.
+function correctCeilings(summary) {
+  const of = (device, name) => (summary.ceilings.find((c) => c.device === device && c.name === name) || {}).value;
+  for (const t of summary.timings) {
+    const { device, dtype } = t.record;
+    const bandwidth = of(device, "copy") || of(device, "read"),
+      peak = of(device, "tensor_" + dtype);
+    if (!/^b?f16$/.test(dtype) || !(t.flops > 0 && t.bytes > 0) || !bandwidth) continue;
+    if (peak) t.ofCeiling = Math.max(t.ofCeiling || 0, t.flops / peak / 1e3 / t.median);
+    else if ((t.flops / t.bytes) * bandwidth > of(device, "fma")) t.ofCeiling = null;
+  }
 }
 
 const SUMMARIES = RAW.summaries.map(decodeSummary);
@@ -116,6 +137,7 @@ function digits(x, n = 4) {
   });
 }
 const percent = (x, n = 1) => (isNumber(x) ? (x * 100).toFixed(n) + " %" : "–");
+const ofAllowed = (x, n = 0) => (x === Infinity ? "not finite" : percent(x, n));
 const change = (x) => (isNumber(x) ? (x >= 1 ? "+" : "−") + Math.abs((x - 1) * 100).toFixed(1) + " %" : "–");
 const times = (x) => (isNumber(x) ? digits(x, 3) + " ×" : "–");
 const count = (x) => (isNumber(x) ? x.toLocaleString("en") : "–");

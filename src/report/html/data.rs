@@ -2,6 +2,7 @@
 //! digits, and what a script can derive is left out.
 
 use super::Named;
+use crate::calibrate::Calibration;
 use crate::check::outcome::{Check, PeerTiming, Timing};
 use crate::device::Heat;
 use crate::report::formats::rank;
@@ -34,10 +35,18 @@ impl Texts {
 }
 
 /// The JSON text, in which no markup can begin.
-pub(super) fn json(summaries: &[Named], history: Option<&History>, follow: Option<&str>) -> String {
+pub(super) fn json(
+    summaries: &[Named],
+    calibrations: &[Calibration],
+    history: Option<&History>,
+    follow: Option<&str>,
+) -> String {
     let mut texts = Texts::default();
     let summaries: Vec<Value> = summaries.iter().map(|named| summary(named, &mut texts)).collect();
     let mut page = json!({ "summaries": summaries, "strings": texts.all });
+    if !calibrations.is_empty() {
+        page["calibrations"] = calibrations.iter().map(calibration).collect();
+    }
     if let Some(history) = history {
         page["history"] = history.to_json();
     }
@@ -45,6 +54,20 @@ pub(super) fn json(summaries: &[Named], history: Option<&History>, follow: Optio
         page["follow"] = version.into();
     }
     page.to_string().replace('<', "\\u003c")
+}
+
+/// A calibration, with the ridge points that follow from it.
+fn calibration(calibration: &Calibration) -> Value {
+    let mut value = serde_json::to_value(calibration).expect("a calibration has string keys");
+    let ridges = calibration.ridges().into_iter().map(|ridge| {
+        json!({
+            "pipe": ridge.pipe, "dtype": ridge.dtype.name(), "level": ridge.level,
+            "burst": ridge.burst, "sustained": ridge.sustained,
+        })
+    });
+    value["ridges"] = ridges.collect();
+    round(&mut value);
+    value
 }
 
 fn summary(named: &Named, texts: &mut Texts) -> Value {
@@ -82,6 +105,10 @@ fn record(record: &Record, texts: &mut Texts) -> Value {
     put("u", some(outcome.cut));
     if let Some(e) = outcome.errors {
         put("e", [e.max_abs, e.max_rel, e.max_ulp, e.max_of_allowed].map(number).to_vec().into());
+    }
+    if let Some(share) = outcome.worst_of_allowed() {
+        // JSON has no infinity.
+        put("m", if share.is_finite() { number(share) } else { "inf".into() });
     }
     if let Some(failure) = &outcome.failure {
         put("x", serde_json::to_value(failure).expect("a failure has string keys and no failing serializer"));
@@ -129,6 +156,8 @@ fn timing(timing: &Timing, texts: &mut Texts) -> Value {
     row.extend([rank(t.verdict).into(), maybe(t.predicted_us), t.code.as_deref().into()]);
     let peers: Vec<Value> = t.peers.iter().map(|one| peer(one, texts)).collect();
     row.push(if peers.is_empty() { Value::Null } else { peers.into() });
+    row.push(t.predicted_interval_us.map_or(Value::Null, |interval| interval.map(number).to_vec().into()));
+    row.push(t.bound.map_or(Value::Null, |bound| texts.number(bound.name())));
     while row.last().is_some_and(Value::is_null) {
         row.pop();
     }

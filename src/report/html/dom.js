@@ -67,19 +67,25 @@ function gainBar(times, reach = 4) {
   );
 }
 
+// The device of each row, where there is more than one.
+const deviceColumn = (rows) =>
+  unique(rows.map((r) => r.device)).length > 1 ? { title: "Device", optional: true, class: "name", value: (r) => r.device } : null;
+
 // A table that sorts by any column and shows rows as they are asked for.
-function table({ columns, rows, sort, ascending, first = 50, empty = "Nothing to show." }) {
+function table({ columns: given, rows, sort, ascending, first = 50, empty = "Nothing to show." }) {
+  // A sparse column without any value is left out; a list that changes keeps all of them.
+  const missing = (v) => v === null || v === undefined || v === "" || Number.isNaN(v);
+  const columns = given.filter((c) => c && !(c.sparse && rows.length && rows.every((r) => missing(c.value(r)))));
   let by = sort === undefined ? null : columns.findIndex((c) => c.title === sort),
     up = ascending !== false,
     shown = first;
   const head = h("tr"),
     body = h("tbody"),
     more = h("div", { class: "more", hidden: true });
-  const root = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), body), more);
+  const root = h("div", { class: "scroll", tabindex: "-1" }, h("table", {}, h("thead", {}, head), body), more);
   const compare = (a, b) => {
     const x = columns[by].value(a),
       y = columns[by].value(b);
-    const missing = (v) => v === null || v === undefined || v === "" || Number.isNaN(v);
     if (missing(x) || missing(y)) return missing(x) - missing(y);
     const order =
       typeof x === "number" && typeof y === "number"
@@ -202,7 +208,7 @@ function filters(query, choices, changed) {
     });
   function apply() {
     const kept = Object.entries(state).filter(([, v]) => v);
-    const path = location.hash.split("?")[0] || "#/overview";
+    const path = location.hash.split("?")[0] || document.querySelector("#nav a[aria-current]").hash;
     history.replaceState(null, "", path + (kept.length ? "?" + new URLSearchParams(kept) : ""));
     changed(state, counter);
   }

@@ -69,7 +69,7 @@ const VIEWS = [
   {
     path: "calibration",
     title: "Calibration",
-    shows: (s) => (s.ceilings || []).length || (s.noise || []).length,
+    shows: (s) => s.ceilings.length || (s.noise || []).length || RAW.calibrations,
     draw: calibration,
   },
   { path: "environment", title: "Environment", shows: () => true, draw: environment },
@@ -91,13 +91,17 @@ function address() {
       return text;
     }
   });
-  return { name: parts[0] || "overview", rest: parts.slice(1), query: new URLSearchParams(query || "") };
+  return { name: parts[0], rest: parts.slice(1), query: new URLSearchParams(query || "") };
 }
+
+// Where nothing was tried, the first view that has something to show.
+const firstView = (summary) =>
+  (summary.records.length ? null : VIEWS.find((v) => v.path !== "overview" && v.shows(summary))) || VIEWS[0];
 
 function show(event) {
   const { name, rest, query } = address(),
     summary = shownSummary();
-  const view = [...VIEWS, ...DETAILS].find((v) => v.path === name) || VIEWS[0];
+  const view = [...VIEWS, ...DETAILS].find((v) => v.path === name) || firstView(summary);
   liveCharts.forEach((chart) => chart.plot && chart.plot.destroy());
   liveCharts.clear();
   document.getElementById("nav").replaceChildren(
@@ -107,6 +111,11 @@ function show(event) {
       }),
     ),
   );
+  const current = document.querySelector("#nav a[aria-current]"),
+    bar = document.getElementById("nav");
+  // On a phone the views are a row that scrolls.
+  if (current && bar.scrollWidth > bar.clientWidth)
+    bar.scrollLeft = current.offsetLeft - (bar.clientWidth - current.offsetWidth) / 2;
   const main = document.getElementById("main");
   const shown =
     !view.shows || view.shows(summary)
@@ -142,7 +151,7 @@ function head() {
   );
 }
 
-// 1 to 9 choose a view, / goes to the search, Escape leaves it.
+// 1 to 9 choose a view, [ and ] the one before and the next, / goes to the search, Escape leaves it.
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = /INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName);
@@ -157,6 +166,10 @@ addEventListener("keydown", (event) => {
   }
   const links = document.querySelectorAll("#nav a");
   if (/^[1-9]$/.test(event.key) && links[event.key - 1]) links[event.key - 1].click();
+  if (event.key === "[" || event.key === "]") {
+    const at = [...links].findIndex((a) => a.getAttribute("aria-current"));
+    links[(at + (event.key === "]" ? 1 : links.length - 1)) % links.length].click();
+  }
 });
 addEventListener("hashchange", show);
 

@@ -5,6 +5,7 @@ pub mod serve;
 
 use super::history::History;
 use super::summary::Summary;
+use crate::calibrate::Calibration;
 
 /// A summary and what it is called on the page.
 pub struct Named {
@@ -22,7 +23,7 @@ const STYLES: [&str; 2] = [include_str!("vendor/uPlot.min.css"), include_str!("d
 const LICENSE: &str = include_str!("vendor/LICENSE");
 
 /// In this order: each uses what stands before it, and the last one starts.
-const SCRIPTS: [&str; 15] = [
+const SCRIPTS: [&str; 19] = [
     include_str!("vendor/uPlot.iife.min.js"),
     include_str!("data.js"),
     include_str!("dom.js"),
@@ -33,8 +34,12 @@ const SCRIPTS: [&str; 15] = [
     include_str!("views/roofline.js"),
     include_str!("views/speedup.js"),
     include_str!("views/latency.js"),
+    include_str!("views/calibration.js"),
     include_str!("views/machine.js"),
+    include_str!("views/prediction.js"),
+    include_str!("views/models.js"),
     include_str!("views/profile.js"),
+    include_str!("views/compare_runs.js"),
     include_str!("views/compare.js"),
     include_str!("views/history.js"),
     include_str!("main.js"),
@@ -42,9 +47,14 @@ const SCRIPTS: [&str; 15] = [
 
 /// The page of these summaries, the last of which is shown first. With `follow`, the version that it is of, it asks the
 /// server that sent it for later ones; without it the page cannot reach any network.
-pub fn page(summaries: &[Named], history: Option<&History>, follow: Option<&str>) -> String {
+pub fn page(
+    summaries: &[Named],
+    calibrations: &[Calibration],
+    history: Option<&History>,
+    follow: Option<&str>,
+) -> String {
     let connect = if follow.is_some() { "'self'" } else { "'none'" };
-    let data = data::json(summaries, history, follow);
+    let data = data::json(summaries, calibrations, history, follow);
     let parts = [
         ("connect", connect.to_owned()),
         ("license", LICENSE.to_owned()),
@@ -81,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_reason_cannot_leave_the_data() {
-        let page = page(&[named("</script><script>alert(1)</script><!-- {{script}}")], None, None);
+        let page = page(&[named("</script><script>alert(1)</script><!-- {{script}}")], &[], None, None);
         assert_eq!(page.matches("<script").count(), 2, "the data and the program");
         assert_eq!(page.matches("</script").count(), 2);
         assert!(page.contains("{{script}}") && page.contains("connect-src 'none'"));
@@ -89,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_charts_keep_their_licence() {
-        let page = page(&[named("")], None, None);
+        let page = page(&[named("")], &[], None, None);
         assert!(page.contains("The MIT License (MIT)") && page.contains("Leon Sorokin"));
     }
 }

@@ -4,6 +4,7 @@ mod bars;
 mod canvas;
 mod over_extent;
 mod plane;
+mod roofline;
 
 use super::record::Record;
 use super::summary::Summary;
@@ -15,7 +16,6 @@ use crate::core::stats::geometric_mean;
 use crate::device::Heat;
 use bars::{Bar, Bars};
 use canvas::group_colour;
-use plane::{Plane, Point, Roof};
 use std::collections::BTreeMap;
 
 /// What is drawn.
@@ -87,7 +87,7 @@ pub fn svg(kind: Kind, summary: &Summary, choice: &Choice) -> Result<String, Str
             Some(axis) => over_extent::errors(summary, &records, axis)?.svg(),
             None => errors(summary, &records)?.svg(),
         },
-        Kind::Roofline => roofline(summary, &records)?.svg(),
+        Kind::Roofline => roofline::plane(summary, &records)?.svg(),
         Kind::Scaling => {
             let axis = choice.axis.as_deref().ok_or("name the extent with --axis, for example `--axis rows`")?;
             over_extent::times(summary, &records, axis)?.svg()
@@ -193,10 +193,10 @@ fn speedups(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
 fn errors(summary: &Summary, records: &[&Record]) -> Result<Bars, String> {
     let mut worst: BTreeMap<(String, DType), f64> = BTreeMap::new();
     for record in records {
-        if let Some(errors) = record.outcome.errors.filter(|errors| errors.max_of_allowed.is_finite()) {
+        if let Some(of_allowed) = record.outcome.worst_of_allowed().filter(|share| share.is_finite()) {
             let name = line(&format!("{}::{}", record.operator, record.candidate));
             let share = worst.entry((name, record.dtype)).or_insert(0.0);
-            *share = share.max(errors.max_of_allowed);
+            *share = share.max(of_allowed);
         }
     }
     let mut last = String::new();
@@ -244,35 +244,6 @@ fn amdahl(summary: &Summary, choice: &Choice) -> Bars {
         reference: Some(1.0),
         legend: vec![("predicted".into(), group_colour(0)), ("measured".into(), group_colour(1))],
     }
-}
-
-fn roofline(summary: &Summary, records: &[&Record]) -> Result<Plane, String> {
-    let device = shared(records, |record| record.fingerprint.as_deref().unwrap_or_default());
-    let device = device.ok_or("the records are of several devices: choose one with --device")?;
-    let by_candidate = shared(records, |record| &record.operator).is_some();
-    let name = |record: &Record| if by_candidate { record.candidate.clone() } else { record.dtype.name().to_owned() };
-    let counted = timings(records).into_iter().filter(|(_, timing)| timing.flops > 0 && timing.bytes > 0);
-    let points = counted.map(|(record, timing)| Point {
-        series: line(&name(record)),
-        x: timing.flops as f64 / timing.bytes as f64,
-        y: timing.flops as f64 / timing.median_us / 1e3,
-    });
-    let ceiling = |name: &str| summary.ceilings.iter().find(|c| c.device == device && c.name == name).map(|c| c.value);
-    let slope = ceiling("copy").map(|rate| (rate, "copied")).or(ceiling("read").map(|rate| (rate, "read")));
-    let slope_name = slope.map(|(rate, how)| format!("{rate:.0} GB/s {how}"));
-    let flat_name = slope.and(ceiling("fma")).map(|rate| format!("{rate:.0} Gflop/s in f32 multiply-adds"));
-    let roof = slope_name.map(|slope| {
-        format!(" · roof: {}", [Some(slope), flat_name].into_iter().flatten().collect::<Vec<_>>().join(", "))
-    });
-    Ok(Plane {
-        title: title("Roofline", records),
-        origin: origin(summary, records) + &roof.unwrap_or_default(),
-        x: "flop per compulsory byte".into(),
-        y: "Gflop/s".into(),
-        points: points.collect(),
-        joined: false,
-        roof: slope.map(|(slope, _)| Roof { slope, flat: ceiling("fma") }),
-    })
 }
 
 /// Three digits.

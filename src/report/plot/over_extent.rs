@@ -1,6 +1,6 @@
 //! Times and errors over one extent of the shape.
 
-use super::plane::{Plane, Point};
+use super::plane::{Mark, Plane, Point};
 use super::{origin, shared, timings, title};
 use crate::report::record::Record;
 use crate::report::summary::Summary;
@@ -19,7 +19,7 @@ pub fn times(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plane
         let rest = extents(&timing.shape).filter(|(name, _)| *name != axis);
         let rest: Vec<String> = rest.map(|(name, value)| format!("{name}={value}")).collect();
         let series = [vec![name(record, records)], rest].concat().join(" ");
-        points.push(Point { series: line(&series), x, y: timing.median_us });
+        points.push(Point { series: line(&series), mark: Mark::Circle, x, y: timing.median_us });
     }
     let count = |series: &str| points.iter().filter(|point| point.series == series).count();
     let lines: Vec<Point> = points.iter().filter(|point| count(&point.series) > 1).cloned().collect();
@@ -35,24 +35,28 @@ pub fn errors(summary: &Summary, records: &[&Record], axis: &str) -> Result<Plan
     let mut axes = Vec::new();
     let mut largest: BTreeMap<(String, u64), f64> = BTreeMap::new();
     for record in records {
-        for found in &record.outcome.shape_errors {
-            let Some(x) = along(&found.shape, axis, &mut axes).filter(|x| *x >= 1.0) else { continue };
+        let outcome = &record.outcome;
+        let failed = outcome.failure.iter().filter_map(|failure| Some((&failure.case.shape, failure.of_allowed()?)));
+        let judged = outcome.shape_errors.iter().map(|found| (&found.shape, found.max_of_allowed));
+        for (shape, of_allowed) in judged.chain(failed) {
+            let Some(x) = along(shape, axis, &mut axes).filter(|x| *x >= 1.0) else { continue };
             let y = largest.entry((name(record, records), x as u64)).or_insert(EXACT);
-            *y = y.max(found.max_of_allowed);
+            *y = y.max(of_allowed);
         }
     }
     if largest.is_empty() {
         return Err(format!("no errors are known by `{axis}`; {}", there_are(axes)));
     }
     let finite = largest.into_iter().filter(|(_, y)| y.is_finite());
-    let points = finite.map(|((series, x), y)| Point { series: line(&series), x: x as f64, y }).collect();
+    let points =
+        finite.map(|((series, x), y)| Point { series: line(&series), mark: Mark::Circle, x: x as f64, y }).collect();
     let y = format!("largest error, of what is allowed ({EXACT}: none)");
     Ok(plane("Error", y, origin(summary, records), axis, points, records))
 }
 
 fn plane(what: &str, y: String, origin: String, axis: &str, points: Vec<Point>, records: &[&Record]) -> Plane {
     let title = title(&format!("{what} over {}", line(axis)), records);
-    Plane { title, origin, x: line(axis), y, points, joined: true, roof: None }
+    Plane { title, origin, x: line(axis), y, points, joined: true, roofs: Vec::new(), marks: Vec::new() }
 }
 
 fn extents(shape: &str) -> impl Iterator<Item = (&str, &str)> {

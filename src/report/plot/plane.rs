@@ -1,9 +1,11 @@
 //! Points and lines over two logarithmic axes: rooflines, and times over an extent.
 
 use super::canvas::{INK, LINE, MOST_SERIES, PAPER, SOFT, finish, series_colour, text, width};
+use plotters::coord::Shift;
+use plotters::drawing::DrawingArea;
 use plotters::prelude::{
-    ChartBuilder, Circle, Color as _, DashedLineSeries, IntoDrawingArea as _, IntoLogRange as _, LineSeries,
-    SVGBackend, Text,
+    ChartBuilder, Circle, Color as _, DashedLineSeries, EmptyElement, IntoDrawingArea as _, IntoLogRange as _,
+    LineSeries, RGBColor, Rectangle, SVGBackend, Text, TriangleMarker,
 };
 use plotters::style::text_anchor::HPos;
 
@@ -11,16 +13,32 @@ const WIDTH: i32 = 860;
 const HEIGHT: i32 = 520;
 const FONT: u32 = 12;
 
+/// The form of a point: what lies under points of another colour is still seen by its corners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    Circle,
+    Triangle,
+    Square,
+}
+
+impl Mark {
+    const ALL: [Mark; 3] = [Mark::Circle, Mark::Triangle, Mark::Square];
+}
+
 /// One point of a series.
 #[derive(Clone, Debug)]
 pub struct Point {
     pub series: String,
+    pub mark: Mark,
     pub x: f64,
     pub y: f64,
 }
 
-/// The roof of a device: a slope, and what it ends in.
+/// A roof of a device: a slope, and what it ends in.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Roof {
+    /// What stands at its right end.
+    pub name: String,
     /// Of y over x: GB/s.
     pub slope: f64,
     /// Gflop/s.
@@ -42,7 +60,9 @@ pub struct Plane {
     pub points: Vec<Point>,
     /// Whether the points of a series are joined.
     pub joined: bool,
-    pub roof: Option<Roof>,
+    pub roofs: Vec<Roof>,
+    /// What marks mean, where a series has several.
+    pub marks: Vec<(Mark, String)>,
 }
 
 impl Plane {
@@ -66,6 +86,13 @@ impl Plane {
         Ok(finish(&svg, &self.title))
     }
 
+    /// The mark of a series in the legend: its own, or a circle for its colour where it has several.
+    fn mark_of(&self, series: &str) -> Mark {
+        let mut marks = self.points.iter().filter(|point| point.series == series).map(|point| point.mark);
+        let first = marks.next().unwrap_or(Mark::Circle);
+        if marks.all(|mark| mark == first) { first } else { Mark::Circle }
+    }
+
     fn draw(&self, svg: &mut String, names: &[&str]) -> Result<(), String> {
         let root = SVGBackend::with_string(svg, (WIDTH as u32, HEIGHT as u32)).into_drawing_area();
         let fail = |e: &dyn std::fmt::Display| e.to_string();
@@ -76,18 +103,19 @@ impl Plane {
         write(&self.title, (20, 24), text(17, INK, HPos::Left))?;
         write(&self.origin, (20, 47), text(FONT, SOFT, HPos::Left))?;
         let (mut x, mut y) = (20, 72);
-        for (i, name) in names.iter().enumerate() {
+        let series = names.iter().enumerate().map(|(i, name)| (*name, self.mark_of(name), series_colour(i)));
+        for (name, mark, colour) in series.chain(self.marks.iter().map(|(mark, name)| (name.as_str(), *mark, SOFT))) {
             let wide = 26 + width(name, FONT);
             if x > 20 && x + wide > WIDTH - 20 {
                 (x, y) = (20, y + 19);
             }
-            root.draw(&Circle::new((x + 5, y), 4, series_colour(i).filled())).map_err(|e| fail(&e))?;
+            key(&root, (x + 5, y), mark, colour)?;
             write(name, (x + 15, y), text(FONT, SOFT, HPos::Left))?;
             x += wide;
         }
         let (_, area) = root.split_vertically(y + 12);
         let xs = range(self.points.iter().map(|point| point.x));
-        let roofs = self.roof.iter().flat_map(|roof| [roof.at(xs.0), roof.at(xs.1)]);
+        let roofs = self.roofs.iter().flat_map(|roof| [roof.at(xs.0), roof.at(xs.1)]);
         let ys = range(self.points.iter().map(|point| point.y).chain(roofs));
         let mut chart = ChartBuilder::on(&area)
             .margin_left(16)
@@ -111,23 +139,63 @@ impl Plane {
             .y_label_formatter(&|y| number(*y))
             .draw()
             .map_err(|e| fail(&e))?;
-        if let Some(roof) = &self.roof {
+        for roof in &self.roofs {
             let line = (0..=60).map(|i| xs.0 * (xs.1 / xs.0).powf(f64::from(i) / 60.0)).map(|x| (x, roof.at(x)));
             let dashes = DashedLineSeries::new(line, 6, 4, SOFT.stroke_width(2));
             chart.draw_series(dashes).map_err(|e| fail(&e))?;
+            let end = chart.backend_coord(&(xs.1, roof.at(xs.1)));
+            write(&roof.name, (end.0 - 6, end.1 - 9), text(FONT, SOFT, HPos::Right))?;
         }
         for (i, name) in names.iter().enumerate() {
             let colour = series_colour(i);
-            let mut of: Vec<(f64, f64)> =
-                self.points.iter().filter(|p| p.series == *name).map(|p| (p.x, p.y)).collect();
-            of.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut of: Vec<&Point> = self.points.iter().filter(|p| p.series == *name).collect();
+            of.sort_by(|a, b| a.x.total_cmp(&b.x));
             if self.joined {
-                chart.draw_series(LineSeries::new(of.iter().copied(), colour.stroke_width(2))).map_err(|e| fail(&e))?;
+                let line = of.iter().map(|point| (point.x, point.y));
+                chart.draw_series(LineSeries::new(line, colour.stroke_width(2))).map_err(|e| fail(&e))?;
             }
-            chart.draw_series(of.iter().map(|&at| Circle::new(at, 4, colour.filled()))).map_err(|e| fail(&e))?;
+            for mark in Mark::ALL {
+                let at = of.iter().filter(|point| point.mark == mark).map(|point| (point.x, point.y));
+                let style = colour.filled();
+                match mark {
+                    Mark::Circle => chart.draw_series(at.map(|at| Circle::new(at, 4, style))),
+                    Mark::Triangle => chart.draw_series(at.map(|at| TriangleMarker::new(at, 5, style))),
+                    Mark::Square => {
+                        chart.draw_series(at.map(|at| EmptyElement::at(at) + Rectangle::new([(-3, -3), (4, 4)], style)))
+                    }
+                }
+                .map_err(|e| fail(&e))?;
+            }
         }
         root.present().map_err(|e| fail(&e))
     }
+}
+
+/// A power of ten as an exponent stands above a line.
+fn raised(exponent: i32) -> String {
+    let digit = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        c => c.to_digit(10).and_then(|n| char::from_u32('⁰' as u32 + n)).unwrap_or(c),
+    };
+    exponent.to_string().chars().map(digit).collect()
+}
+
+/// A mark of the legend.
+fn key(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    (x, y): (i32, i32),
+    mark: Mark,
+    colour: RGBColor,
+) -> Result<(), String> {
+    let drawn = match mark {
+        Mark::Circle => root.draw(&Circle::new((x, y), 4, colour.filled())),
+        Mark::Triangle => root.draw(&TriangleMarker::new((x, y), 5, colour.filled())),
+        Mark::Square => root.draw(&Rectangle::new([(x - 3, y - 3), (x + 4, y + 4)], colour.filled())),
+    };
+    drawn.map_err(|e| e.to_string())
 }
 
 /// From somewhat below the least to somewhat above the most; what lies close together gets whole decades, so that the
@@ -142,13 +210,12 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (decade(low, f64::floor), decade(high, f64::ceil))
 }
 
-/// A tick of a logarithmic axis.
+/// A tick of a logarithmic axis: a power of ten, in one form on both of them.
 fn number(x: f64) -> String {
-    match x {
-        x if !(1e-3..1e6).contains(&x) => format!("{x:.0e}"),
-        x if x >= 1.0 => format!("{}", x.round()),
-        x => format!("{x:.3}").trim_end_matches('0').to_owned(),
-    }
+    let exponent = x.log10().floor();
+    let first = x / 10f64.powf(exponent);
+    let power = format!("10{}", raised(exponent as i32));
+    if (first - 1.0).abs() < 1e-6 { power } else { format!("{first:.0}·{power}") }
 }
 
 #[cfg(test)]
@@ -157,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_roof_is_flat_at_its_end() {
-        let roof = Roof { slope: 4000.0, flat: Some(60_000.0) };
+        let roof = Roof { name: String::new(), slope: 4000.0, flat: Some(60_000.0) };
         assert_eq!([1.0, 100.0].map(|x| roof.at(x)), [4000.0, 60_000.0]);
     }
 
@@ -170,6 +237,6 @@ mod tests {
 
     #[test]
     fn ticks_are_short() {
-        assert_eq!([0.1, 1.0, 100.0, 1e6].map(number), ["0.1", "1", "100", "1e6"]);
+        assert_eq!([0.1, 1.0, 100.0, 1e6].map(number), ["10⁻¹", "10⁰", "10²", "10⁶"]);
     }
 }

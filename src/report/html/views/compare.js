@@ -59,13 +59,9 @@ function differences(a, b) {
   const wrong = both
     .filter(
       (x) =>
-        x.r.error &&
-        x.old.error &&
-        isNumber(x.r.error.allowed) &&
-        isNumber(x.old.error.allowed) &&
-        x.r.error.allowed !== x.old.error.allowed,
+        x.r.worst !== null && x.old.worst !== null && x.r.worst !== x.old.worst,
     )
-    .sort((x, y) => y.r.error.allowed - y.old.error.allowed - (x.r.error.allowed - x.old.error.allowed));
+    .sort((x, y) => y.r.worst - y.old.worst - (x.r.worst - x.old.worst) || 0);
   const to = (r) => (b.number === shownSummary().number ? trialLink(r) : r.trial);
   return [
     h(
@@ -164,10 +160,10 @@ function differences(a, b) {
               {
                 title: "Before",
                 num: true,
-                value: (x) => x.old.error.allowed,
-                cell: (x) => percent(x.old.error.allowed),
+                value: (x) => x.old.worst,
+                cell: (x) => ofAllowed(x.old.worst, 1),
               },
-              { title: "After", num: true, value: (x) => x.r.error.allowed, cell: (x) => percent(x.r.error.allowed) },
+              { title: "After", num: true, value: (x) => x.r.worst, cell: (x) => ofAllowed(x.r.worst, 1) },
             ],
           }),
         )
@@ -186,6 +182,7 @@ function differences(a, b) {
           }),
         )
       : null,
+    ...runDifferences(a, b),
     both.length + only.length ? null : h("p", { class: "empty" }, "Neither has a trial."),
   ];
 }

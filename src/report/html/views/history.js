@@ -51,13 +51,13 @@ function historyView(_, [chosen], query) {
     },
   );
   start();
-  const { slower, faster } = RAW.history;
   return [
     h("h1", {}, "History"),
     h(
       "p",
       { class: "lead" },
-      `${count(faster)} change points to faster, ${count(slower)} to slower. Kernels that nobody touched change in both ways alike: many of either sign are false alarms. A change point has at least ${RAW.history.segment} runs on both sides; measure it again before you act on it.`,
+      h("strong", {}, RAW.history.ratio),
+      `. ${RAW.history.noise} A change point has at least ${RAW.history.segment} runs on both sides; measure it again before you act on it.`,
     ),
     bar,
     list,
@@ -97,6 +97,7 @@ function oneCase(c) {
     high: c.points.map((p) => p[3]),
     baseline: c.points.map((p) => p[4]),
     marks,
+    label: `Median time of ${c.name} over the runs`,
   });
   const rows = c.points.map((p, i) => ({
     at: p[0],
@@ -121,7 +122,7 @@ function oneCase(c) {
       "ul",
       { class: "legend" },
       h("li", {}, h("i", { style: { background: "var(--accent)" } }), "median, with the range from p5 to p95"),
-      h("li", {}, h("i", { class: "line dashed" }), "accepted baseline"),
+      c.points.some((p) => isNumber(p[4])) ? h("li", {}, h("i", { class: "line dashed" }), "accepted baseline") : null,
     ),
     table({
       rows,
@@ -129,14 +130,15 @@ function oneCase(c) {
         {
           title: "Started",
           value: (r) => r.at,
+          class: "nowrap",
           cell: (r) => day(new Date(r.at * 1000).toISOString().replace(".000", "")),
         },
         { title: "Run", value: (r) => r.label, class: "name" },
         { title: "Median µs", num: true, value: (r) => r.median, cell: (r) => digits(r.median) },
         { title: "p5", num: true, optional: true, value: (r) => r.low, cell: (r) => digits(r.low) },
         { title: "p95", num: true, optional: true, value: (r) => r.high, cell: (r) => digits(r.high) },
-        { title: "Baseline", num: true, value: (r) => r.baseline, cell: (r) => digits(r.baseline) },
-        { title: "MHz", num: true, optional: true, value: (r) => r.clock, cell: (r) => digits(r.clock) },
+        { title: "Baseline", num: true, sparse: true, value: (r) => r.baseline, cell: (r) => digits(r.baseline) },
+        { title: "MHz", num: true, sparse: true, optional: true, value: (r) => r.clock, cell: (r) => digits(r.clock) },
         { title: "What changed", value: (r) => r.mark },
       ],
     }),

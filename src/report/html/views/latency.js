@@ -1,7 +1,7 @@
 // Where the times of a launch lie: median, p5 and p95.
 function latency(summary, _, query) {
   const host = h("div"),
-    list = timingTable([], true);
+    list = timingTable(summary.timings, true);
   const { bar, start } = filters(
     query,
     choicesOf({ ...summary, records: summary.timings.map((t) => t.record) }, [
@@ -29,7 +29,7 @@ function latency(summary, _, query) {
     h(
       "p",
       { class: "lead" },
-      "Of each timed shape the median and the range from the 5th to the 95th percentile of its batches. The chart shows how far the range reaches for short and long kernels; a point leads to its trial.",
+      "How far the times of each shape spread: the median, and the range from the 5th to the 95th percentile of its batches. A summary keeps these three and no samples, so there is no shape of a distribution to see. A point leads to its trial.",
     ),
     bar,
     host,
@@ -56,6 +56,7 @@ function plotSpread(timings) {
   if (!points.length) return "";
   const host = h("div", { class: "chart" });
   const legend = scatter(host, {
+    label: "Spread of the times of each shape over their median",
     lines: [],
     height: 320,
     xLabel: "median, µs",
@@ -64,6 +65,7 @@ function plotSpread(timings) {
       x: t.median,
       y: spread(t) * 100,
       group: t.record.dtype,
+      mark: t.record.dtype,
       path: "#/trial/" + t.record.index,
       tip: `${t.record.name}\n${t.shape}\n${digits(t.p5)} to ${digits(t.p95)} µs, median ${digits(t.median)}`,
     })),

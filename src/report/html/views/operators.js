@@ -24,9 +24,9 @@ function operators(summary, _, query) {
         num: true,
         about: "The largest error as a share of what is allowed",
         value: (r) => r.error,
-        cell: (r) => percent(r.error, 0),
+        cell: (r) => ofAllowed(r.error),
       },
-      { title: "", optional: true, cell: (r) => (isNumber(r.error) ? shareBar(r.error) : "") },
+      { title: "", optional: true, cell: (r) => (r.error === null ? "" : shareBar(r.error)) },
       { title: "Best of ceiling", num: true, value: (r) => r.ceiling, cell: (r) => percent(r.ceiling) },
       {
         title: "Change",
@@ -55,7 +55,7 @@ function operators(summary, _, query) {
           list: of,
           worst: Math.min(...of.map((r) => VERDICTS.indexOf(r.verdict))),
           failed: of.filter((r) => BAD.has(r.verdict)).length,
-          error: best(of.map((r) => r.error && r.error.allowed)),
+          error: largest(of),
           ceiling: best(of.flatMap((r) => r.timings.map((t) => t.ofCeiling))),
           change: ratios.length ? geomean(ratios) : null,
           seconds: of.reduce((sum, r) => sum + r.duration, 0),
@@ -68,6 +68,12 @@ function operators(summary, _, query) {
   start();
   return [h("h1", {}, "Operators"), bar, list];
 }
+
+// The largest error of these records, of what is allowed.
+const largest = (records) => {
+  const all = records.map((r) => r.worst).filter((x) => x !== null);
+  return all.length ? Math.max(...all) : null;
+};
 
 function operator(summary, [name]) {
   const of = summary.records.filter((r) => r.operator === name);
@@ -113,33 +119,22 @@ function verdictGrid(of, candidates, dtypes) {
 }
 
 function errorGrid(of, candidates, dtypes) {
-  if (!of.some((r) => r.error)) return null;
-  const worst = (c, d) => {
-    const all = of.filter((r) => r.candidate === c && r.dtype === d && r.error).map((r) => r.error);
-    return all.length ? all.reduce((a, b) => (b.allowed > a.allowed ? b : a)) : null;
-  };
+  if (!of.some((r) => r.worst !== null)) return null;
+  const cells = groups(of, (r) => r.candidate + "\n" + r.dtype);
+  const worst = (c, d) => largest(cells.get(c + "\n" + d) || []);
   return section(
     "Largest errors, of what is allowed",
     table({
       first: 100,
-      rows: candidates.filter((c) => dtypes.some((d) => worst(c, d))),
+      rows: candidates.filter((c) => dtypes.some((d) => worst(c, d) !== null)),
       columns: [
         { title: "Candidate", value: (c) => c, class: "name" },
-        ...dtypes.flatMap((d) => [
-          {
-            title: d,
-            num: true,
-            value: (c) => (worst(c, d) || {}).allowed,
-            cell: (c) => (worst(c, d) ? percent(worst(c, d).allowed, 0) : "–"),
-          },
-          {
-            title: "ULP",
-            num: true,
-            optional: true,
-            value: (c) => (worst(c, d) || {}).ulp,
-            cell: (c) => (worst(c, d) ? digits(worst(c, d).ulp, 3) : "–"),
-          },
-        ]),
+        ...dtypes.map((d) => ({
+          title: d,
+          num: true,
+          value: (c) => worst(c, d),
+          cell: (c) => ofAllowed(worst(c, d)),
+        })),
       ],
     }),
   );

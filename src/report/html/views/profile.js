@@ -8,7 +8,7 @@ function profiles(summary, rest) {
     first: 12,
     columns: [
       { title: "Run", value: name, class: "name", cell: (p) => link("profiles/" + p.index, breaks(name(p))) },
-      { title: "Device", optional: true, value: (p) => p.device },
+      deviceColumn(all),
       { title: "µs", num: true, value: (p) => p.untraced_us, cell: (p) => digits(p.untraced_us) },
       { title: "Tracing adds", num: true, value: (p) => p.overhead, cell: (p) => percent(p.overhead) },
       { title: "Idle", num: true, value: (p) => idleShare(p), cell: (p) => percent(idleShare(p)) },
@@ -117,6 +117,8 @@ function hintTable(hints) {
 function memoryOf(memory) {
   const most = memory.peak_bytes,
     points = memory.over_time;
+  // One step up or down says no more than the peak does.
+  const isFlat = unique(points.map((p) => p[1]).filter((held) => held > 0)).length < 2;
   const from = Math.min(0, ...points.map((p) => p[0])),
     to = Math.max(1, ...points.map((p) => p[0]));
   const at = ([us, held]) => `${((us - from) / (to - from)) * 600},${80 - (held / most) * 76}`;
@@ -130,7 +132,7 @@ function memoryOf(memory) {
   svg.append(line);
   return [
     h("p", {}, `At most ${bytes(most)}, ${digits(memory.peak_us)} µs into the run. Alive then:`),
-    svg,
+    isFlat ? null : svg,
     table({
       rows: memory.alive,
       columns: [

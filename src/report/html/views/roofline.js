@@ -63,50 +63,72 @@ function roofline(summary, _, query) {
 }
 const rate = (t) => t.flops / t.median / 1e3;
 
-function roofs(summary, device) {
-  const of = (name) => (summary.ceilings || []).find((c) => c.device === device && c.name === name);
-  const [copy, read, fma] = ["copy", "read", "fma"].map(of),
-    lines = [];
-  const flat = fma ? fma.value : Infinity;
-  if (read)
-    lines.push({
-      title: `reading, ${digits(read.value)} GB/s`,
-      at: (x) => Math.min(read.value * x, flat),
-      dash: [2, 4],
-    });
-  if (copy)
-    lines.push({
-      title: `copying, ${digits(copy.value)} GB/s`,
-      at: (x) => Math.min(copy.value * x, flat),
-      dash: [8, 4],
-    });
-  if (fma)
-    lines.push({
-      title: `multiply-add in f32, ${digits(fma.value)} Gflop/s`,
-      at: (x) =>
-        copy || read ? (Math.max(...[copy, read].filter(Boolean).map((c) => c.value * x)) >= flat ? flat : null) : flat,
-    });
-  return lines;
+// Two sloped roofs, and a flat one for each pipe that the points use.
+function roofs(summary, device, dtypes) {
+  const of = (name) => (summary.ceilings.find((c) => c.device === device && c.name === name) || {}).value;
+  const tera = (value) => digits(value / 1e3, 3) + " Tflop/s";
+  const flats = [];
+  if (of("fma")) flats.push({ title: `f32 FMA, ${tera(of("fma"))}`, value: of("fma") });
+  for (const dtype of dtypes.filter((d) => /^b?f16$/.test(d) && of("tensor_" + d))) {
+    const value = of("tensor_" + dtype),
+      like = flats.find((f) => f.dtypes && Math.abs(value / f.value - 1) <= 0.1);
+    if (!like) flats.push({ dtypes: [dtype], least: value, value });
+    else {
+      like.dtypes.push(dtype);
+      [like.least, like.value] = [Math.min(like.least, value), Math.max(like.value, value)];
+    }
+  }
+  const slopes = ["copy", "read"].filter(of).map((name) => ({ name, value: of(name) }));
+  const top = Math.max(...flats.map((f) => f.value)),
+    steepest = Math.max(...slopes.map((s) => s.value));
+  return [
+    ...slopes.map((s) => ({
+      title: `${s.name === "copy" ? "copying" : "reading"}, ${digits(s.value)} GB/s`,
+      at: (x) => (flats.length ? Math.min(s.value * x, top) : s.value * x),
+      dash: s.name === "copy" ? [8, 4] : [2, 4],
+    })),
+    ...flats.map((f) => ({
+      title:
+        f.title ||
+        `${f.dtypes.join(", ")} tensor cores, ${f.least < f.value ? digits(f.least / 1e3, 3) + " to " : ""}${tera(f.value)}`,
+      at: (x) => (slopes.length && steepest * x < f.value ? null : f.value),
+    })),
+  ];
 }
 
 function plotRoofline(summary, device, kept) {
   const operators = unique(kept.map((t) => t.record.operator)),
+    dtypes = unique(kept.map((t) => t.record.dtype)),
     few = operators.length <= PALETTE.length;
   const group = (t) => (operators.length === 1 ? t.record.candidate : few ? t.record.operator : t.record.dtype);
   const host = h("div", { class: "chart" });
+  const lines = roofs(summary, device, dtypes);
+  const without = dtypes.filter(
+    (d) => /^b?f16$/.test(d) && !summary.ceilings.some((c) => c.device === device && c.name === "tensor_" + d),
+  );
   const legend = scatter(host, {
-    lines: roofs(summary, device),
+    label: "Operations a second over operations a byte, under the roofs of the device",
+    lines,
     xLabel: "flop/byte",
     yLabel: "Gflop/s",
     points: kept.map((t) => ({
       x: t.flops / t.bytes,
       y: rate(t),
       group: group(t),
+      mark: t.record.dtype,
       path: "#/trial/" + t.record.index,
       tip:
         `${t.record.name}\n${t.shape}\n${digits(t.median)} µs, ${digits(rate(t))} Gflop/s` +
         (isNumber(t.ofCeiling) ? `\n${percent(t.ofCeiling)} of the ceiling` : ""),
     })),
   });
-  return h("div", {}, host, legend);
+  const note =
+    without.length && lines.length
+      ? h(
+          "p",
+          { class: "note" },
+          `No roof of tensor cores is known here for ${without.join(" and ")}: such points may lie above the f32 FMA roof, and have no share of a ceiling where arithmetic is the limit. The file of kernelgate calibrate, given beside the summary, adds it.`,
+        )
+      : null;
+  return h("div", {}, host, legend, note);
 }
