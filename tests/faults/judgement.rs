@@ -71,7 +71,7 @@ pub fn notices_wrong_expectations() -> Result<(), String> {
     let outcome = |verdict, check: &str| {
         let case =
             CaseId { shape: "n=1".into(), dtype: F32, distribution: Distribution::Normal, seed: 1, offset_bytes: 0 };
-        let failure = Failure { check: check.into(), case, text: String::new(), worst: None };
+        let failure = Failure { check: check.into(), case, text: String::new(), worst: None, errors: None };
         Outcome { failure: (verdict == Verdict::Fail).then_some(failure), ..Outcome::new(verdict) }
     };
     let finding =
