@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(plain, ["copy", "fma", "read"]);
         let with = names(&inputs.merged().unwrap());
         let tensor = |name: &&String| name.starts_with("tensor_");
-        assert_eq!((with.len(), with.iter().filter(tensor).count()), (7, 4), "those of its own device: {with:?}");
+        assert_eq!((with.len(), with.iter().filter(tensor).count()), (6, 3), "those of its own device: {with:?}");
         assert_eq!(Inputs::of(&[calibration]).merged().unwrap_err(), "no summary given");
     }
 }

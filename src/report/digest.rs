@@ -143,14 +143,9 @@ check        pass  fail  skip  slower
 correctness     1     1     0       0
 perf            0     0     2       1
 
-<<<<<<< HEAD
-largest error, of what is allowed   f32
-gelu::naive                        40 %
-=======
-largest error, of what is allowed   f32         f16  bf16
-gelu::naive                        40 %           -     -
-rows::naive                           -  not finite     -
->>>>>>> 960b1cb04182ec7ecd65603b1c1c8bca757f4272
+largest error, of what is allowed   f32         f16
+gelu::naive                        40 %           -
+rows::naive                           -  not finite
 
 skipped 2: no CUDA driver
 
