@@ -354,6 +354,52 @@ mod tests {
         assert_eq!(text.matches("\"flow_in\"").count() as u64, 128 * LAUNCHES);
     }
 
+    /// A run on a GPU with all that CUPTI tells: calls of two threads, one with a wait, a kernel, a graph of three nodes, a
+    /// memset and a copy on two streams, memory that is taken and given back.
+    fn recorded() -> Made {
+        let mut made = launched();
+        let run = made.range(Level::Run, "decode", None, 500_000, 900_000);
+        let layer = made.range(Level::Layer, "layer 0", Some(run), 501_000, 700_000);
+        let step = made.step(layer, "add", 10_000, 502_000, 520_000);
+        let mut put = |name: &str, event: Event| {
+            let name = made.timeline.texts.number(name);
+            made.timeline.events.push(Event { name, ..event });
+        };
+        put("cuGraphLaunch", event(Kind::Call, Track::Host(0), [503_000, 510_000], 11, Some(step)));
+        for node in 1..=3u64 {
+            let from = 505_000 + 20_000 * node;
+            let ran = event(Kind::Kernel, Track::Stream(7), [from, from + 20_000], 11, Some(step));
+            let shape = Some(Box::new(crate::device::trace::Shape { grid: [132, 1, 1], ..Default::default() }));
+            put("add_kernel", Event { node, shape, ..ran });
+        }
+        put("cuMemsetD8Async", event(Kind::Call, Track::Host(0), [600_000, 601_000], 12, Some(layer)));
+        put("memset", Event { bytes: 64, ..event(Kind::Set, Track::Stream(0), [602_000, 603_000], 12, Some(layer)) });
+        put("cuMemcpyDtoHAsync_v2", event(Kind::Call, Track::Host(1), [604_000, 606_000], 13, Some(run)));
+        let copied = event(Kind::Copy, Track::Stream(9), [605_500, 640_000], 13, Some(run));
+        put("copy to the host", Event { bytes: 4_096, ..copied });
+        put("cuStreamSynchronize", event(Kind::Call, Track::Host(1), [606_000, 650_000], 14, Some(run)));
+        put("wait", event(Kind::Wait, Track::Host(1), [606_100, 649_900], 14, Some(run)));
+        made.memory(Kind::Allocate, "product", 40_000, 503_000, Some(step));
+        made.memory(Kind::Free, "product", 40_000, 640_000, Some(run));
+        made
+    }
+
+    /// `ci/perfetto.sh` loads the file with Perfetto's trace processor.
+    #[test]
+    fn the_trace_of_a_gpu_is_the_one_that_perfetto_is_given() {
+        let (made, suites) = (recorded(), suites());
+        let text = trace(&made.timeline, &known(&made.timeline, &host_knowledge(&suites)));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/traces/gpu.json");
+        if std::fs::read_to_string(path).ok().as_deref() != Some(&*text) {
+            let now = std::env::temp_dir().join("kernelgate-gpu-trace.json");
+            std::fs::write(&now, &text).unwrap();
+            panic!(
+                "{path} is another one: if the change is right, copy {} there and run ci/perfetto.sh",
+                now.display()
+            );
+        }
+    }
+
     #[test]
     fn names_cannot_break_the_file() {
         let mut made = launched();

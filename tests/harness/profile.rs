@@ -102,6 +102,10 @@ fn every_step_of_a_model_has_its_layer() {
     let perplexity = decode["against"]["perplexity"].as_array().unwrap();
     let [ours, theirs] = [0, 1].map(|at| perplexity[at].as_f64().unwrap());
     assert!((ours / theirs - 1.0).abs() < 1e-4, "{ours} and {theirs}");
+    for profile in &profiles {
+        let [clock, parts] = ["traced_mean_us", "accounted_us"].map(|name| profile[name].as_f64().unwrap());
+        assert!((parts / clock - 1.0).abs() < 0.05, "{parts} µs of {clock} are accounted for: {profile}");
+    }
     assert_eq!((named(&trace, "prefill"), named(&trace, "decode")), (1, 3), "the trace has the last repeat alone");
 }
 

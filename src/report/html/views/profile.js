@@ -104,7 +104,12 @@ function hintTable(hints) {
         title: "What",
         value: (x) => x.place + x.action,
         class: "name",
-        cell: (x) => [x.action, h("div", { class: "soft" }, breaks(x.place)), h("div", { class: "soft" }, x.evidence), x.not_applied && h("div", { class: "soft" }, "Not applied: " + x.not_applied)],
+        cell: (x) => [
+          x.action,
+          h("div", { class: "soft" }, breaks(x.place)),
+          h("div", { class: "soft" }, x.evidence),
+          x.not_applied ? h("div", { class: "soft" }, "not applied: " + x.not_applied) : null,
+        ],
       },
       { title: "Rule", value: (x) => x.rule },
       { title: "Predicted µs", num: true, value: (x) => x.gain_us, cell: (x) => digits(x.gain_us) },
