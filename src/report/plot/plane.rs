@@ -210,12 +210,16 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (decade(low, f64::floor), decade(high, f64::ceil))
 }
 
-/// A tick of a logarithmic axis: a power of ten, in one form on both of them.
+/// A tick of a logarithmic axis: a power of ten, in one form on both of them; between two of them only the 2 and the 5
+/// have room.
 fn number(x: f64) -> String {
-    let exponent = x.log10().floor();
-    let first = x / 10f64.powf(exponent);
+    let exponent = (x.log10() + 1e-9).floor();
     let power = format!("10{}", raised(exponent as i32));
-    if (first - 1.0).abs() < 1e-6 { power } else { format!("{first:.0}·{power}") }
+    match (x / 10f64.powf(exponent)).round() as u32 {
+        1 => power,
+        first @ (2 | 5) => format!("{first}·{power}"),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -238,5 +242,6 @@ mod tests {
     #[test]
     fn ticks_are_short() {
         assert_eq!([0.1, 1.0, 100.0, 1e6].map(number), ["10⁻¹", "10⁰", "10²", "10⁶"]);
+        assert_eq!([20.0, 30.0, 500.0, 1000.0].map(number), ["2·10¹", "", "5·10²", "10³"]);
     }
 }
