@@ -13,6 +13,7 @@ pub mod declaration;
 mod errors;
 pub mod judge;
 pub mod large;
+mod metric;
 pub mod null;
 pub mod outcome;
 mod pace;
