@@ -347,11 +347,13 @@ fn timed(fixture: &Fixture, variables: &[(&str, &str)], wanted: &str) -> Ran {
     panic!("never `{wanted}`: {}", ran.unwrap_or_default());
 }
 
+/// How often something is tried that a busy machine may spoil.
+const TRIES: usize = 8;
+
 /// On a busy machine a baseline taken at a bad moment spoils all that follows: the story is then told again from its
 /// start. What is wrong with the gate itself goes wrong every time.
 #[test]
 fn a_planted_slowdown_is_red_until_it_is_accepted() {
-    const TRIES: usize = 8;
     let mut tries = (0..TRIES).map(|_| std::panic::catch_unwind(planted_and_accepted));
     assert!(tries.any(|told| told.is_ok()), "not once in {TRIES} tries");
 }
@@ -372,7 +374,9 @@ fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_say
 
     let brief = run("0.001");
     assert!(is_brief(&brief) && !is_pending(&brief), "{brief}");
-    let full = run("60");
+    // What is known too badly is not proposed: a moment of another process may be in it.
+    let mut moments = (0..TRIES).map(|_| run("60"));
+    let full = moments.find(|full| full["verdict"] != "unclear").expect("a quiet moment");
     assert!(!is_brief(&full) && is_pending(&full), "{full}");
     // How many more a full one has depends on the noise: a quiet one is precise early.
     assert!(0 < samples(&brief) && 0 < samples(&full), "{brief} {full}");
