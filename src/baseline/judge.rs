@@ -40,14 +40,15 @@ pub fn judge(
         judge_timing(timing, &accepted, &mut proposed, threshold, &mut reasons);
     }
     outcome.verdict = worst(&outcome.timings);
-    if outcome.verdict == Verdict::Skip && settings.require {
-        outcome.verdict = Verdict::Fail;
+    if settings.require {
+        outcome.require_baseline();
     }
     if outcome.reason.is_empty() {
         outcome.reason = reasons.of(outcome.verdict, &fingerprint.key());
     }
     if !reasons.unknown.is_empty() {
         (outcome.verdict, outcome.reason) = (Verdict::Fail, unknown(&path, &reasons.unknown));
+        outcome.lacks_baseline = false;
     }
     outcome.notes.append(&mut reasons.notes);
     let (timed, all) = (outcome.timings.len(), outcome.timings.len() + outcome.unreached);

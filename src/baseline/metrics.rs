@@ -66,8 +66,8 @@ fn judge(counted: Counted, subject: &Subject<'_>, arch: &str, settings: &Baselin
         ),
         _ => (Verdict::Pass, String::new()),
     };
-    if outcome.verdict == Verdict::Skip && settings.require {
-        outcome.verdict = Verdict::Fail;
+    if settings.require {
+        outcome.require_baseline();
     }
     if settings.write_pending {
         let proposed = proposal(subject, comparable, &outcome.metrics, &shapes, made_by);
@@ -201,7 +201,9 @@ mod tests {
         let (outcome, pending) = fixture.judge(&first, "NVRTC 13.0", false);
         assert_eq!((outcome.verdict, pending), (Verdict::Skip, true));
         assert_eq!(outcome.reason, "no baseline of counts for sm_90a: n=8");
-        assert_eq!(fixture.judge(&first, "NVRTC 13.0", true).0.verdict, Verdict::Fail, "a baseline is required");
+        assert!(!outcome.lacks_baseline, "none is required");
+        let (required, _) = fixture.judge(&first, "NVRTC 13.0", true);
+        assert_eq!((required.verdict, required.lacks_baseline), (Verdict::Fail, true), "a baseline is required");
         fixture.accept();
 
         let (outcome, pending) = fixture.judge(&first, "NVRTC 13.0", true);

@@ -11,6 +11,7 @@ pub mod correctness;
 pub mod counts;
 pub mod declaration;
 mod errors;
+mod failure;
 pub mod judge;
 pub mod large;
 mod metric;

@@ -1,8 +1,8 @@
 //! What a check found: verdicts, errors, failures, timings. The summary holds these as they are.
 
-use super::case::CaseId;
 use super::errors::number;
 pub use super::errors::{Errors, ShapeErrors};
+pub use super::failure::{Failure, Worst};
 pub use super::metric::Metric;
 use crate::device::Heat;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,9 @@ pub struct Outcome {
     /// Shapes that are to be timed and were not reached in time.
     #[serde(skip)]
     pub unreached: usize,
+    /// Whether it is a failure only because an accepted baseline is required and there is none.
+    #[serde(skip)]
+    pub lacks_baseline: bool,
 }
 
 impl Outcome {
@@ -136,6 +139,7 @@ impl Outcome {
             metrics: Vec::new(),
             notes: Vec::new(),
             unreached: 0,
+            lacks_baseline: false,
         }
     }
 
@@ -170,6 +174,14 @@ impl Outcome {
         }
     }
 
+    /// A skip for want of a baseline is a failure where one is required.
+    pub fn require_baseline(&mut self) {
+        self.lacks_baseline = self.verdict == Verdict::Skip;
+        if self.lacks_baseline {
+            self.verdict = Verdict::Fail;
+        }
+    }
+
     /// What is left out of a plan for want of time, in words.
     pub fn cut_note(&self) -> Option<String> {
         (self.cut > 0).then(|| format!("cut: {} of {} cases not run", self.cut, self.planned))
@@ -191,87 +203,6 @@ const LARGEST_CUT: f64 = 0.5;
 
 fn is_zero(n: &usize) -> bool {
     *n == 0
-}
-
-/// A failed case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Which check of the many inside a trial: values, poison, guard, input, determinism, null, relation, crash …
-    pub check: String,
-    /// The case.
-    pub case: CaseId,
-    /// What happened, in a few lines.
-    pub text: String,
-    /// Where the worst value stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worst: Option<Worst>,
-    /// The errors of the case, on their way to those of the outcome.
-    #[serde(skip)]
-    pub errors: Option<Errors>,
-}
-
-impl Failure {
-    /// Whether another case could have gone well: what does not compile, or takes other arguments, fails in all of them,
-    /// and a loose declaration is no fault of the candidate.
-    pub fn depends_on_the_case(&self) -> bool {
-        !matches!(self.check.as_str(), "compile" | "signature" | "null" | "reference")
-    }
-
-    /// The error of the worst element as a share of what was allowed, where an element was found wrong.
-    pub fn of_allowed(&self) -> Option<f64> {
-        self.worst.as_ref()?.of_allowed()
-    }
-
-    /// Whether the declaration of the operator is wrong and not the candidate.
-    pub fn blames_declaration(&self) -> bool {
-        matches!(self.check.as_str(), "null" | "reference")
-    }
-}
-
-/// The worst element of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Worst {
-    /// The output.
-    pub output: String,
-    /// Its index, one number a dimension.
-    pub index: Vec<usize>,
-    /// The reference there; a string, since JSON has no NaN.
-    pub expected: String,
-    /// What came.
-    pub got: String,
-    /// The error that was allowed.
-    pub allowed: String,
-    /// How many elements failed.
-    pub failing: usize,
-    /// Of how many.
-    pub elements: usize,
-}
-
-impl Worst {
-    /// The error as a share of what was allowed; infinite where both values are of different classes.
-    fn of_allowed(&self) -> Option<f64> {
-        if self.class_difference().is_some() {
-            return Some(f64::INFINITY);
-        }
-        let number = |text: &str| text.parse::<f64>().ok();
-        let (expected, got, allowed) = (number(&self.expected)?, number(&self.got)?, number(&self.allowed)?);
-        let share = (got - expected).abs() / allowed;
-        // Nothing is allowed where the reference is exact.
-        (!share.is_nan()).then_some(share)
-    }
-
-    /// What the classes of both values are, where they differ: `expected finite, got NaN`. No error can be given then.
-    pub fn class_difference(&self) -> Option<String> {
-        let class = |text: &str| match text.parse::<f64>() {
-            Ok(value) if value.is_nan() => Some("NaN"),
-            Ok(f64::INFINITY) => Some("inf"),
-            Ok(f64::NEG_INFINITY) => Some("-inf"),
-            Ok(_) => Some("finite"),
-            Err(_) => None,
-        };
-        let (expected, got) = (class(&self.expected)?, class(&self.got)?);
-        (expected != got).then(|| format!("expected {expected}, got {got}"))
-    }
 }
 
 /// The timing of one shape.
@@ -455,30 +386,16 @@ mod tests {
 
     #[test]
     fn the_failed_case_counts_among_the_errors() {
-        let worst = |got: &str, allowed: &str| Worst {
-            output: "y".into(),
-            index: vec![0],
-            expected: "1.5e0".into(),
-            got: got.into(),
-            allowed: allowed.into(),
-            failing: 1,
-            elements: 2,
-        };
-        let of = |got: &str, allowed: &str| worst(got, allowed).of_allowed();
-        assert_eq!([of("1.75e0", "5e-2"), of("1.5e0", "1e-2")], [Some(5.0), Some(0.0)]);
-        assert_eq!([of("NaN", "1e-2"), of("1e0", "0e0")], [Some(f64::INFINITY); 2]);
-        assert_eq!([of("1.5e0", "0e0"), of("?", "1e-2")], [None, None]);
         let mut outcome = Outcome::fail("values: wrong");
         assert_eq!(outcome.worst_of_allowed(), None);
         outcome.errors = Some(Errors { max_of_allowed: 0.5, ..Errors::default() });
         assert_eq!(outcome.worst_of_allowed(), Some(0.5));
-        let mut failure: Failure = serde_json::from_value(serde_json::json!({
+        outcome.failure = serde_json::from_value(serde_json::json!({
             "check": "values", "text": "", "case":
             { "shape": "n=2", "dtype": "f32", "distribution": "normal", "seed": "0x7", "offset_bytes": 0 },
+            "worst": { "output": "y", "index": [0], "expected": "1.5e0", "got": "1.75e0", "allowed": "5e-2", "failing": 1, "elements": 2 },
         }))
         .unwrap();
-        failure.worst = Some(worst("1.75e0", "5e-2"));
-        outcome.failure = Some(failure);
         assert_eq!(outcome.worst_of_allowed(), Some(5.0), "an older file, which has the failed case there alone");
     }
 

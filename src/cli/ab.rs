@@ -153,16 +153,15 @@ impl Ab {
         if self.device.is_some_and(|choice| choice.kind == DeviceKind::Cuda) {
             matched.retain(|case| case.device == DeviceKind::Cuda);
         }
-        if matched.is_empty() && (!self.filters.is_empty() || !self.dtypes.is_empty() || self.shape.is_some()) {
+        if matched.is_empty() {
+            let is_asked = !self.filters.is_empty() || !self.dtypes.is_empty() || self.shape.is_some();
             let why = "no timed candidate of either build fits the filters, --dtype and --shape; `--list` of a gate names all";
-            return Err(Failure::Input(why.into()));
+            let none = "neither build offers such a candidate on a device of this machine";
+            return Err(if is_asked { Failure::Input(why.into()) } else { Failure::Missing(none.into()) });
         }
         let is_planted = |plant: &Plant| matched.iter().any(|one| plant.share_of(&trial_of(&one.case)) > 0.0);
         if let Some(plant) = self.plant.as_ref().filter(|plant| !is_planted(plant)) {
             return Err(Failure::Input(format!("--plant {plant}: no case that is compared has such a name")));
-        }
-        if matched.is_empty() {
-            return Err(Failure::Missing("neither build offers such a candidate on a device of this machine".into()));
         }
         let progress = Progress::of(matched.len(), self.quiet);
         for (at, Matched { case, device, in_base, in_head }) in matched.into_iter().enumerate() {

@@ -52,9 +52,7 @@ impl Dashboard {
         if shown.is_empty() {
             return Err("no summary among these files".into());
         }
-        for named in &mut shown {
-            calibrations.iter().for_each(|calibration| ceiling::calibrate(&mut named.summary, calibration));
-        }
+        shown.iter_mut().for_each(|named| ceiling::calibrate(&mut named.summary, &calibrations));
         Ok(html::page(&shown, &calibrations, history.as_ref(), follow))
     }
 

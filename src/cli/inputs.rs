@@ -40,7 +40,7 @@ impl Inputs {
         for summary in summaries {
             merged.merge(summary?);
         }
-        self.read_calibrations()?.iter().for_each(|calibration| ceiling::calibrate(&mut merged, calibration));
+        ceiling::calibrate(&mut merged, &self.read_calibrations()?);
         Ok(merged)
     }
 }
@@ -69,11 +69,21 @@ mod tests {
         let inputs = Inputs::of(&[calibration.clone(), gate.clone(), other]);
         assert_eq!((&inputs.summaries, inputs.calibrations.len()), (&vec![gate.clone()], 2));
         let names = |summary: &Summary| summary.ceilings.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
-        let plain = names(&Inputs::of(&[gate]).merged().unwrap());
-        assert_eq!(plain, ["copy", "fma", "read"]);
+        assert_eq!(names(&Inputs::of(&[gate]).merged().unwrap()), ["copy", "fma", "read"]);
         let with = names(&inputs.merged().unwrap());
         let tensor = |name: &&String| name.starts_with("tensor_");
         assert_eq!((with.len(), with.iter().filter(tensor).count()), (6, 3), "those of its own device: {with:?}");
+        let share = |summary: &Summary, trial: &str| {
+            let record = summary.records.iter().find(|record| record.trial == trial).unwrap();
+            record.outcome.timings.iter().map(|timing| timing.of_ceiling).next_back().unwrap()
+        };
+        let (plain, with) = (Inputs::of(&inputs.summaries).merged().unwrap(), inputs.merged().unwrap());
+        let product = "gemm::cuda::bf16::perf";
+        assert_eq!(share(&plain, product), None, "arithmetic binds it, and its peak is not known");
+        assert!((0.5..1.0).contains(&share(&with, product).unwrap()), "{:?}", share(&with, product));
+        for trial in ["gelu::cuda::bf16::perf", "gemm::cuda::f32::perf"] {
+            assert!(share(&plain, trial).is_some() && share(&plain, trial) == share(&with, trial), "{trial}");
+        }
         assert_eq!(Inputs::of(&[calibration]).merged().unwrap_err(), "no summary given");
     }
 }

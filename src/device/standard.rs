@@ -14,45 +14,6 @@ const HEADERS: [&str; 18] = [
     "float.h", "limits.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
 ];
 
-/// Headers of the C++ library that the toolkit has for the device, as `<cuda/std/…>`.
-const OF_CUDA: [&str; 35] = [
-    "array",
-    "atomic",
-    "barrier",
-    "bit",
-    "bitset",
-    "ccomplex",
-    "chrono",
-    "complex",
-    "concepts",
-    "ctime",
-    "expected",
-    "functional",
-    "initializer_list",
-    "inplace_vector",
-    "iterator",
-    "latch",
-    "limits",
-    "linalg",
-    "mdspan",
-    "memory",
-    "numbers",
-    "numeric",
-    "optional",
-    "ranges",
-    "ratio",
-    "semaphore",
-    "source_location",
-    "span",
-    "tuple",
-    "type_traits",
-    "utility",
-    "variant",
-    "version",
-    "cfloat",
-    "climits",
-];
-
 /// Names that nvcc knows without a header.
 const NAMES: [&str; 20] = [
     "INFINITY",
@@ -118,26 +79,25 @@ fn included(line: &str) -> Option<&str> {
     rest.find(['>', '"']).map(|end| &rest[..end])
 }
 
-/// What to do about a compiler's message, where that is known.
+/// What to do about a compiler's message, where that is known; `can_include` tells what a source can include.
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "asked for where there is a compiler"))]
-pub fn hint(log: &str) -> Option<String> {
+pub fn hint(log: &str, can_include: impl Fn(&str) -> bool) -> Option<String> {
     let missing = log.split("cannot open source file \"").nth(1).and_then(|rest| rest.split('"').next());
     if let Some(header) = missing {
         let is_of_host = !header.contains(['/', '.']);
-        let how = if OF_CUDA.contains(&header) {
-            format!("NVRTC has no host library: include <cuda/std/{header}> and use `cuda::std`, or")
+        let how = if is_of_host && can_include(&format!("cuda/std/{header}")) {
+            format!("NVRTC has no host library: include <cuda/std/{header}> and use `cuda::std`, or ")
         } else if is_of_host {
-            "NVRTC has no host library, and the toolkit no such header for the device: do without it, or".to_owned()
+            "NVRTC has no host library, and the toolkit no such header for the device: do without it, or ".to_owned()
         } else if header.starts_with("torch/") || header.starts_with("ATen/") || header.starts_with("c10/") {
-            "it belongs to host code, which NVRTC does not compile: keep kernel and host code in two files, or"
+            "it belongs to host code, which NVRTC does not compile: keep kernel and host code in two files, or "
                 .to_owned()
         } else {
             String::new()
         };
         return Some(format!(
-            "{header}: {}give its text with `.header(\"{header}\", include_str!(…))`, or its folder with \
-             `.option(\"--include-path=…\")`",
-            if how.is_empty() { how } else { how + " " }
+            "{header}: {how}give its text with `.header(\"{header}\", include_str!(…))`, or its folder with \
+             `.option(\"--include-path=…\")`"
         ));
     }
     if log.contains("/cub/") && log.contains("error") {
@@ -185,12 +145,12 @@ mod tests {
     #[case("namespace \"std\" has no member \"max\"", "cuda::std")]
     #[case("identifier \"cudaMalloc\" is undefined", "host code")]
     fn a_message_comes_with_what_to_do(#[case] log: &str, #[case] expected: &str) {
-        let hint = hint(log).unwrap();
+        let hint = hint(log, |name| name == "cuda/std/tuple").unwrap();
         assert!(hint.contains(expected), "{hint}");
     }
 
     #[test]
     fn other_messages_stay_alone() {
-        assert_eq!(hint("error: expected a \";\""), None);
+        assert_eq!(hint("error: expected a \";\"", |_| true), None);
     }
 }

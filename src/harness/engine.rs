@@ -7,7 +7,7 @@ use super::quota::Quota;
 use super::trial::{Trial, trials};
 use crate::baseline::{self, BaselineSettings};
 use crate::check::case::Case;
-use crate::check::outcome::{Check, Outcome, Verdict};
+use crate::check::outcome::{Check, Outcome};
 use crate::check::perf::PerfSettings;
 use crate::check::{Context, Subject, correctness, large, property, reference};
 use crate::core::distribution::Distribution;
@@ -88,8 +88,7 @@ impl Engine {
             return Reply { fingerprint, device_lost: true, ..Reply::without_device(outcome) };
         }
         let outcome = guarded(|| self.check(trial, device, share));
-        let missing = outcome.verdict == Verdict::Fail && outcome.reason.starts_with("no baseline");
-        Reply { outcome, fingerprint, device_lost: device.is_lost(), missing }
+        Reply { missing: outcome.lacks_baseline, outcome, fingerprint, device_lost: device.is_lost() }
     }
 
     /// Whether kernels run in the simulator here.
@@ -236,6 +235,7 @@ pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::outcome::Verdict;
 
     #[test]
     fn a_trial_that_panics_has_failed() {

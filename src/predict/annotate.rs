@@ -37,12 +37,25 @@ impl Predictor {
             let Ok(point) = parse(subject.operator.axes(), &timing.shape) else { continue };
             let features = Features::of(subject, &point);
             timing.bound = Some(classify(timing.median_us, &features, &self.limits).0);
+            self.raise_floor(timing, &features);
             let said = family.as_ref().and_then(|family| family.predict(&features).ok());
             if let Some(said) = said {
                 timing.predicted_us = Some(said.us);
                 timing.predicted_interval_us = Some([said.low_us, said.high_us]);
                 outcome.notes.extend(large_miss(timing, said.us, said.high_us / said.us));
             }
+        }
+    }
+}
+
+impl Predictor {
+    /// Yardsticks know no tensor cores: a calibration does.
+    fn raise_floor(&self, timing: &mut Timing, features: &Features) {
+        let pipe_us = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
+        if let Some(pipe_us) = pipe_us.filter(|_| features.on_tensor_cores) {
+            let floor_us = timing.floor_us.map_or(pipe_us, |floor_us| floor_us.max(pipe_us));
+            timing.floor_us = Some(floor_us);
+            timing.of_ceiling = Some(floor_us / timing.median_us);
         }
     }
 }
@@ -60,6 +73,7 @@ fn large_miss(timing: &Timing, predicted_us: f64, spread: f64) -> Option<String>
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit::tests::{TRUTH, h200, products};
     use super::*;
     use crate::baseline::simulated::timing;
     use crate::check::outcome::{Bound, Verdict};
@@ -71,6 +85,22 @@ mod tests {
     use crate::predict::{Observation, Parameters, Swept, VERSION};
 
     crate::shape! { struct Vector { n: 1..=1 << 30 } }
+
+    #[test]
+    fn tensor_cores_have_a_floor_of_their_own() {
+        let predictor = Predictor { limits: h200(), fitted: None };
+        let product = products(&TRUTH, 1, 0.0, 1).remove(0).0;
+        let peak_us = |flops| predictor.limits.pipe_us(flops, true, product.dtype).unwrap();
+        let share = |flops: f64, on_tensor_cores: bool| {
+            let mut timing = timing("n=1", 2.0 * peak_us(1e12), None);
+            (timing.floor_us, timing.of_ceiling) = (Some(10.0), None);
+            predictor.raise_floor(&mut timing, &Features { flops, on_tensor_cores, ..product.clone() });
+            (timing.floor_us.unwrap(), timing.of_ceiling)
+        };
+        assert_eq!(share(1e12, true), (peak_us(1e12), Some(0.5)));
+        assert_eq!(share(1.0, true), (10.0, Some(10.0 / (2.0 * peak_us(1e12)))), "memory binds it");
+        assert_eq!(share(1e12, false), (10.0, None), "nobody knows how fast packed halves are");
+    }
 
     #[test]
     fn records_say_what_was_predicted_and_what_missed() {

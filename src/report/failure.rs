@@ -36,9 +36,9 @@ pub fn describe(record: &Record) -> String {
     if !failing.is_empty() {
         line("times", &table(&failing));
     }
-    let more: Vec<&Metric> = outcome.metrics.iter().filter(|metric| metric.is_changed()).collect();
-    if outcome.verdict.is_failure() && !more.is_empty() {
-        line("counts", &counts(more));
+    let changed: Vec<&Metric> = outcome.metrics.iter().filter(|metric| metric.is_changed()).collect();
+    if outcome.verdict.is_failure() && !changed.is_empty() {
+        line("counts", &counts(changed));
     }
     for note in &outcome.notes {
         line("note", note);

@@ -73,7 +73,7 @@ pub fn compile_instances(
     headers.extend(program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     nvrtc::compile(&program.text, &program.file, &headers, &options, instances, target).map_err(|fault| match fault {
         Fault::Compile { mut log } => {
-            log.extend(standard::hint(&log).map(|hint| format!("\n{hint}")));
+            log.extend(standard::hint(&log, can_include).map(|hint| format!("\n{hint}")));
             Fault::Compile { log }
         }
         other => other,

@@ -94,7 +94,7 @@ function decodeSummary(raw, number) {
   const text = (i) => (i === undefined || i === null ? "" : RAW.strings[i]);
   const records = raw.records.map((r, i) => decodeRecord(r, text, i));
   const timings = records.flatMap((r) => r.timings);
-  const summary = {
+  return {
     ...raw,
     ceilings: raw.ceilings || [],
     number,
@@ -105,22 +105,6 @@ function decodeSummary(raw, number) {
     predicted: timings.filter((t) => t.predicted),
     counts: Object.fromEntries(VERDICTS.map((v) => [v, records.filter((r) => r.verdict === v).length])),
   };
-  correctCeilings(summary);
-  return summary;
-}
-
-// Tensor cores are faster than the multiply-adds in f32 that floors know. Where a 16-bit case does more operations a byte
-// than those reach, its ceiling is that of the tensor cores, or not known here.
-function correctCeilings(summary) {
-  const of = (device, name) => (summary.ceilings.find((c) => c.device === device && c.name === name) || {}).value;
-  for (const t of summary.timings) {
-    const { device, dtype } = t.record;
-    const bandwidth = of(device, "copy") || of(device, "read"),
-      peak = of(device, "tensor_" + dtype);
-    if (!/^b?f16$/.test(dtype) || !(t.flops > 0 && t.bytes > 0) || !bandwidth) continue;
-    if (peak) t.ofCeiling = Math.max(t.ofCeiling || 0, t.flops / peak / 1e3 / t.median);
-    else if ((t.flops / t.bytes) * bandwidth > of(device, "fma")) t.ofCeiling = null;
-  }
 }
 
 const SUMMARIES = RAW.summaries.map(decodeSummary);
