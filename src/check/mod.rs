@@ -107,6 +107,8 @@ pub struct Context<'a> {
     pub deadline: Instant,
     /// The work that a check may plan, in the unit of its cases' work: counted, so that no clock decides what is judged.
     pub work: f64,
+    /// The work that it may plan beside that for extents that 16 bits do not hold, in the same unit.
+    pub past_16_bits: f64,
 }
 
 /// Longer than any check takes.
@@ -115,7 +117,7 @@ const NO_END: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 impl<'a> Context<'a> {
     /// A context that ends `budget` from now, in which everything that the device takes is planned.
     pub fn new(device: &'a dyn Device, seed: u64, budget: Duration) -> Self {
-        Context { device, seed, deadline: Instant::now() + budget, work: f64::INFINITY }
+        Context { device, seed, deadline: Instant::now() + budget, work: f64::INFINITY, past_16_bits: 0.0 }
     }
 
     /// A context that has all the time that its cases take.
@@ -123,9 +125,9 @@ impl<'a> Context<'a> {
         Context::new(device, seed, NO_END)
     }
 
-    /// The same in which no more than so much work is planned.
-    pub fn planning(self, work: f64) -> Self {
-        Context { work, ..self }
+    /// The same in which no more than so much work is planned, and so much beside it for extents that 16 bits do not hold.
+    pub fn planning(self, work: f64, past_16_bits: f64) -> Self {
+        Context { work, past_16_bits, ..self }
     }
 
     /// Whether the budget is spent.

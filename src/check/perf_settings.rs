@@ -13,6 +13,8 @@ const BATCH_US: f64 = 300.0;
 /// The sampling of a time that is taken in brief.
 const BRIEF: Duration = Duration::from_millis(25);
 const BRIEF_HALF_WIDTH: f64 = 0.02;
+/// The operations of a shape that is timed in brief, of the most: those that a naive loop on a host does in a tenth of a second.
+const BRIEF_OF_MOST_FLOPS: usize = 8;
 /// Launches of so long have a buffer set each; they then come round again. Filling the buffers would take longer than
 /// all that is timed in them.
 const BRIEF_ROTATION: Duration = Duration::from_millis(5);
@@ -64,6 +66,7 @@ impl PerfSettings {
     /// the cheapest shapes first. A time to look at, with its interval; none to accept.
     pub fn brief(mut self) -> Self {
         self.is_brief = true;
+        self.most_flops /= BRIEF_OF_MOST_FLOPS;
         self.session.stopping.min_rounds = self.session.stopping.min_rounds.min(MIN_SAMPLES);
         self.session.stopping.half_width = BRIEF_HALF_WIDTH;
         self.session.stopping.budget = BRIEF;

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) representative: Point,
     /// Whether relations and repetition are held there too, and not at the smallest shape alone.
     pub(super) at_representative: bool,
+    /// What 16 bits do not hold, along each axis.
+    past_16_bits: Vec<Point>,
     /// What is left out, in words for the report.
     pub(super) notes: Vec<String>,
 }
@@ -64,7 +66,8 @@ enum Rank {
 impl Plan {
     /// Everything that this device takes and `work` pays for.
     pub(super) fn new(context: &Context<'_>, subject: &Subject<'_>) -> Plan {
-        Plan::whole(context.seed, context.device.capacity(), subject).within(context.work, subject)
+        let whole = Plan::whole(context.seed, context.device.capacity(), subject);
+        whole.within(context.work, context.past_16_bits, subject)
     }
 
     /// Everything that this device takes.
@@ -86,9 +89,9 @@ impl Plan {
             distributions.iter().map(|&distribution| case(point, distribution, distribution.name())).collect()
         };
         let size = |point: &Point| elements(operator, point);
-        let long = long(&shapes);
+        let past_16_bits = past_16_bits(&shapes);
         let rank = |point: &Point| match size(point) {
-            _ if long.contains(point) => Rank::Long,
+            _ if past_16_bits.contains(point) => Rank::Long,
             size if size <= elements(operator, &representative) => Rank::Small,
             _ => Rank::Large,
         };
@@ -112,30 +115,34 @@ impl Plan {
                 cases.push(case);
             }
         }
-        Plan { cases, base, representative, at_representative: true, notes }
+        Plan { cases, base, representative, at_representative: true, past_16_bits, notes }
     }
 
-    /// What `allowed` work pays for, the most revealing cases first. The base shape is always paid for.
-    fn within(mut self, allowed: f64, subject: &Subject<'_>) -> Plan {
+    /// What `allowed` work pays for, the most revealing cases first. The base shape is always paid for; what 16 bits do not
+    /// hold has an allowance `beside`.
+    fn within(mut self, allowed: f64, mut beside: f64, subject: &Subject<'_>) -> Plan {
         let launches = 2 * subject.operator.relations().len() + LAUNCHES_BESIDE;
         let at_representative = launches as f64 * work(subject, &self.representative);
         self.at_representative = at_representative <= OF_REPRESENTATIVE * allowed;
         let mut left = if self.at_representative { allowed - at_representative } else { allowed };
         let mut long = OF_LONG * allowed;
-        let (base, asked) = (&self.base, self.cases.len());
+        let (base, past_16_bits, asked) = (&self.base, &self.past_16_bits, self.cases.len());
         let representative_work = work(subject, &self.representative);
         let mut smallest: Option<(f64, Point)> = None;
         self.cases.retain(|case| {
             let work = work(subject, &case.point);
             let is_long = work > representative_work;
             let is_paid = case.point == *base || (work <= left && (!is_long || work <= long));
+            let is_paid_beside = !is_paid && work <= beside && past_16_bits.contains(&case.point);
             if is_paid {
                 left -= work;
                 long -= if is_long { work } else { 0.0 };
+            } else if is_paid_beside {
+                beside -= work;
             } else if smallest.as_ref().is_none_or(|(least, _)| work < *least) {
                 smallest = Some((work, case.point.clone()));
             }
-            is_paid
+            is_paid || is_paid_beside
         });
         let axes = subject.operator.axes();
         if let Some((_, smallest)) = smallest {
@@ -162,13 +169,14 @@ impl Plan {
             representative: point,
             at_representative: true,
             cases: vec![case],
+            past_16_bits: Vec::new(),
             notes: Vec::new(),
         }
     }
 }
 
 /// The smallest point along each axis whose extent 16 bits do not hold, or the one next to it; small points come first.
-fn long(shapes: &[Point]) -> Vec<Point> {
+fn past_16_bits(shapes: &[Point]) -> Vec<Point> {
     let axes = shapes.first().map_or(0, Vec::len);
     let first = |axis: usize, least: usize| shapes.iter().find(|point| point[axis] >= least).cloned();
     (0..axes).filter_map(|axis| first(axis, (1 << 16) + 1).or_else(|| first(axis, (1 << 16) - 1))).collect()
@@ -317,6 +325,13 @@ mod tests {
             let at = plan.cases.iter().position(|case| case.point[axis] == 65_537).unwrap();
             assert!(at < 15, "axis {axis}: {at} of {}", plan.cases.len());
         }
+        let past = |beside| -> Vec<usize> {
+            let cut = Plan::whole(1, CpuDevice::new().capacity(), &subject).within(1e5, beside, &subject);
+            (0..2).filter(|&axis| cut.cases.iter().any(|case| case.point[axis] >= 65_537)).collect()
+        };
+        let [first, second] = [0, 1].map(|at| work(&subject, &plan.past_16_bits[at]));
+        let axes = [0.0, first, first + second].map(|beside| past(beside).len());
+        assert_eq!(axes, [0, 1, 2], "{first}, {second}");
     }
 
     #[rstest]
@@ -327,14 +342,14 @@ mod tests {
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
         let of = |plan: &Plan| plan.cases.iter().map(|case| work(&subject, &case.point)).sum::<f64>();
         let allowed = share * of(&whole);
-        let cut = plan(usize::MAX, 1).within(allowed, &subject);
+        let cut = plan(usize::MAX, 1).within(allowed, 0.0, &subject);
         assert!(of(&cut) <= allowed && cut.cases.len() < whole.cases.len(), "{} of {allowed}", of(&cut));
         assert!(cut.notes.iter().any(|note| note.contains("cases not planned")), "{:?}", cut.notes);
         let of_base = |plan: &Plan| plan.cases.iter().filter(|case| case.point == [5, 37]).count();
         assert_eq!(of_base(&cut), of_base(&whole), "every distribution at the base");
-        let all = plan(usize::MAX, 1).within(f64::INFINITY, &subject);
+        let all = plan(usize::MAX, 1).within(f64::INFINITY, 0.0, &subject);
         assert!(all.cases == whole.cases && all.notes == whole.notes && all.at_representative);
-        assert!(!plan(usize::MAX, 1).within(0.0, &subject).at_representative);
+        assert!(!plan(usize::MAX, 1).within(0.0, 0.0, &subject).at_representative);
     }
 
     #[rstest]

@@ -155,7 +155,11 @@ impl Engine {
             None => Context::without_deadline(device, seed),
         };
         let plans_all = self.options.run_budget.is_some_and(|budget| budget.is_zero());
-        if plans_all { context } else { context.planning(self.quota.work(trial, device.kind())) }
+        if plans_all {
+            return context;
+        }
+        let kind = device.kind();
+        context.planning(self.quota.work(trial, kind), self.quota.past_16_bits(trial, kind))
     }
 
     fn check_perf(

@@ -6,7 +6,9 @@
 
 use super::trial::Trial;
 use crate::check::outcome::Check;
+use crate::core::dtype::DType;
 use crate::device::DeviceKind;
+use std::collections::HashMap;
 
 /// The work of all trials of kernels in the simulator, in the unit of `check::pace::work`: two minutes of two cores.
 const SIMULATED: f64 = 1e9;
@@ -16,6 +18,10 @@ const HOST: f64 = 1e9;
 
 /// The most work of one trial. On a GPU, where a case takes milliseconds, nothing else limits it.
 const MOST: f64 = 4e9;
+
+/// The work that a kernel in the simulator may take beside for extents that 16 bits do not hold: a block of a few warps a row,
+/// and what a kernel does wrong there it does in every dtype. So it is given to one trial of a candidate.
+const PAST_16_BITS: f64 = 2e8;
 
 /// What every trial has in a gate of any size.
 const LEAST: f64 = 1e6;
@@ -28,6 +34,8 @@ pub struct Quota {
     kernels: f64,
     host: f64,
     timed_host: usize,
+    /// The first trial of each candidate by suite and number: its dtype.
+    first_dtypes: HashMap<(usize, usize), DType>,
 }
 
 impl Quota {
@@ -35,7 +43,12 @@ impl Quota {
     pub fn of(all: &[Trial]) -> Self {
         let weights = |kind: DeviceKind| all.iter().filter(|trial| trial.kind == kind).map(weight).sum();
         let is_timed = |trial: &&Trial| trial.check == Check::Perf && trial.kind == DeviceKind::Cpu;
+        let mut first_dtypes = HashMap::new();
+        for trial in all {
+            first_dtypes.entry((trial.suite, trial.candidate)).or_insert(trial.dtype);
+        }
         Quota {
+            first_dtypes,
             kernels: weights(DeviceKind::Cuda),
             host: weights(DeviceKind::Cpu),
             timed_host: all.iter().filter(is_timed).count(),
@@ -51,6 +64,13 @@ impl Quota {
             DeviceKind::Cuda => MOST,
         };
         work.clamp(LEAST, MOST)
+    }
+
+    /// The work that it may plan beside that for extents that 16 bits do not hold.
+    pub fn past_16_bits(&self, trial: &Trial, kind: DeviceKind) -> f64 {
+        let is_first = self.first_dtypes.get(&(trial.suite, trial.candidate)) == Some(&trial.dtype);
+        let is_given = kind == DeviceKind::Sim && trial.check == Check::Correctness && is_first;
+        if is_given { PAST_16_BITS } else { 0.0 }
     }
 
     /// Whether host candidates are too many to time each of them in full.
@@ -71,7 +91,6 @@ fn weight(trial: &Trial) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::dtype::DType;
 
     fn trials(kind: DeviceKind, candidates: usize) -> Vec<Trial> {
         let trial = |candidate, check| Trial {
@@ -103,6 +122,18 @@ mod tests {
     fn a_gate_of_any_size_gives_a_trial_something() {
         let all = trials(DeviceKind::Cuda, 100_000);
         approx::assert_relative_eq!(Quota::of(&all).work(&all[0], DeviceKind::Sim), LEAST);
+    }
+
+    #[test]
+    fn one_trial_of_a_candidate_goes_past_16_bits() {
+        let mut all = trials(DeviceKind::Cuda, 2);
+        all.extend(trials(DeviceKind::Cuda, 2).into_iter().map(|trial| Trial { dtype: DType::BF16, ..trial }));
+        let quota = Quota::of(&all);
+        let given = |kind| all.iter().filter(|trial| quota.past_16_bits(trial, kind) > 0.0).collect::<Vec<_>>();
+        let of_sim = given(DeviceKind::Sim);
+        assert_eq!(of_sim.len(), 2);
+        assert!(of_sim.iter().all(|trial| trial.check == Check::Correctness && trial.dtype == DType::F32));
+        assert!(given(DeviceKind::Cuda).is_empty() && given(DeviceKind::Cpu).is_empty());
     }
 
     #[test]

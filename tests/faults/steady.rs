@@ -107,7 +107,7 @@ fn judge(
 ) -> (Vec<Option<String>>, Cases) {
     let device = Noting { device, delay, cases: Mutex::default() };
     let subject = Subject { operator: suite.operator.as_ref(), candidate, dtype };
-    let context = Context::without_deadline(&device, 1).planning(WORK);
+    let context = Context::without_deadline(&device, 1).planning(WORK, 0.0);
     let settings = Settings { cases: 16, regressions: None, shrinking: SHRINKING };
     let outcomes = [correctness::run(&context, &subject), property::run(&context, &subject, &settings)];
     let found = outcomes.map(|outcome| outcome.failure.map(|failure| failure.check));

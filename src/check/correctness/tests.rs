@@ -146,7 +146,7 @@ fn a_slow_machine_judges_the_same_cases(#[case] work: f64) {
     let candidate = candidate.named("c");
     let asked = |delay| {
         let device = Noting { cpu: CpuDevice::new(), delay, asked: Vec::new().into() };
-        let context = Context::without_deadline(&device, 1).planning(work);
+        let context = Context::without_deadline(&device, 1).planning(work, 0.0);
         let outcome = run(&context, &Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 });
         assert_eq!((outcome.verdict, outcome.cut, outcome.planned), (Verdict::Pass, 0, outcome.cases), "{outcome:#?}");
         device.asked.into_inner().unwrap()

@@ -121,7 +121,7 @@ fn work_decides_how_many_cases_are_planned() {
     let (operator, candidate, device) = (operator(), planted(|_| false), CpuDevice::new());
     let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
     let planned = |work: f64| {
-        let context = Context::without_deadline(&device, 11).planning(work);
+        let context = Context::without_deadline(&device, 11).planning(work, 0.0);
         let outcome = run(&context, &subject, &cases(64));
         assert_eq!((outcome.verdict, outcome.planned, outcome.cut), (Verdict::Pass, outcome.cases, 0), "{outcome:#?}");
         assert_eq!(outcome.notes.iter().any(|note| note.contains("random cases planned")), outcome.cases < 64);
