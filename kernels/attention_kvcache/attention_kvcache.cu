@@ -11,7 +11,8 @@
 
 #define PARAMETERS                                                                                        \
     const scalar_t *__restrict__ q, const scalar_t *__restrict__ k, const scalar_t *__restrict__ v,       \
-        const int *__restrict__ position, scalar_t *__restrict__ y, int batch, int heads, int group, int dim, float scale
+        const int *__restrict__ position, scalar_t *__restrict__ y, int batch, int heads, int group, int dim,         \
+        int capacity, float scale
 
 // The definition, a query a block.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_kvcache_naive(PARAMETERS) {
@@ -60,9 +61,10 @@ __device__ __forceinline__ void reduce_scatter(float (&x)[GROUP], int lanes, int
     for (; offset > 0; offset /= 2) x[0] += __shfl_xor_sync(ALL_LANES, x[0], offset);
 }
 
-// Split-KV over a cluster. A few lanes hold a key, a pack each, and all queries of its group: the cache is read once. A block
-// takes a stretch of keys at a time: scores, then weights against the largest so far, then values. Partial results (m, l, O)
-// meet in the block, and in the cluster through distributed shared memory.
+// Split-KV over a cluster. A few lanes hold a key, a pack each, and all queries of its group: the cache is read once. Blocks take
+// keys in turns, so that the first are known before the position is. A block takes a stretch at a time: scores, then weights
+// against the largest so far, then values. Partial results (m, l, O) meet in the block, and then in the blocks that finish
+// them: each is sent its share of all others (st.async), and waits for nothing else.
 template <int GROUP>
 __device__ __forceinline__ void split_kv(PARAMETERS) {
     // Weights of two stretches by turns, then what each warp came to.
@@ -70,21 +72,39 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     float (*const weights)[GROUP][MOST_STRETCH] = reinterpret_cast<float (*)[GROUP][MOST_STRETCH]>(storage);
     float (*const warp_out)[GROUP][MOST_DIM] = reinterpret_cast<float (*)[GROUP][MOST_DIM]>(storage);
     __shared__ float corrections[2][GROUP];
-    __shared__ float block_out[GROUP][MOST_DIM];
-    __shared__ float block_max[GROUP], block_total[GROUP];
+    // What all blocks of the cluster send to this one.
+    constexpr int MOST_SHARE = (GROUP * MOST_DIM - 1) / CLUSTER + 1;
+    __shared__ float sent_out[CLUSTER][MOST_SHARE];
+    __shared__ float2 sent_stats[CLUSTER][GROUP];  // the maximum, the total
+    __shared__ unsigned long long all_sent;
     const int lanes = dim / PACK_LEN;  // of a key
     const int warp = int(threadIdx.x) / WARP;
     const int part = int(threadIdx.x) % lanes, set = int(threadIdx.x) / lanes, sets = THREADS / lanes;
     const int rank = int(hopper::cluster_rank());
     const long long head = blockIdx.x / CLUSTER;  // of the keys, of all sequences
 
+    const int outputs = group * dim;
+    const int share = (outputs - 1) / CLUSTER + 1;
+    const int own = max(0, min(share, outputs - rank * share));
+    const unsigned barrier = shared_address(&all_sent);
+    if (threadIdx.x == 0) {
+        hopper::mbarrier_init(barrier, 1);
+        hopper::mbarrier_init_fence();
+        hopper::mbarrier_expect_tx(barrier, CLUSTER * (own * int(sizeof(float)) + GROUP * int(sizeof(float2))));
+    }
+    cluster_arrive_relaxed();
+
     begin_dependent_launch();
     q = behind_wait(q);
-    k = behind_wait(k);
-    v = behind_wait(v);
+    const long long stride = (long long)batch * heads * dim;  // from a position to the next
+    const scalar_t* const of_k = behind_wait(k) + head * dim + part * PACK_LEN;
+    const scalar_t* const of_v = behind_wait(v) + head * dim + part * PACK_LEN;
+    // Of the first stretch one key is asked for with the position, wherever that is.
+    Pack keys[AT_ONCE], values[AT_ONCE];
+    const long long at_first = min(set * CLUSTER + rank, capacity - 1) * stride;
+    keys[0] = load_pack(of_k + at_first);
+    values[0] = load_pack(of_v + at_first);
     const int seen = *behind_wait(position) + 1;
-    const int chunk = (seen - 1) / CLUSTER + 1;
-    const int end = min((rank + 1) * chunk, seen);
     float query[GROUP][PACK_LEN];
 #pragma unroll
     for (int g = 0; g < GROUP; ++g) {
@@ -92,20 +112,21 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
 #pragma unroll
         for (int e = 0; e < PACK_LEN; ++e) query[g][e] *= scale * LOG2_E;
     }
-    const long long stride = (long long)batch * heads * dim;  // from a position to the next
-    const scalar_t* const of_k = k + head * dim + part * PACK_LEN;
-    const scalar_t* const of_v = v + head * dim + part * PACK_LEN;
     float max = Maximum::identity(), total = 0.0f;  // of query `warp`
     float out[GROUP][PACK_LEN] = {};
     int turn = 0;
 #pragma unroll 1
-    for (int first = rank * chunk; first < end; first += AT_ONCE * sets, turn ^= 1) {
-        Pack keys[AT_ONCE], values[AT_ONCE];
+    for (int first = rank; first < seen; first += AT_ONCE * sets * CLUSTER, turn ^= 1) {
+        const int stretch = min((seen - first - 1) / CLUSTER + 1, AT_ONCE * sets);
+        auto at = [&](int i) { return (first + min(i * sets + set, stretch - 1) * CLUSTER) * stride; };
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) keys[i] = load_pack(of_k + min(first + i * sets + set, end - 1) * stride);
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (i * sets < stretch && (i > 0 || first != rank)) keys[i] = load_pack(of_k + at(i));
+        }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) values[i] = load_pack(of_v + min(first + i * sets + set, end - 1) * stride);
-        const int stretch = min(end - first, AT_ONCE * sets);
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (i * sets < stretch && (i > 0 || first != rank)) values[i] = load_pack(of_v + at(i));
+        }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
             if (i * sets >= stretch) break;
@@ -152,7 +173,8 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
-            if (i * sets >= stretch) break;
+            // What was asked for ahead may lie behind the position, and be anything.
+            if (i * sets + set >= stretch) break;
             float value[PACK_LEN];
             unpack(values[i], value);
 #pragma unroll
@@ -202,55 +224,49 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
             for (int e = 0; e < PACK_LEN; ++e) warp_out[warp][query_of_lane + g][part * PACK_LEN + e] = out[g][e];
         }
     }
-    if (warp < GROUP && threadIdx.x % WARP == 0) {
-        block_max[warp] = max;
-        block_total[warp] = total;
+    cluster_wait();  // the others' barriers are there
+    if (warp < GROUP && threadIdx.x % WARP < CLUSTER) {
+        const unsigned to = threadIdx.x % WARP;
+        st_async_2(mapa_shared(shared_address(&sent_stats[rank][warp]), to), mapa_shared(barrier, to), max, total);
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < GROUP * dim; i += THREADS) {
+    for (int i = threadIdx.x; i < outputs; i += THREADS) {
         float of_block = 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) of_block += warp_out[w][i / dim][i % dim];
-        block_out[i / dim][i % dim] = of_block;
+        const unsigned to = i / share;
+        st_async_1(mapa_shared(shared_address(&sent_out[rank][i % share]), to), mapa_shared(barrier, to), of_block);
     }
-    hopper::cluster_sync();
-    // Each block finishes a share of the outputs.
-    const int share = (group * dim - 1) / CLUSTER + 1;
-    for (int i = rank * share + threadIdx.x; i < min((rank + 1) * share, group * dim); i += THREADS) {
-        const int g = i / dim, d = i % dim;
-        float maxima[CLUSTER], totals[CLUSTER], outs[CLUSTER], most = Maximum::identity();
+    // Nobody sends to a block that has left: it has seen all that comes.
+    hopper::mbarrier_wait(barrier, 0);
+    for (int i = threadIdx.x; i < own; i += THREADS) {
+        const int g = (rank * share + i) / dim;
+        float most = Maximum::identity();
 #pragma unroll
-        for (int r = 0; r < CLUSTER; ++r) {
-            maxima[r] = *mapa_generic(&block_max[g], r);
-            totals[r] = *mapa_generic(&block_total[g], r);
-            outs[r] = *mapa_generic(&block_out[g][d], r);
-        }
-#pragma unroll
-        for (int r = 0; r < CLUSTER; ++r) most = fmaxf(most, maxima[r]);
+        for (int r = 0; r < CLUSTER; ++r) most = fmaxf(most, sent_stats[r][g].x);
         float all = 0.0f, sum = 0.0f;
 #pragma unroll
         for (int r = 0; r < CLUSTER; ++r) {
-            const float worth = rescaled(maxima[r], most);
-            all = fmaf(outs[r], worth, all);
-            sum = fmaf(totals[r], worth, sum);
+            const float worth = rescaled(sent_stats[r][g].x, most);
+            all = fmaf(sent_out[r][i], worth, all);
+            sum = fmaf(sent_stats[r][g].y, worth, sum);
         }
-        y[head * group * dim + i] = from_float<scalar_t>(all / sum);
+        y[head * outputs + rank * share + i] = from_float<scalar_t>(all / sum);
     }
-    hopper::cluster_sync();  // the others may still read from this block
 }
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_1(PARAMETERS) {
-    split_kv<1>(q, k, v, position, y, batch, heads, group, dim, scale);
+    split_kv<1>(q, k, v, position, y, batch, heads, group, dim, capacity, scale);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_2(PARAMETERS) {
-    split_kv<2>(q, k, v, position, y, batch, heads, group, dim, scale);
+    split_kv<2>(q, k, v, position, y, batch, heads, group, dim, capacity, scale);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_4(PARAMETERS) {
-    split_kv<4>(q, k, v, position, y, batch, heads, group, dim, scale);
+    split_kv<4>(q, k, v, position, y, batch, heads, group, dim, capacity, scale);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) attention_kvcache_cluster_8(PARAMETERS) {
-    split_kv<8>(q, k, v, position, y, batch, heads, group, dim, scale);
+    split_kv<8>(q, k, v, position, y, batch, heads, group, dim, capacity, scale);
 }
 #endif

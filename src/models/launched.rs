@@ -16,6 +16,9 @@ use crate::device::trace::Layers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Zeros that are uploaded at a time, bytes.
+const MOST_ZEROS: usize = 1 << 24;
+
 /// A step's operator, ready on the device.
 struct Ready {
     operator: Arc<dyn Operator>,
@@ -103,6 +106,13 @@ impl<'a> LaunchedExecutor<'a> {
                 }
                 Some((Kind::Constant(_, value), width)) => {
                     arena.upload(id, 0, filled(dtype, bytes, |i| value(i / width, i % width)).as_slice())?;
+                }
+                // A kernel that asks for keys before it knows the position may ask for rows that nothing has written yet.
+                Some((Kind::Cache, _)) => {
+                    let zeros = vec![0; bytes.min(MOST_ZEROS)];
+                    for offset in (0..bytes).step_by(MOST_ZEROS) {
+                        arena.upload(id, offset, &zeros[..zeros.len().min(bytes - offset)])?;
+                    }
                 }
                 _ => {}
             }

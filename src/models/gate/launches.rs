@@ -139,13 +139,21 @@ impl<S: Shape> Launched<S> {
         let mut launches = Vec::new();
         let runs = (self.signature.runs)(s);
         for (id, (buffer, &place)) in placed.model.buffers.iter().zip(&placed.layout.places).enumerate() {
-            let Kind::Constant(rows, _) = buffer.kind else { continue };
-            let reads = |step: &Step, e: &Extents| {
-                step.call(&placed.model, e).inputs.iter().flatten().any(|operand| operand.buffer == id)
+            // All constants of a model are zeros. A step that asks for keys before it knows the position may ask for rows of a cache
+            // that nothing has written.
+            let whole_cache = match buffer.kind {
+                Kind::Constant(..) => false,
+                Kind::Cache => true,
+                _ => continue,
             };
-            // All constants of a model are zeros.
+            let reads = |step: &Step, e: &Extents| {
+                let call = step.call(&placed.model, e);
+                let is_ahead = call.operator == "attention_kvcache" && e.past + e.queries < e.capacity;
+                let is_meant = !whole_cache || is_ahead;
+                is_meant && call.inputs.iter().flatten().any(|operand| operand.buffer == id)
+            };
             if runs.iter().any(|(e, _)| steps(&placed.model, e).any(|step| reads(step, e))) {
-                let n = rows * buffer.width;
+                let n = placed.layout.bytes[place] / self.dtype.size();
                 let launch = Launch::blocks(n.div_ceil(THREADS), THREADS).without_pointers();
                 launches.push(launch.pointer_at(WORKSPACE, placed.offsets[place]).scalar(n as i64));
             }

@@ -15,7 +15,7 @@ pub const LEAST_DIM: usize = 32;
 
 fn kernel(rule: fn(&Step) -> Launch) -> Cuda<Step> {
     let plan = move |s: &Step| {
-        let extents = [s.batch, s.heads, s.group, s.dim].map(|extent| extent as i32);
+        let extents = [s.batch, s.heads, s.group, s.dim, s.capacity()].map(|extent| extent as i32);
         let launch = extents.into_iter().fold(rule(s).dependent(), Launch::scalar);
         launch.scalar((1.0 / (s.dim as f64).sqrt()) as f32)
     };
