@@ -12,6 +12,7 @@
 // is K-major, of 64 columns by 64 of k where it is MN-major; an operand that CLUSTER blocks multicast to each other has boxes of
 // 1 / CLUSTER of the rows. The map of c has boxes of 64 columns by 64 rows. All are in the 128-byte swizzle.
 #pragma once
+#include "cluster.cuh"
 #include "gemm.cuh"
 #include "wgmma_epilogue.cuh"
 
@@ -71,11 +72,12 @@ struct Pipeline : PipelineState<C::STAGES> {
     __device__ __forceinline__ unsigned is_empty() const { return empty + stage * 8; }
 };
 
-template <class C>
+// PRODUCERS arrive when a stage is full.
+template <class C, int PRODUCERS = 1>
 __device__ __forceinline__ void pipeline_init(const Pipeline<C>& pipeline) {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < C::STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage * 8, 1);
+            mbarrier_init(pipeline.full + stage * 8, PRODUCERS);
             mbarrier_init(pipeline.empty + stage * 8, C::WARP_GROUPS * WARPGROUP_WARPS * C::CLUSTER);
         }
         mbarrier_init_fence();
@@ -330,17 +332,30 @@ __device__ __forceinline__ Four four_at(int at, float4 sums) {
             {sums.x, sums.y, sums.z, sums.w}};
 }
 
+// A product's operands by TMA.
+struct Maps {
+    const TensorMap& a;
+    const TensorMap& b;
+    static constexpr int PRODUCERS = 1;  // arrivals that fill a stage
+
+    // By the producer warpgroup: slices [first, last) of a tile.
+    template <class C>
+    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
+        if (threadIdx.x == C::CONSUMER_THREADS) produce_tile(pipeline, a, b, tile, 0, first, last, 0);
+    }
+};
+
 // Slices [first, last) of one tile, by a block that takes no other. Whether this thread multiplied and has `sums`.
-template <class C>
-__device__ __forceinline__ bool consume_one_tile(const TensorMap& a, const TensorMap& b, TileOrigin tile, int first,
-                                              int last, float (&sums)[C::TILE_N / 2]) {
+template <class C, class Operands>
+__device__ __forceinline__ bool consume_one_tile(const Operands& operands, TileOrigin tile, int first, int last,
+                                              float (&sums)[C::TILE_N / 2]) {
     extern __shared__ __align__(1024) unsigned char shared[];
     Pipeline<C> pipeline(shared_address(shared), 0);
     const int group = threadIdx.x / WARPGROUP_THREADS;
-    pipeline_init(pipeline);
+    pipeline_init<C, Operands::PRODUCERS>(pipeline);
     __syncthreads();
     if (group == C::WARP_GROUPS) {
-        if (threadIdx.x == C::CONSUMER_THREADS) produce_tile(pipeline, a, b, tile, 0, first, last, 0);
+        operands.template produce<C>(pipeline, tile, first, last);
         return false;
     }
     if (first < last) consume_tile(pipeline, sums, group, last - first);
@@ -348,15 +363,16 @@ __device__ __forceinline__ bool consume_one_tile(const TensorMap& a, const Tenso
 }
 
 // Few rows of a: A and B swapped, split-K within a cluster. The product is that of b and a transposed, 64 columns of c by
-// TILE_N of its rows, so that no more rows are multiplied than there are. One tile a cluster of SPLIT blocks, each of which
-// takes a part of k; the partial sums are reduced through shared memory, where the stages were, and each block stores a part
-// of the outputs. Always added in the same order: the same bits each time. C::A_ORDER is that of b.
-template <class C, int SPLIT, class Epilogue>
-__device__ __forceinline__ void swap_ab_split_k(const TensorMap& a, const TensorMap& b, const TensorMap&,
-                                       scalar_t* __restrict__ c, const Extents& extents, const Epilogue& epilogue) {
+// TILE_N of its rows, so that no more rows are multiplied than there are. One tile a cluster, each of whose blocks takes a part
+// of k; the partial sums are reduced through shared memory, where the stages were, and each block stores a part of the outputs.
+// Always added in the same order: the same bits each time. C::A_ORDER is that of b, and the operands are b and a.
+template <class C, class Operands, class Epilogue>
+__device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar_t* __restrict__ c, const Extents& extents,
+                                       const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char shared[];
     static_assert(C::WARP_GROUPS == 1 && C::PIPELINE_BYTES >= C::TILE_M * C::TILE_N * 4, "the sums fit into the stages");
-    const TileOrigin tile = tile_at<C>(blockIdx.x / SPLIT, tiles(extents.n, C::TILE_M), tiles(extents.m, C::TILE_N), 0);
+    const int split = int(cluster_size());
+    const TileOrigin tile = tile_at<C>(blockIdx.x / split, tiles(extents.n, C::TILE_M), tiles(extents.m, C::TILE_N), 0);
     auto store = [&](int at, float4 total) {
         const Four four = four_at<C>(at, total);
 #pragma unroll
@@ -369,32 +385,33 @@ __device__ __forceinline__ void swap_ab_split_k(const TensorMap& a, const Tensor
         }
     };
     const int slices = tiles(extents.k, SLICE);
+    const int share = tiles(slices, split);
+    const int rank = cluster_rank();
+    const int first = min(slices, rank * share);
     float sums[C::TILE_N / 2] = {};
-    if (SPLIT == 1) {
-        if (!consume_one_tile<C>(b, a, tile, 0, slices, sums)) return;
+    const bool multiplied = consume_one_tile<C>(operands, tile, first, min(slices, first + share), sums);
+    if (split == 1) {
+        if (!multiplied) return;
 #pragma unroll
         for (int i = 0; i < C::TILE_N / 8; ++i) store(i * C::CONSUMER_THREADS + threadIdx.x, four_of(sums, i));
         return;
     }
-    const int share = tiles(slices, SPLIT);
-    const int rank = cluster_rank();
-    const int first = min(slices, rank * share);
-    if (consume_one_tile<C>(b, a, tile, first, min(slices, first + share), sums)) {
+    if (multiplied) {
         named_barrier_sync(1, C::CONSUMER_THREADS);  // all are done with the stages
         store_partials<C>(reinterpret_cast<float4*>(shared), sums);
     }
     cluster_sync();
-    constexpr int SHARE = FOURS<C> / SPLIT;
-    for (int i = threadIdx.x; i < SHARE; i += C::THREADS) {
-        const int at = rank * SHARE + i;
+    const int fours = FOURS<C> / split;
+    for (int i = threadIdx.x; i < fours; i += C::THREADS) {
+        const int at = rank * fours + i;
         float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-        for (int block = 0; block < SPLIT; ++block) {
+#pragma unroll 2
+        for (int block = 0; block < split; ++block) {
             total = sum_of(total, load_remote(shared_address(shared) + at * 16, block));
         }
         store(at, total);
     }
-    cluster_sync();  // the other block may still read this one's shared memory
+    cluster_sync();  // the other blocks may still read this one's shared memory
 }
 
 // Split-K for few tiles and a long k: block i takes part i / tiles of the slices of tile i % tiles and leaves its sums in the
@@ -410,14 +427,15 @@ __device__ __forceinline__ void split_k_partials(const TensorMap& a, const Tenso
     const int share = tiles(slices, parts);
     const int first = min(slices, part * share);
     float sums[C::TILE_N / 2] = {};
-    if (consume_one_tile<C>(a, b, tile, first, min(slices, first + share), sums)) {
+    if (consume_one_tile<C>(Maps{a, b}, tile, first, min(slices, first + share), sums)) {
         store_partials<C>(workspace + (long long)blockIdx.x * FOURS<C>, sums);
     }
 }
 
-// The outputs of those parts. A block makes those of 32 fours: its eight warps add up every eighth part, then the first one
-// those eight sums, always in the same order.
+// The outputs of those parts, always added in the same order. Few parts: a warp of a block adds those of 32 fours of its own. More:
+// a block has 32 fours, its eight warps add up every eighth part, then the first one those eight sums.
 constexpr int ADDING_WARPS = 8;
+constexpr int FEW_PARTS = 16;
 template <class C, class Epilogue>
 __device__ __forceinline__ void split_k_reduce(const float4* __restrict__ workspace, scalar_t* __restrict__ c,
                                           const Extents& extents, int parts, const Epilogue& epilogue) {
@@ -426,17 +444,21 @@ __device__ __forceinline__ void split_k_reduce(const float4* __restrict__ worksp
     const int warp = threadIdx.x / 32;
     const int tiles_m = tiles(extents.m, C::TILE_M);
     const int tiles_n = tiles(extents.n, C::TILE_N);
-    const long long at = (long long)blockIdx.x * 32 + lane;
+    const bool few = parts <= FEW_PARTS;
+    const long long at = ((long long)blockIdx.x * (few ? ADDING_WARPS : 1) + (few ? warp : 0)) * 32 + lane;
+    const int step = few ? 1 : ADDING_WARPS;
     float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 8
-    for (int part = warp; part < parts; part += ADDING_WARPS) {
+    for (int part = few ? 0 : warp; part < parts; part += step) {
         total = sum_of(total, workspace[(long long)part * tiles_m * tiles_n * FOURS<C> + at]);
     }
-    totals[warp][lane] = total;
-    __syncthreads();
-    if (warp > 0) return;
+    if (!few) {
+        totals[warp][lane] = total;
+        __syncthreads();
+        if (warp > 0) return;
 #pragma unroll
-    for (int other = 1; other < ADDING_WARPS; ++other) total = sum_of(total, totals[other][lane]);
+        for (int other = 1; other < ADDING_WARPS; ++other) total = sum_of(total, totals[other][lane]);
+    }
     const TileOrigin tile = tile_at<C>(at / FOURS<C>, tiles_m, tiles_n, 0);
     const Four four = four_at<C>(at % FOURS<C>, total);
 #pragma unroll

@@ -7,6 +7,7 @@
 #include "align_rows.cuh"
 #include "dependent.cuh"
 #include "gemm_swap_ab.cuh"
+#include "gemm_unaligned.cuh"
 
 using namespace hopper;
 
@@ -18,20 +19,25 @@ using namespace hopper;
 // multiprocessor holds, what to call). The launch rule chooses among them by an estimate of the time.
 //
 // MxN: persistent blocks with a tile of so many rows and columns of c; _cluster: so many of them, below each other, multicast
-// b. swap_ab_Mx64: at most M rows of c; _split: a cluster of so many blocks splits the k of a tile.
+// b.
 #define HOPPER_TILES(ENTRY)                                                              \
     ENTRY(128x256, 384, 1, persistent<Config<2, 256, 4, 1, K_MAJOR, FACTOR_B>>)          \
     ENTRY(128x192, 384, 1, persistent<Config<2, 192, 4, 1, K_MAJOR, FACTOR_B>>)          \
     ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, K_MAJOR, FACTOR_B>>) \
     ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, K_MAJOR, FACTOR_B>>)           \
     ENTRY(64x128_cluster2, 256, 1, persistent<Config<1, 128, 8, 2, K_MAJOR, FACTOR_B>>)  \
-    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, K_MAJOR, FACTOR_B>>)             \
-    ENTRY(swap_ab_16x64, 256, 2, swap_ab_split_k<Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>, 1>)            \
-    ENTRY(swap_ab_16x64_split2, 256, 2, swap_ab_split_k<Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>, 2>)     \
-    ENTRY(swap_ab_32x64, 256, 2, swap_ab_split_k<Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>, 1>)             \
-    ENTRY(swap_ab_32x64_split2, 256, 2, swap_ab_split_k<Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>, 2>)      \
-    ENTRY(swap_ab_64x64, 256, 2, swap_ab_split_k<Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>, 1>)             \
-    ENTRY(swap_ab_64x64_split2, 256, 2, swap_ab_split_k<Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>, 2>)
+    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, K_MAJOR, FACTOR_B>>)
+
+// swap_ab_Mx64: at most M rows of c a tile, A and B swapped; the blocks of a cluster split the k of a tile. ENTRY(name, its tile).
+#define HOPPER_SWAP_AB_SPLIT_K(ENTRY)                                   \
+    ENTRY(swap_ab_16x64, Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>)       \
+    ENTRY(swap_ab_32x64, Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>)        \
+    ENTRY(swap_ab_64x64, Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>)
+
+// The same by rows that start anywhere (gemm_unaligned.cuh). ENTRY(name, slices on their way, its tile).
+#define HOPPER_UNALIGNED(ENTRY)                                         \
+    ENTRY(unaligned_16x64, 2, Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>)  \
+    ENTRY(unaligned_64x64, 1, Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>)
 
 // As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _cluster: so many
 // of them, beside each other, multicast a.
@@ -63,11 +69,35 @@ using namespace hopper;
         __VA_ARGS__(a_map, b_map, c_map, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                                      \
     }
 
+// grid = a cluster a tile, block = 256, dynamic shared memory = the stages and 16 bytes a stage.
+#define HOPPER_SWAP_AB_SPLIT_K_ENTRY(NAME, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+        PRODUCT(NAME)(scalar_t* __restrict__ c, PRODUCT_POINTERS const __grid_constant__ TensorMap a_map,             \
+                      const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap, int m, int n,       \
+                      int k PRODUCT_SCALARS) {                                                                        \
+        PRODUCT_BEGIN;                                                                                                \
+        swap_ab_split_k<__VA_ARGS__>(Maps{b_map, a_map}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                      \
+    }
+
+// The same of a and b themselves.
+#define HOPPER_UNALIGNED_ENTRY(NAME, AHEAD, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+        PRODUCT(NAME)(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, PRODUCT_POINTERS                \
+                      scalar_t* __restrict__ c, int m, int n, int k PRODUCT_SCALARS) {                                \
+        PRODUCT_BEGIN;                                                                                                \
+        const Matrix of_a{behind_wait(a), m, k};                                                                      \
+        const Matrix of_b = FACTOR_B == K_MAJOR ? Matrix{behind_wait(b), n, k} : Matrix{behind_wait(b), k, n};        \
+        swap_ab_split_k<__VA_ARGS__>(Rows<AHEAD>{of_b, of_a}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                        \
+    }
+
 HOPPER_TILES(HOPPER_ENTRY)
 HOPPER_SWAP_AB(HOPPER_ENTRY)
+HOPPER_SWAP_AB_SPLIT_K(HOPPER_SWAP_AB_SPLIT_K_ENTRY)
+HOPPER_UNALIGNED(HOPPER_UNALIGNED_ENTRY)
 
 // _split_k: grid = tiles * parts, dynamic shared memory = the stages and 16 bytes a stage; workspace = 4 bytes a sum of a
-// tile and part. _split_k_reduce: grid = sums of all tiles / 128, block = 256, no dynamic shared memory.
+// tile and part. _split_k_reduce: grid = sums of all tiles / 1024 where there are at most 16 parts, else / 128; block = 256, no
+// dynamic shared memory.
 #define HOPPER_SPLIT_K_ENTRY(NAME, THREADS, ...)                                                                       \
     extern "C" __global__ void __launch_bounds__(THREADS, 1)                                                  \
         PRODUCT(NAME##_split_k)(float4* __restrict__ workspace, const __grid_constant__ TensorMap a_map,        \

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(names(&Inputs::of(&[gate]).merged().unwrap()), ["copy", "fma", "read"]);
         let with = names(&inputs.merged().unwrap());
         let tensor = |name: &&String| name.starts_with("tensor_");
-        assert_eq!((with.len(), with.iter().filter(tensor).count()), (6, 3), "those of its own device: {with:?}");
+        assert_eq!((with.len(), with.iter().filter(tensor).count()), (7, 4), "those of its own device: {with:?}");
         let share = |summary: &Summary, trial: &str| {
             let record = summary.records.iter().find(|record| record.trial == trial).unwrap();
             record.outcome.timings.iter().map(|timing| timing.of_ceiling).next_back().unwrap()

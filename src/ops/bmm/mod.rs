@@ -11,7 +11,7 @@ mod wgmma;
 pub use shape::Products;
 
 use super::float::Float;
-use super::gemm::wgmma::Tile;
+use super::gemm::tile::Tile;
 use super::gemm::{self, Product};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -255,6 +255,7 @@ fn wgmma_kernel(choose: impl Fn(&Products) -> &'static Tile + Clone + Send + Syn
             "lib/wgmma_epilogue.cuh",
             "lib/align_rows.cuh",
             "lib/shifted.cuh",
+            "lib/cluster.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_swap_ab.cuh"
         ],

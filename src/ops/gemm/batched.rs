@@ -1,7 +1,7 @@
-//! The tiles of batches of products, and their times besides those of `tiles.json`, which gemm's are.
+//! The tiles of batches of products, and their times.
 
+use super::tile::{SWAP_AB, TILES, Tile, Work, tile};
 use super::times::Times;
-use super::wgmma::{SWAP_AB, TILES, Tile, Work, tile};
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// Those of batches alone. Pairs for rows that straddle lines of 128 bytes; small ones of which a multiprocessor has several,
@@ -14,7 +14,7 @@ const OWN: [Tile; 3] = [
 
 /// The tiles with which there are batches of products, and how many µs it takes to store one, by TMA and by
 /// elements: with a short k that is most of the time. What is left of the times of shapes on an H200, k of 64 to 4096 and 1
-/// to 96 items, when the start and the slices of `tiles.json` are taken off: by copies of 8 shapes (not swapped) and 58
+/// to 96 items, when the start and the slices of [`TIMES`] are taken off: by copies of 8 shapes (not swapped) and 58
 /// (swapped, and in pairs), by elements of 14, where the tile that is chosen takes 1.003 of the fastest one's
 /// time in the geometric mean (1.006 without swapping A and B).
 const STORED_US: [(&str, [f64; 2]); 8] = [
@@ -28,8 +28,13 @@ const STORED_US: [(&str, [f64; 2]); 8] = [
     ("swap_ab_64x64_x3", [0.41, 0.83]),
 ];
 
-/// The times of `OWN`, from the same shapes.
-static TIMES: [(&str, Times); 3] = [
+/// Their times: those that gemm's tiles had when [`STORED_US`] was found beside them, and those of `OWN` from the same shapes.
+static TIMES: [(&str, Times); 8] = [
+    ("128x256", Times { base_us: 4.635, slice_us: 0.6, further_us: 2.499, terabytes_per_s: 3.63 }),
+    ("64x64", Times { base_us: 2.005, slice_us: 0.173, further_us: 0.45, terabytes_per_s: 4.019 }),
+    ("swap_ab_112x128", Times { base_us: 2.759, slice_us: 0.291, further_us: 0.385, terabytes_per_s: 3.236 }),
+    ("swap_ab_128x128", Times { base_us: 2.633, slice_us: 0.315, further_us: 1.117, terabytes_per_s: 3.765 }),
+    ("swap_ab_192x128", Times { base_us: 2.526, slice_us: 0.492, further_us: 1.155, terabytes_per_s: 3.321 }),
     ("128x256_cluster2", Times { base_us: 5.141, slice_us: 0.6, further_us: 2.585, terabytes_per_s: 2.525 }),
     ("swap_ab_128x64_x2", Times { base_us: 2.929, slice_us: 0.459, further_us: 0.0, terabytes_per_s: 4.18 }),
     ("swap_ab_64x64_x3", Times { base_us: 2.698, slice_us: 0.42, further_us: 0.0, terabytes_per_s: 3.75 }),
@@ -45,7 +50,7 @@ pub fn stored_us(name: &str) -> Option<[f64; 2]> {
     STORED_US.iter().find(|(tile, _)| *tile == name).map(|(_, us)| *us)
 }
 
-/// The times of a tile that batches alone have.
+/// The times of a tile of batches.
 pub fn times_of(name: &str) -> Option<&'static Times> {
     TIMES.iter().find(|(tile, _)| *tile == name).map(|(_, times)| times)
 }

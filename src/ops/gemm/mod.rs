@@ -4,6 +4,7 @@ pub(super) mod batched;
 mod launch;
 mod shape;
 pub(super) mod simt;
+pub mod tile;
 mod times;
 pub mod tuning;
 #[cfg(feature = "cuda")]
@@ -43,7 +44,7 @@ pub fn suite() -> Suite {
         .candidate("lesson4_mma", ladder(launch::mma).tiles([("m", 128), ("n", 128), ("k", 32)]).dtypes(HALF).lesson())
         .candidate(
             "lesson5_wgmma",
-            wgmma_kernel(|_| &wgmma::TILES[0]).tiles([("m", 128), ("n", 256), ("k", 64)]).lesson(),
+            wgmma_kernel(|_| &tile::TILES[0]).tiles([("m", 128), ("n", 256), ("k", 64)]).lesson(),
         )
         .candidate("cuda", wgmma_kernel(|s| wgmma::GEMM.choose(s, false)).tiles([("m", 128), ("n", 64), ("k", 64)]))
         .candidate("cuda", simt_kernel())
@@ -222,7 +223,7 @@ fn simt_kernel() -> Cuda<Product> {
 }
 
 /// The kernels on warpgroups, with the tile that `choose` says.
-fn wgmma_kernel(choose: impl Fn(&Product) -> &'static wgmma::Tile + Clone + Send + Sync + 'static) -> Cuda<Product> {
+fn wgmma_kernel(choose: impl Fn(&Product) -> &'static tile::Tile + Clone + Send + Sync + 'static) -> Cuda<Product> {
     let chosen = choose.clone();
     kernel!(
         "gemm/gemm_wgmma.cu",
@@ -234,9 +235,11 @@ fn wgmma_kernel(choose: impl Fn(&Product) -> &'static wgmma::Tile + Clone + Send
             "lib/align_rows.cuh",
             "lib/dependent.cuh",
             "lib/shifted.cuh",
+            "lib/cluster.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_wgmma_entries.cuh",
-            "lib/gemm_swap_ab.cuh"
+            "lib/gemm_swap_ab.cuh",
+            "lib/gemm_unaligned.cuh"
         ],
         "gemm_128x256",
         move |s| wgmma::GEMM.plan(choose(s), s, &[])

@@ -1,7 +1,8 @@
 //! How `tiles.json` is made: what is timed, and the times of tiles that explain it best.
 
+use super::tile::{Tile, tiles};
 use super::times::{Table, Times};
-use super::wgmma::{GEMM, Tile, tiles};
+use super::wgmma::GEMM;
 use super::{Product, operator, wgmma_kernel};
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
@@ -24,7 +25,7 @@ pub fn chosen(point: &[usize]) -> &'static str {
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
 /// what runs at full clocks: beyond, all tiles slow down alike.
-const SHAPES: [(usize, usize, usize); 26] = [
+const SHAPES: [(usize, usize, usize); 34] = [
     (1, 4096, 4096),
     (8, 4096, 14336),
     (16, 4096, 4096),
@@ -51,6 +52,15 @@ const SHAPES: [(usize, usize, usize); 26] = [
     (4096, 256, 4096),
     (16384, 128, 1024),
     (8192, 1024, 1024),
+    // Rows that start anywhere.
+    (1, 5001, 8192),
+    (8, 2476, 4096),
+    (9, 4006, 11200),
+    (16, 1536, 2476),
+    (40, 1000, 3001),
+    (64, 257, 4096),
+    (64, 4383, 8481),
+    (160, 6866, 64),
 ];
 
 /// The shapes to time tiles at.
@@ -60,7 +70,7 @@ pub fn points() -> Vec<Point> {
 
 /// Whether a candidate of the [`suite`] is worth timing at a shape.
 pub fn suits(candidate: &str, point: &[usize]) -> bool {
-    tiles().find(|tile| tile.name == candidate).is_none_or(|tile| tile.suits(&Product::from_point(point)))
+    tiles().find(|tile| tile.name == candidate).is_none_or(|tile| GEMM.suits(tile, &Product::from_point(point)))
 }
 
 /// A time of a tile, µs.
@@ -99,9 +109,16 @@ struct Row {
     weight: f64,
 }
 
+/// What the tensor cores of a multiprocessor compute in a slice at the best: no tile of any size has reached more.
+const FLOPS_PER_US: f64 = 7.0e6;
+
 /// The times with the least squares of relative errors: from the best of a grid downhill, in smaller and smaller steps.
 fn fit(tile: &Tile, rows: &[Row]) -> Times {
+    let least_us = tile.flops_of_slice() / FLOPS_PER_US;
     let error = |&[base_us, slice_us, further_us, terabytes_per_s]: &[f64; 4]| -> f64 {
+        if slice_us < least_us {
+            return f64::INFINITY;
+        }
         let times = Times { base_us, slice_us, further_us, terabytes_per_s };
         let of_row = |row: &Row| row.weight * (GEMM.estimate_us(tile, &times, &row.shape) / row.us).ln().powi(2);
         rows.iter().map(of_row).sum()

@@ -3,107 +3,27 @@
 
 use super::Product;
 use super::batched;
+use super::tile::{COLUMNS, SLICE, TILES, Tile, Work, tiles};
 use super::times::{self, Times};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::core::work::{MatrixTile, Work as Share};
 use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
 
-/// What the kernels take of k at a time, and columns that a swizzled row holds.
-const SLICE: usize = 64;
-const COLUMNS: usize = 64;
-
-/// How a block works.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Work {
-    /// Persistent; clusters of so many blocks, one below the other, multicast b.
-    Persistent(usize),
-    /// A and B swapped, a tile a cluster; its k is split among so many blocks.
-    SwapAbSplitK(usize),
-    /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
-    SwapAb(usize),
-    /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
-    SplitK,
-}
-
-/// A tile of the product, as its entry has it.
-#[derive(Debug, PartialEq)]
-pub struct Tile {
-    /// What its entries are called behind the operator's name.
-    pub name: &'static str,
-    /// Rows and columns of c a block.
-    rows: usize,
-    cols: usize,
-    /// Stages of the pipeline.
-    stages: usize,
-    work: Work,
-    /// Clusters that run at the same time.
-    at_once: usize,
-}
-
-pub(super) const fn tile(
-    name: &'static str,
-    [rows, cols]: [usize; 2],
-    stages: usize,
-    work: Work,
-    at_once: usize,
-) -> Tile {
-    Tile { name, rows, cols, stages, work, at_once }
-}
-
-/// The tiles without swapping A and B, and those for few rows.
-pub const TILES: [Tile; 14] = {
-    use Work::{Persistent, SplitK, SwapAbSplitK};
-    const ALL: usize = MULTIPROCESSORS;
-    [
-        tile("128x256", [128, 256], 4, Persistent(1), ALL),
-        tile("128x192", [128, 192], 4, Persistent(1), ALL),
-        tile("128x192_cluster2", [128, 192], 4, Persistent(2), ALL / 2),
-        tile("64x128", [64, 128], 8, Persistent(1), ALL),
-        tile("64x128_cluster2", [64, 128], 8, Persistent(2), ALL / 2),
-        tile("64x64", [64, 64], 8, Persistent(1), ALL),
-        tile("swap_ab_16x64", [16, 64], 10, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_16x64_split2", [16, 64], 10, SwapAbSplitK(2), ALL),
-        tile("swap_ab_32x64", [32, 64], 9, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_32x64_split2", [32, 64], 9, SwapAbSplitK(2), ALL),
-        tile("swap_ab_64x64", [64, 64], 7, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_64x64_split2", [64, 64], 7, SwapAbSplitK(2), ALL),
-        tile("128x128_split_k", [128, 128], 6, SplitK, ALL),
-        tile("64x128_split_k", [64, 128], 8, SplitK, ALL),
-    ]
-};
-
-/// Those with A and B swapped for all shapes.
-pub(super) const SWAP_AB: [Tile; 8] = {
-    use Work::SwapAb;
-    const ALL: usize = MULTIPROCESSORS;
-    [
-        tile("swap_ab_112x128", [112, 128], 6, SwapAb(1), ALL),
-        tile("swap_ab_128x64", [128, 64], 8, SwapAb(1), ALL),
-        tile("swap_ab_128x128", [128, 128], 6, SwapAb(1), ALL),
-        tile("swap_ab_144x128", [144, 128], 5, SwapAb(1), ALL),
-        tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb(2), ALL / 2),
-        tile("swap_ab_176x128", [176, 128], 4, SwapAb(1), ALL),
-        tile("swap_ab_192x128", [192, 128], 4, SwapAb(1), ALL),
-        tile("swap_ab_208x128", [208, 128], 4, SwapAb(1), ALL),
-    ]
-};
-
-/// Every tile that gemm and linear have an entry for.
-pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
-    TILES.iter().chain(&SWAP_AB)
-}
-
-/// Parts of k a tile, at the most, and slices that a part has, at the least.
-const MOST_PARTS: usize = 64;
-const LEAST_SLICES: usize = 4;
-
 /// Rows up to which a product is bound by its reads of b.
 const FEW_ROWS: usize = 512;
+
+/// Parts of k up to which a warp adds up all of them: FEW_PARTS of the kernels.
+const FEW_PARTS: usize = 16;
 
 /// A line of the caches, and what L2 delivers to one multiprocessor of an H200, measured with rows that straddle lines.
 const LINE_BYTES: usize = 128;
 const L2_BYTES_PER_US: f64 = 132e3;
+
+/// What the copy of an operand to aligned rows takes: its launch, and the bytes that it reads and writes; the median of what 58
+/// random shapes with such operands took on an H200 beside the estimate of the product alone.
+const COPY_US: f64 = 2.0;
+const COPY_BYTES_PER_US: f64 = 2.7e6;
 
 /// An operator that is such a product.
 pub struct Operation {
@@ -170,14 +90,15 @@ impl Operation {
         self.batch.map(|_| 1).into_iter().chain(tile).collect()
     }
 
-    /// Bytes of the copies of a and b, behind which the sums of parts stand.
-    fn copied_bytes(&self, s: &Product) -> usize {
-        (self.a(s).1.copied_elements() + self.b(s).1.copied_elements()) * ELEMENT_BYTES
+    /// Bytes of the copies of a and b that the tile needs, behind which the sums of parts stand.
+    fn copied_bytes(&self, tile: &Tile, s: &Product) -> usize {
+        let elements = self.a(s).1.copied_elements() + self.b(s).1.copied_elements();
+        if tile.takes_maps() { elements * ELEMENT_BYTES } else { 0 }
     }
 
     /// Bytes of the copies of a and b, and of the sums of parts.
     pub fn workspace_bytes(&self, tile: &Tile, s: &Product) -> usize {
-        self.copied_bytes(s) + tile.sums(s) * 4
+        self.copied_bytes(tile, s) + tile.sums(s) * 4
     }
 
     /// The one that is estimated to be the fastest of all. `reads_c`: whether every output needs an element of a matrix like
@@ -191,8 +112,8 @@ impl Operation {
 
     /// Whether a tile can be the fastest beside those with A and B swapped. Of the others with 128 rows these can: the
     /// widest beyond 10¹¹ operations, where the clock follows the power and it moves the fewest bytes; pairs up to there,
-    /// where rows straddle lines; wide ones for few rows, since they cut many columns. A swapped one that is to a quarter
-    /// outside of c runs out of step with those it shares b with.
+    /// where rows straddle lines, and swapped pairs beyond; wide ones for few rows, since they cut many columns. A swapped one
+    /// that is to a quarter outside of c runs out of step with those it shares b with.
     fn competes(&self, tile: &Tile, s: &Product, reads_c: bool) -> bool {
         let few_rows = s.m <= FEW_ROWS && 4 * s.m <= s.n;
         let long = 2 * s.m * s.n * s.k > 100_000_000_000;
@@ -202,17 +123,32 @@ impl Operation {
             Work::Persistent(1) if tile.cols == 256 && long => !reads_c,
             Work::Persistent(1) => tile.cols >= 192 && few_rows,
             Work::Persistent(_) => straddles && !long,
-            Work::SwapAb(_) => 4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m,
-            Work::SwapAbSplitK(_) | Work::SplitK => true,
+            Work::SwapAb(sharing) => {
+                4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m && (sharing == 1 || straddles || !long)
+            }
+            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::SplitK => true,
         }
     }
 
     /// The one of these that is.
     fn choose_among(&self, tiles: impl Iterator<Item = &'static Tile>, s: &Product) -> &'static Tile {
-        let times = |tile: &Tile| times::of(tile.name).or_else(|| batched::times_of(tile.name));
+        let times =
+            |tile: &Tile| if self.batch.is_some() { batched::times_of(tile.name) } else { times::of(tile.name) };
         let us = |tile: &Tile| times(tile).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
-        let suits = |tile: &Tile| if self.batch.is_some() { tile.stored_us(s).is_some() } else { tile.suits(s) };
-        tiles.filter(|tile| suits(tile) && self.has(tile)).min_by(|a, b| us(a).total_cmp(&us(b))).unwrap_or(&TILES[0])
+        tiles
+            .filter(|tile| self.suits(tile, s) && self.has(tile))
+            .min_by(|a, b| us(a).total_cmp(&us(b)))
+            .unwrap_or(&TILES[0])
+    }
+
+    /// Whether a tile could be the fastest for a shape. One without tensor maps gains nothing where these take the operands as they are.
+    pub fn suits(&self, tile: &Tile, s: &Product) -> bool {
+        let aligned = [self.a(s), self.b(s)].iter().all(|(_, factor)| is_aligned(factor.cols));
+        if self.batch.is_some() {
+            tile.stored_us(s).is_some()
+        } else {
+            tile.suits(s) && (!aligned || tile.takes_maps())
+        }
     }
 
     /// Whether its maps can bring the rows of this tile: boxes of a factor that lies across k have 64 columns.
@@ -220,14 +156,22 @@ impl Operation {
         self.a_along_k || tile.rows.is_multiple_of(COLUMNS) || !matches!(tile.work, Work::SwapAb(_))
     }
 
-    /// About how long the product takes, in µs: what starts and ends it, and the longest of its products, its copies from
-    /// L2 and its reads of memory.
+    /// About how long the product takes, with the copies of operands that the tile needs, in µs.
     pub fn estimate_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
+        let copied = [self.a(s), self.b(s)].map(|(_, factor)| factor.copied_elements());
+        let of_copy = |elements: &usize| COPY_US + (2 * elements * ELEMENT_BYTES) as f64 / COPY_BYTES_PER_US;
+        let copies_us: f64 = copied.iter().filter(|&&elements| elements > 0).map(of_copy).sum();
+        self.product_us(tile, times, s) + if tile.takes_maps() { copies_us } else { 0.0 }
+    }
+
+    /// About how long the product alone takes: what starts and ends it, and the longest of its products, its copies from L2 and
+    /// its reads of memory.
+    fn product_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
         // A row that does not start at a line of 128 bytes touches one more.
         let lines = |(_, factor): (usize, Aligned)| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
         let [a_sharing, b_sharing] = tile.sharing();
         let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
-        let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor();
+        let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor(s);
         let slice_us = times.slice_us.max(bytes_of_slice as f64 / L2_BYTES_PER_US);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
@@ -242,7 +186,9 @@ impl Operation {
             Work::Persistent(_) | Work::SwapAb(_) => {
                 times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us
             }
-            Work::SwapAbSplitK(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) => {
+                waves * times.base_us + busy_us(waves, slices.div_ceil(split))
+            }
             Work::SplitK => {
                 let parts = tile.parts(s);
                 let waves = (clusters * parts).div_ceil(tile.at_once) as f64;
@@ -257,7 +203,8 @@ impl Operation {
         if s.m * self.items() == 0 {
             return Plan(Vec::new());
         }
-        let copies = [self.a(s).1.copy(self.align), self.b(s).1.copy(self.align)].into_iter().flatten();
+        let copies = [self.a(s), self.b(s)].map(|(_, factor)| factor.copy(self.align)).into_iter().flatten();
+        let copies = copies.filter(|_| tile.takes_maps());
         let multiply = self.multiply(tile, s, scalars);
         let add = (tile.work == Work::SplitK).then(|| self.add(tile, s, scalars));
         let launches = copies.chain([multiply]).chain(add);
@@ -266,6 +213,16 @@ impl Operation {
 
     /// The product: c and the other tensors or the workspace, maps of a, b and perhaps c, extents.
     fn multiply(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Launch {
+        let launch = tile
+            .launch(tile.clusters(s) * self.items(), tile.parts(s))
+            .entry(format!("{}_{}", self.name, tile.entry()))
+            .without_pointers()
+            .shares(self.share(tile, s));
+        if !tile.takes_maps() {
+            let [a, b] = self.factors;
+            let launch = self.others.iter().copied().fold(launch.pointer(a).pointer(b), Launch::pointer);
+            return with_scalars(launch.pointer(self.output), s, scalars);
+        }
         let [a_sharing, b_sharing] = tile.sharing();
         // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
         let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE } / a_sharing);
@@ -276,13 +233,8 @@ impl Operation {
         let c = TensorMap::of(self.output, extents).tile(self.tile([c_rows, COLUMNS]));
         let c = if is_aligned(s.n) { c } else { a.clone() };
         let [a, b, c] = [a, b, c].map(|map| map.swizzle(Swizzle::Bytes128));
-        let launch = tile
-            .launch(tile.clusters(s) * self.items(), tile.parts(s))
-            .entry(format!("{}_{}", self.name, tile.name))
-            .without_pointers()
-            .shares(self.share(tile, s));
         if tile.work == Work::SplitK {
-            let launch = launch.pointer("workspace").map(a).map(b).scalar(self.sums_from(s));
+            let launch = launch.pointer("workspace").map(a).map(b).scalar(self.sums_from(tile, s));
             return with_scalars(launch, s, &[tile.parts(s) as i32]);
         }
         let launch = self.others.iter().copied().fold(launch.pointer(self.output), Launch::pointer);
@@ -308,7 +260,9 @@ impl Operation {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => {
                 of(clusters * sharing, tile.at_once * sharing / MULTIPROCESSORS, 1)
             }
-            Work::SwapAbSplitK(split) => of(clusters * split, tile.at_once * split / MULTIPROCESSORS, split),
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) => {
+                of(clusters * split, tile.at_once * split / MULTIPROCESSORS, split)
+            }
             Work::SplitK => {
                 let parts = tile.parts(s);
                 of(clusters * parts, 1, parts).with_partial_sums([tile.rows, tile.cols])
@@ -316,99 +270,26 @@ impl Operation {
         }
     }
 
-    /// The outputs from the sums of parts, 128 of them a block.
+    /// The outputs from the sums of parts: a warp has 128 of them, or all eight of a block where there are many parts.
     fn add(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Launch {
         let entry = format!("{}_{}", self.name, tile.name.replace("_split_k", "_split_k_reduce"));
-        let launch = Launch::blocks(tile.sums(s) / tile.parts(s) / 128, 256).entry(entry).without_pointers();
+        let of_block = if tile.parts(s) <= FEW_PARTS { 8 * 128 } else { 128 };
+        let launch = Launch::blocks(tile.sums(s) / tile.parts(s) / of_block, 256).entry(entry).without_pointers();
         let launch = self.others.iter().copied().fold(launch.pointer(self.output), Launch::pointer);
-        let launch = launch.pointer("workspace").scalar(self.sums_from(s));
+        let launch = launch.pointer("workspace").scalar(self.sums_from(tile, s));
         let scalars: Vec<i32> = [tile.parts(s) as i32].into_iter().chain(scalars.iter().copied()).collect();
         with_scalars(launch, s, &scalars)
     }
 
     /// Where the sums of parts begin in the workspace, in units of 16 bytes.
-    fn sums_from(&self, s: &Product) -> i64 {
-        (self.copied_bytes(s) / 16) as i64
+    fn sums_from(&self, tile: &Tile, s: &Product) -> i64 {
+        (self.copied_bytes(tile, s) / 16) as i64
     }
 }
 
 /// Appends the extents and these.
 fn with_scalars(launch: Launch, s: &Product, scalars: &[i32]) -> Launch {
     [s.m as i32, s.n as i32, s.k as i32].into_iter().chain(scalars.iter().copied()).fold(launch, Launch::scalar)
-}
-
-impl Tile {
-    /// Whether it could be the fastest for a shape.
-    pub fn suits(&self, s: &Product) -> bool {
-        match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
-            Work::SwapAbSplitK(_) => s.m <= self.rows && self.rows <= 16.max(4 * s.m),
-            Work::SplitK => self.parts(s) > 1,
-        }
-    }
-
-    /// Whether it can be the fastest beside those with A and B swapped in batches of products, where tiles of 128x256
-    /// are good for smaller items too.
-    fn competes_in_batches(&self) -> bool {
-        !matches!(self.work, Work::Persistent(_)) || self.cols == 256 || self.cols == 64
-    }
-
-    /// What it takes to store the tile where products come in batches, µs.
-    fn stored_us(&self, s: &Product) -> Option<f64> {
-        let [by_copies, by_elements] = batched::stored_us(self.name)?;
-        Some(if is_aligned(s.n) { by_copies } else { by_elements })
-    }
-
-    /// Blocks that stay on one multiprocessor.
-    fn on_a_multiprocessor(&self) -> usize {
-        if let Work::SwapAb(sharing) = self.work { self.at_once * sharing / MULTIPROCESSORS } else { 1 }
-    }
-
-    /// Blocks that multicast a to each other, and b.
-    fn sharing(&self) -> [usize; 2] {
-        match self.work {
-            Work::Persistent(sharing) => [1, sharing],
-            Work::SwapAb(sharing) => [sharing, 1],
-            Work::SwapAbSplitK(_) | Work::SplitK => [1, 1],
-        }
-    }
-
-    /// Clusters that the whole product takes, or its tiles where they have parts.
-    fn clusters(&self, s: &Product) -> usize {
-        let [a_sharing, b_sharing] = self.sharing();
-        s.m.div_ceil(self.rows).div_ceil(b_sharing) * s.n.div_ceil(self.cols).div_ceil(a_sharing)
-    }
-
-    /// Parts of k a tile: one wave of blocks.
-    fn parts(&self, s: &Product) -> usize {
-        let most = s.k.div_ceil(SLICE).div_ceil(LEAST_SLICES).min(MOST_PARTS);
-        (self.at_once / self.clusters(s).max(1)).clamp(1, most)
-    }
-
-    /// Sums of parts that stand in the workspace.
-    fn sums(&self, s: &Product) -> usize {
-        if self.work == Work::SplitK { self.clusters(s) * self.parts(s) * self.rows * self.cols } else { 0 }
-    }
-
-    /// Blocks, cluster and shared memory for so many clusters, each with these parts of k.
-    fn launch(&self, clusters: usize, parts: usize) -> Launch {
-        let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
-        let ring_bytes = self.stages * (stage_bytes + 16);
-        // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
-        let groups = match self.work {
-            Work::SwapAbSplitK(_) => 1,
-            Work::SwapAb(_) => self.cols / 64,
-            Work::Persistent(_) | Work::SplitK => self.rows / 64,
-        };
-        let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
-        let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
-        let (cluster, clusters, store_bytes) = match self.work {
-            Work::Persistent(sharing) | Work::SwapAb(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
-            Work::SwapAbSplitK(split) => (split, clusters, 0),
-            Work::SplitK => (1, clusters * parts, 0),
-        };
-        Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod wgmma;
 use super::family::rows::double;
 use super::float::{Float, sum};
 use super::gelu_tanh::{gelu_tanh, twice_inner};
-use super::gemm::wgmma::Tile;
+use super::gemm::tile::Tile;
 use super::gemm::{Product, dot};
 use super::silu::silu;
 use super::simd;
@@ -387,9 +387,11 @@ fn wgmma_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync +
             "lib/wgmma_epilogue.cuh",
             "lib/align_rows.cuh",
             "lib/shifted.cuh",
+            "lib/cluster.cuh",
             "lib/gemm_wgmma.cuh",
             "lib/gemm_wgmma_entries.cuh",
             "lib/gemm_swap_ab.cuh",
+            "lib/gemm_unaligned.cuh",
             "lib/dependent.cuh",
             "linear/linear.cuh",
             "linear/linear_swap_ab.cuh"

@@ -23,7 +23,7 @@ mod tests {
     use crate::core::candidate::{Candidate, IntoCandidate};
     use crate::core::shape::Shape;
     use crate::ops::agreement::{in_simulator, judged_in_simulator};
-    use crate::ops::gemm::wgmma::tiles;
+    use crate::ops::gemm::tile::tiles;
     use crate::ops::linear::{Activation, Layer, operator, wgmma_kernel};
     use rstest::rstest;
 
@@ -64,7 +64,7 @@ mod tests {
     #[case(512, 2048, 5632, true, "swap_ab_128x64")]
     #[case(1536, 1536, 1536, false, "swap_ab_144x128")]
     #[case(4096, 4096, 4096, false, "128x256")]
-    #[case(4096, 4096, 4096, true, "swap_ab_128x128")]
+    #[case(4096, 4096, 4096, true, "swap_ab_208x128")]
     #[case(16, 4096, 4096, false, "swap_ab_16x64_split2")]
     #[case(192, 4096, 4096, false, "64x128")]
     #[case(256, 11008, 4096, false, "128x192")]

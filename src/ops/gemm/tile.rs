@@ -1,0 +1,229 @@
+//! The tiles of the products for compute capability 9.0a (`kernels/lib/gemm_wgmma_entries.cuh`): what a block computes, and how
+//! many there are.
+
+use super::Product;
+use super::batched;
+use crate::core::launch::Launch;
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+
+/// What the kernels take of k at a time, and columns that a swizzled row holds.
+pub(super) const SLICE: usize = 64;
+pub(super) const COLUMNS: usize = 64;
+
+/// How a block works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Work {
+    /// Persistent; clusters of so many blocks, one below the other, multicast b.
+    Persistent(usize),
+    /// A and B swapped, a tile a cluster; its k is split among so many blocks.
+    SwapAbSplitK(usize),
+    /// The same by lanes that load rows which start anywhere.
+    Unaligned(usize),
+    /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
+    SwapAb(usize),
+    /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
+    SplitK,
+}
+
+/// A tile of the product, as its entry has it.
+#[derive(Debug, PartialEq)]
+pub struct Tile {
+    /// Its name: that of its entries behind the operator's, and where blocks of a cluster split k, of how many.
+    pub name: &'static str,
+    /// Rows and columns of c a block.
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// Stages of the pipeline.
+    stages: usize,
+    pub(super) work: Work,
+    /// Clusters that run at the same time.
+    pub(super) at_once: usize,
+}
+
+pub(super) const fn tile(
+    name: &'static str,
+    [rows, cols]: [usize; 2],
+    stages: usize,
+    work: Work,
+    at_once: usize,
+) -> Tile {
+    Tile { name, rows, cols, stages, work, at_once }
+}
+
+/// The tiles without swapping A and B, and those for few rows.
+pub const TILES: [Tile; 20] = {
+    use Work::{Persistent, SplitK, SwapAbSplitK};
+    const ALL: usize = MULTIPROCESSORS;
+    [
+        tile("128x256", [128, 256], 4, Persistent(1), ALL),
+        tile("128x192", [128, 192], 4, Persistent(1), ALL),
+        tile("128x192_cluster2", [128, 192], 4, Persistent(2), ALL / 2),
+        tile("64x128", [64, 128], 8, Persistent(1), ALL),
+        tile("64x128_cluster2", [64, 128], 8, Persistent(2), ALL / 2),
+        tile("64x64", [64, 64], 8, Persistent(1), ALL),
+        tile("swap_ab_16x64", [16, 64], 10, SwapAbSplitK(1), 2 * ALL),
+        tile("swap_ab_16x64_split2", [16, 64], 10, SwapAbSplitK(2), ALL),
+        tile("swap_ab_16x64_split4", [16, 64], 10, SwapAbSplitK(4), ALL / 2),
+        tile("swap_ab_16x64_split8", [16, 64], 10, SwapAbSplitK(8), ALL / 4),
+        tile("swap_ab_32x64", [32, 64], 9, SwapAbSplitK(1), 2 * ALL),
+        tile("swap_ab_32x64_split2", [32, 64], 9, SwapAbSplitK(2), ALL),
+        tile("swap_ab_32x64_split4", [32, 64], 9, SwapAbSplitK(4), ALL / 2),
+        tile("swap_ab_32x64_split8", [32, 64], 9, SwapAbSplitK(8), ALL / 4),
+        tile("swap_ab_64x64", [64, 64], 7, SwapAbSplitK(1), 2 * ALL),
+        tile("swap_ab_64x64_split2", [64, 64], 7, SwapAbSplitK(2), ALL),
+        tile("swap_ab_64x64_split4", [64, 64], 7, SwapAbSplitK(4), ALL / 2),
+        tile("swap_ab_64x64_split8", [64, 64], 7, SwapAbSplitK(8), ALL / 4),
+        tile("128x128_split_k", [128, 128], 6, SplitK, ALL),
+        tile("64x128_split_k", [64, 128], 8, SplitK, ALL),
+    ]
+};
+
+/// Those for rows that start anywhere.
+const UNALIGNED: [Tile; 8] = {
+    use Work::Unaligned;
+    const ALL: usize = MULTIPROCESSORS;
+    [
+        tile("unaligned_16x64", [16, 64], 10, Unaligned(1), 2 * ALL),
+        tile("unaligned_16x64_split2", [16, 64], 10, Unaligned(2), ALL),
+        tile("unaligned_16x64_split4", [16, 64], 10, Unaligned(4), ALL / 2),
+        tile("unaligned_16x64_split8", [16, 64], 10, Unaligned(8), ALL / 4),
+        tile("unaligned_64x64", [64, 64], 7, Unaligned(1), 2 * ALL),
+        tile("unaligned_64x64_split2", [64, 64], 7, Unaligned(2), ALL),
+        tile("unaligned_64x64_split4", [64, 64], 7, Unaligned(4), ALL / 2),
+        tile("unaligned_64x64_split8", [64, 64], 7, Unaligned(8), ALL / 4),
+    ]
+};
+
+/// Those with A and B swapped for all shapes.
+pub(super) const SWAP_AB: [Tile; 8] = {
+    use Work::SwapAb;
+    const ALL: usize = MULTIPROCESSORS;
+    [
+        tile("swap_ab_112x128", [112, 128], 6, SwapAb(1), ALL),
+        tile("swap_ab_128x64", [128, 64], 8, SwapAb(1), ALL),
+        tile("swap_ab_128x128", [128, 128], 6, SwapAb(1), ALL),
+        tile("swap_ab_144x128", [144, 128], 5, SwapAb(1), ALL),
+        tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb(2), ALL / 2),
+        tile("swap_ab_176x128", [176, 128], 4, SwapAb(1), ALL),
+        tile("swap_ab_192x128", [192, 128], 4, SwapAb(1), ALL),
+        tile("swap_ab_208x128", [208, 128], 4, SwapAb(1), ALL),
+    ]
+};
+
+/// Every tile that gemm and linear have an entry for.
+pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
+    TILES.iter().chain(&SWAP_AB).chain(&UNALIGNED)
+}
+
+/// Rows up to which blocks of a cluster split k: beyond, their tiles read b too often.
+const MOST_ROWS_SPLIT: usize = 256;
+
+/// Parts of k a tile, at the most, and slices that a part has, at the least.
+const MOST_PARTS: usize = 64;
+const LEAST_SLICES: usize = 4;
+
+impl Tile {
+    /// Whether it could be the fastest for a shape.
+    pub fn suits(&self, s: &Product) -> bool {
+        let is_long = |split: usize| split == 1 || s.k.div_ceil(SLICE) >= 2 * split;
+        match self.work {
+            Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
+            Work::SwapAbSplitK(split) => {
+                let most = if self.rows == 64 { MOST_ROWS_SPLIT } else { self.rows };
+                s.m <= most && self.rows <= 16.max(4 * s.m) && is_long(split)
+            }
+            Work::Unaligned(split) => {
+                (s.m <= self.rows || self.rows == 64) && self.rows <= 16.max(4 * s.m) && is_long(split)
+            }
+            Work::SplitK => self.parts(s) > 1,
+        }
+    }
+
+    /// Operations of a slice.
+    pub(super) fn flops_of_slice(&self) -> f64 {
+        (2 * self.rows * self.cols * SLICE) as f64
+    }
+
+    /// What its entry is called behind the operator's name: one for every number of blocks that split k.
+    pub(super) fn entry(&self) -> &'static str {
+        match self.work {
+            Work::SwapAbSplitK(2..) | Work::Unaligned(2..) => {
+                self.name.rsplit_once("_split").map_or(self.name, |(entry, _)| entry)
+            }
+            _ => self.name,
+        }
+    }
+
+    /// Whether its operands are copied first where tensor maps do not take their rows.
+    pub(super) fn takes_maps(&self) -> bool {
+        !matches!(self.work, Work::Unaligned(_))
+    }
+
+    /// Whether it can be the fastest beside those with A and B swapped in batches of products, where tiles of 128x256
+    /// are good for smaller items too.
+    pub(super) fn competes_in_batches(&self) -> bool {
+        !matches!(self.work, Work::Persistent(_)) || self.cols == 256 || self.cols == 64
+    }
+
+    /// What it takes to store the tile where products come in batches, µs.
+    pub(super) fn stored_us(&self, s: &Product) -> Option<f64> {
+        let [by_copies, by_elements] = batched::stored_us(self.name)?;
+        Some(if is_aligned(s.n) { by_copies } else { by_elements })
+    }
+
+    /// Blocks that are on one multiprocessor at a time.
+    pub(super) fn on_a_multiprocessor(&self, s: &Product) -> usize {
+        let blocks = match self.work {
+            Work::SwapAb(sharing) => return self.at_once * sharing / MULTIPROCESSORS,
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) => split,
+            Work::Persistent(_) | Work::SplitK => return 1,
+        };
+        (self.clusters(s) * blocks).div_ceil(MULTIPROCESSORS).clamp(1, self.at_once * blocks / MULTIPROCESSORS)
+    }
+
+    /// Blocks that multicast a to each other, and b.
+    pub(super) fn sharing(&self) -> [usize; 2] {
+        match self.work {
+            Work::Persistent(sharing) => [1, sharing],
+            Work::SwapAb(sharing) => [sharing, 1],
+            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::SplitK => [1, 1],
+        }
+    }
+
+    /// Clusters that the whole product takes, or its tiles where they have parts.
+    pub(super) fn clusters(&self, s: &Product) -> usize {
+        let [a_sharing, b_sharing] = self.sharing();
+        s.m.div_ceil(self.rows).div_ceil(b_sharing) * s.n.div_ceil(self.cols).div_ceil(a_sharing)
+    }
+
+    /// Parts of k a tile: one wave of blocks.
+    pub(super) fn parts(&self, s: &Product) -> usize {
+        let most = s.k.div_ceil(SLICE).div_ceil(LEAST_SLICES).min(MOST_PARTS);
+        (self.at_once / self.clusters(s).max(1)).clamp(1, most)
+    }
+
+    /// Sums of parts that stand in the workspace.
+    pub(super) fn sums(&self, s: &Product) -> usize {
+        if self.work == Work::SplitK { self.clusters(s) * self.parts(s) * self.rows * self.cols } else { 0 }
+    }
+
+    /// Blocks, cluster and shared memory for so many clusters, each with these parts of k.
+    pub(super) fn launch(&self, clusters: usize, parts: usize) -> Launch {
+        let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
+        let ring_bytes = self.stages * (stage_bytes + 16);
+        // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
+        let groups = match self.work {
+            Work::SwapAbSplitK(_) | Work::Unaligned(_) => 1,
+            Work::SwapAb(_) => self.cols / 64,
+            Work::Persistent(_) | Work::SplitK => self.rows / 64,
+        };
+        let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
+        let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
+        let (cluster, clusters, store_bytes) = match self.work {
+            Work::Persistent(sharing) | Work::SwapAb(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) => (split, clusters, 0),
+            Work::SplitK => (1, clusters * parts, 0),
+        };
+        Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)
+    }
+}
