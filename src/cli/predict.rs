@@ -52,7 +52,7 @@ pub struct Predict {
     /// Shapes of a sweep or validation for each family at the most
     #[arg(long, value_name = "N", default_value_t = 200)]
     cases: usize,
-    /// Take the cold times that these summaries have recorded in place of measuring, for --sweep and --validate
+    /// Take the cold times that these summaries or sweeps have recorded in place of measuring, for --sweep and --validate
     #[arg(long, value_name = "SUMMARY")]
     recorded: Vec<PathBuf>,
     /// What the candidate was called in them [default: what it is called]

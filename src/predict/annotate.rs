@@ -116,8 +116,9 @@ mod tests {
         let limits = Limits::of(&calibration).unwrap();
         let us = |n: usize| Parameters::IDEAL.time_us(&Features::of(&subject, &[n]), &limits);
         let sizes = (16..27).map(|shift| 1usize << shift);
-        let observations =
-            sizes.map(|n| Observation { shape: format!("n={n}"), us: us(n) * 1.01, work: None }).collect();
+        let observations = sizes
+            .map(|n| Observation { shape: format!("n={n}"), us: us(n) * 1.01, work: None, modelled_us: None })
+            .collect();
         let (operator_name, candidate_name) = ("copy".into(), "cuda".into());
         let swept = Swept {
             operator: operator_name,

@@ -20,6 +20,9 @@ pub struct Observation {
     /// The tiles of a library, where it was asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
+    /// What the fitted parameters alone give for it on the device of the sweep, µs. Files before 2026-11-26 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modelled_us: Option<f64>,
 }
 
 /// A case of the sweep, as the model sees it.
@@ -138,6 +141,21 @@ impl Family {
         family
     }
 
+    /// The same family on another device than that of its sweep: a case's miss is what it was there, where the model gave so many
+    /// µs for it. What the model does not know of a kernel carries over, the other device's times do not.
+    pub fn carried(mut self, modelled_us: &[Option<f64>]) -> Self {
+        for (case, modelled) in self.cases.iter_mut().zip(modelled_us) {
+            if let Some(there) = modelled {
+                let here = self.parameters.time_us(&case.features, &self.limits);
+                let moved = (here / there).ln();
+                (case.miss, case.unasked_miss) = (case.miss + moved, case.unasked_miss + moved);
+            }
+        }
+        self.spread = self.spread_of(false);
+        self.unasked_spread = self.spread_of(true);
+        self
+    }
+
     /// How far nine of ten cases are from what the others would have predicted.
     fn spread_of(&self, is_unasked: bool) -> f64 {
         let left = self.cases.iter().enumerate();
@@ -221,7 +239,7 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fit::tests::{TRUTH, h200, products};
+    use super::super::fit::tests::{TRUTH, calibrated, h200, products};
     use super::*;
 
     const NAME: (&str, &str, DType) = ("gemm", "cuda", DType::BF16);
@@ -251,6 +269,29 @@ mod tests {
         let corrected = mean(&|f| family.predict(f).ok().map(|p| p.us));
         let alone = mean(&|f| Some(family.parameters.time_us(f, &family.limits)));
         assert!(corrected < 0.7 * alone, "{corrected} with neighbours, {alone} without");
+    }
+
+    #[test]
+    fn a_family_carries_over_without_the_times_of_its_device() {
+        // The kernel is 20 % slower than the model knows on both devices, whose memories are not as fast.
+        let (here, there) = (h200(), calibrated("nvidia-h100-80gb-hbm3-132"));
+        let of = |limits: &Limits, seed| -> Vec<(Features, f64)> {
+            let cases =
+                products(&TRUTH, 200, 0.0, seed).into_iter().filter(|(f, _)| f.extents.iter().any(|&n| n < 128));
+            cases.map(|(f, _)| (f.clone(), 1.2 * TRUTH.time_us(&f, limits))).collect()
+        };
+        let measured = of(&here, 1);
+        let modelled: Vec<_> = measured.iter().map(|(f, _)| Some(TRUTH.time_us(f, &here))).collect();
+        let family = Family::with(NAME, TRUTH, measured, &there);
+        let off = |family: &Family| -> f64 {
+            let unseen = of(&there, 2);
+            let all = unseen.iter().filter_map(|(f, us)| Some((family.predict(f).ok()?.us / us - 1.0).abs()));
+            let all: Vec<f64> = all.collect();
+            all.iter().sum::<f64>() / all.len() as f64
+        };
+        let before = off(&family);
+        let carried = off(&family.carried(&modelled));
+        assert!(carried < 0.02 && carried < 0.5 * before, "{carried}, {before} by the times of the other device");
     }
 
     #[test]

@@ -107,8 +107,12 @@ pub(super) mod tests {
 
     /// The limits of the shipped H200 calibration.
     pub fn h200() -> Limits {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
-        Limits::of(&Calibration::read(std::path::Path::new(file)).unwrap()).unwrap()
+        calibrated("nvidia-h200-132")
+    }
+
+    pub fn calibrated(device: &str) -> Limits {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/calibration");
+        Limits::of(&Calibration::read(&folder.join(format!("{device}.json"))).unwrap()).unwrap()
     }
 
     /// Products of random shapes, as a model with these parameters would time them, each off by up to `noise`.

@@ -3,7 +3,7 @@
 use super::family::{Family, Observation};
 use super::limits::Limits;
 use super::model::Parameters;
-use super::sweep::with_features;
+use super::sweep::known;
 use crate::calibrate::versioned;
 use crate::check::Subject;
 use crate::core::dtype::DType;
@@ -61,8 +61,10 @@ impl Fitted {
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
         let swept = self.swept(subject)?;
-        let measured = with_features(subject, &swept.observations);
-        Some(Family::with(name, swept.parameters, measured, limits))
+        let known: Vec<_> = known(subject, &swept.observations).collect();
+        let modelled: Vec<Option<f64>> = known.iter().map(|(observation, _)| observation.modelled_us).collect();
+        let measured = known.into_iter().map(|(observation, features)| (features, observation.us)).collect();
+        Some(Family::with(name, swept.parameters, measured, limits).carried(&modelled))
     }
 
     /// What was measured and fitted of a subject.
@@ -125,7 +127,7 @@ impl Fitted {
             {
                 return Err(format!("{}: the parameter {number} is none that a fit gives", swept.operator));
             }
-            let mut times = swept.observations.iter().map(|observation| observation.us);
+            let mut times = swept.observations.iter().flat_map(|one| std::iter::once(one.us).chain(one.modelled_us));
             if let Some(us) = times.find(|us| !(us.is_finite() && *us > 0.0 && *us < 1e9)) {
                 return Err(format!("{}: {us} µs is no time that a launch takes", swept.operator));
             }
@@ -157,7 +159,7 @@ mod tests {
             candidate: "cuda".into(),
             dtype: DType::BF16,
             parameters: Parameters::IDEAL,
-            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5, work: None }],
+            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5, work: None, modelled_us: None }],
         };
         let (measured, calibrated) = ("2026-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into());
         Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] }

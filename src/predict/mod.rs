@@ -41,6 +41,6 @@ pub use features::Features;
 pub use fitted::{Fitted, Swept, VERSION, stored};
 pub use limits::Limits;
 pub use model::Parameters;
-pub use sweep::{Sweep, sweep, time_shape, with_features};
+pub use sweep::{Sweep, known, sweep, time_shape, with_features};
 pub use tiling::Tiling;
 pub use validation::{Errors, Validation, cross_validated};

@@ -56,7 +56,7 @@ pub fn sweep(
                     Body::Enqueue(body) => body.work(&point, subject.dtype, None),
                     _ => None,
                 };
-                let observation = Observation { shape: describe(operator.axes(), &point), us, work };
+                let observation = Observation { shape: describe(operator.axes(), &point), us, work, modelled_us: None };
                 say(&observation);
                 found.push(observation);
                 misses = 0;
@@ -83,11 +83,18 @@ pub fn time_shape(device: &dyn Device, subject: &Subject<'_>, point: &[usize], p
 
 /// The measured cases of a family with what the model knows of them; shapes that the operator does not have are left out.
 pub fn with_features(subject: &Subject<'_>, observations: &[Observation]) -> Vec<(Features, f64)> {
-    let parsed = observations.iter().filter_map(|observation| {
+    known(subject, observations).map(|(observation, features)| (features, observation.us)).collect()
+}
+
+/// Those that the operator has, each with what the model knows of it.
+pub fn known<'o>(
+    subject: &Subject<'_>,
+    observations: &'o [Observation],
+) -> impl Iterator<Item = (&'o Observation, Features)> {
+    observations.iter().filter_map(|observation| {
         let point = crate::core::shape::parse(subject.operator.axes(), &observation.shape).ok()?;
-        Some((Features::with_work(subject, &point, observation.work), observation.us))
-    });
-    parsed.collect()
+        Some((observation, Features::with_work(subject, &point, observation.work)))
+    })
 }
 
 #[cfg(test)]

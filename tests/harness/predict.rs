@@ -110,7 +110,8 @@ fn predictions_are_held_against_what_was_recorded() {
     let one = &found[0];
     assert_eq!((one["family"].as_str(), one["cases"].as_u64()), (Some("gemm::cuda::bf16"), Some(10)));
     let mean = |who: &str| one[who]["mean"].as_f64().unwrap();
-    assert!(mean("predictor") < 8.0 && mean("predictor") < mean("roofline"), "{one}");
+    // Large products, of which the fit has some, among sweeps of small and ragged ones.
+    assert!(mean("predictor") < 0.6 * mean("roofline"), "{one}");
     let nobody =
         predict(&[&["gemm::cuda::bf16", "--validate"][..], &recorded[..2], &["--on", "nvidia-h200-132"]].concat());
     assert!(

@@ -11,7 +11,9 @@ use crate::device::fingerprint::Fingerprint;
 use crate::harness::command::Workplace;
 use crate::harness::progress::Progress;
 use crate::harness::terminal::note;
-use crate::predict::{Errors, Family, Fitted, Limits, Observation, Swept, VERSION, cross_validated, with_features};
+use crate::predict::{
+    Errors, Family, Fitted, Limits, Observation, Swept, VERSION, cross_validated, known, with_features,
+};
 use std::path::PathBuf;
 
 impl Predict {
@@ -98,7 +100,7 @@ impl Predict {
 }
 
 /// A family of these times; how far it is off those that a fit to the others does not see is said.
-fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -> Result<Swept, String> {
+fn fit(subject: &Subject<'_>, mut observations: Vec<Observation>, limits: &Limits) -> Result<Swept, String> {
     let (operator, candidate, dtype) = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
     let name = (operator, candidate, dtype);
     let measured = with_features(subject, &observations);
@@ -109,6 +111,10 @@ fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -
     });
     let (count, percent) = (observations.len(), 100.0 * family.spread);
     note(format_args!("{operator}::{candidate}::{dtype}: {count} shapes, ± {percent:.1} %{left_out}"));
+    for observation in &mut observations {
+        let features = known(subject, std::slice::from_ref(observation)).next().map(|(_, features)| features);
+        observation.modelled_us = features.map(|features| family.parameters.time_us(&features, limits));
+    }
     let (operator, candidate, parameters) = (operator.into(), candidate.into(), family.parameters);
     Ok(Swept { operator, candidate, dtype, parameters, observations })
 }

@@ -1,4 +1,4 @@
-//! Times that summaries have recorded: a sweep or a validation without a device.
+//! Times that summaries have recorded or sweeps have measured: a sweep or a validation without a device.
 
 use crate::check::Subject;
 use crate::check::outcome::{Check, Verdict};
@@ -6,22 +6,34 @@ use crate::cli::Failure;
 use crate::core::candidate::Body;
 use crate::core::shape::parse;
 use crate::device::{DeviceKind, Heat};
-use crate::predict::Observation;
+use crate::predict::{Fitted, Observation};
 use crate::report::summary::Summary;
 use std::path::PathBuf;
 
-/// The summaries that are read.
-pub struct Recorded(Vec<Summary>);
+/// The files that are read.
+pub struct Recorded {
+    summaries: Vec<Summary>,
+    sweeps: Vec<Fitted>,
+}
 
 impl Recorded {
-    /// Reads them.
+    /// Reads them: summaries, and what `--sweep` has written.
     pub fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
-        paths.iter().map(|path| Summary::read(path)).collect::<Result<_, _>>().map(Recorded).map_err(Failure::Input)
+        let mut recorded = Recorded { summaries: Vec::new(), sweeps: Vec::new() };
+        for path in paths {
+            match Fitted::read(path) {
+                Ok(sweep) => recorded.sweeps.push(sweep),
+                Err(_) => recorded.summaries.push(Summary::read(path).map_err(Failure::Input)?),
+            }
+        }
+        Ok(recorded)
     }
 
     /// When the last of them was measured.
     pub fn measured(&self) -> String {
-        self.0.iter().map(|summary| summary.run.started.as_str()).max().unwrap_or_default().to_owned()
+        let of_summaries = self.summaries.iter().map(|summary| summary.run.started.as_str());
+        let of_sweeps = self.sweeps.iter().map(|sweep| sweep.measured.as_str());
+        of_summaries.chain(of_sweeps).max().unwrap_or_default().to_owned()
     }
 
     /// The cold times of a candidate on the device of that key, its own and those as somebody's peer. `called` are the names
@@ -31,13 +43,15 @@ impl Recorded {
         let is_it = |name: &str| {
             if called.is_empty() { name == subject.candidate.name } else { called.iter().any(|called| called == name) }
         };
-        let records = self.0.iter().flat_map(|summary| &summary.records).filter(|record| {
+        let records = self.summaries.iter().flat_map(|summary| &summary.records).filter(|record| {
             record.operator == operator.name()
                 && record.dtype == dtype
                 && record.check == Check::Perf
                 && record.fingerprint.as_deref() == Some(device)
         });
-        let mut found = Vec::new();
+        let sweeps = self.sweeps.iter().filter(|sweep| called.is_empty() && sweep.device.key() == device);
+        let swept = sweeps.filter_map(|sweep| sweep.swept(subject)).flat_map(|swept| swept.observations.clone());
+        let mut found: Vec<Observation> = swept.collect();
         for record in records {
             for timing in record.outcome.timings.iter().filter(|timing| timing.heat == Heat::Cold) {
                 let Ok(point) = parse(operator.axes(), &timing.shape) else { continue };
@@ -49,7 +63,7 @@ impl Recorded {
                         (Body::Enqueue(body), Some(about)) => body.work(&point, dtype, Some(about)),
                         _ => None,
                     };
-                    found.push(Observation { shape: timing.shape.clone(), us, work });
+                    found.push(Observation { shape: timing.shape.clone(), us, work, modelled_us: None });
                 };
                 // As sweeps have it: what a scheduler takes away is no property of a host.
                 let us = if record.device == DeviceKind::Cpu { timing.p5_us } else { timing.median_us };
@@ -88,6 +102,14 @@ mod tests {
         assert!(found.len() == 10 && found.iter().all(|one| one.work.is_none()), "{found:?}");
         assert!(recorded("gemm::lesson5_wgmma", &[], file, "nvidia-h200-132").is_empty());
         assert!(recorded("gemm::lesson5_wgmma", &["cuda_v10"], file, "nvidia-h100-132").is_empty());
+    }
+
+    #[test]
+    fn a_sweep_is_read_as_it_was_measured() {
+        let file = "../../snapshots/prediction/nvidia-h200-132.json";
+        let found = recorded("softmax::cuda", &[], file, "nvidia-h200-132");
+        assert!(found.len() > 20 && found.iter().all(|one| one.us > 0.0), "{found:?}");
+        assert!(recorded("softmax::cuda", &[], file, "nvidia-h100-132").is_empty(), "of that device alone");
     }
 
     #[test]
