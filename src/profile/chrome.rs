@@ -4,7 +4,7 @@
 //! to it; bandwidth, memory and the queue of work that was asked for and has not ended are counters.
 
 use super::parts::Known;
-use crate::device::trace::{Event, Kind, Level, Timeline, Track};
+use crate::device::trace::{Event, HOST_SPANS, Kind, Level, Timeline, Track};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -52,9 +52,6 @@ pub fn trace(timeline: &Timeline, known: &Known) -> String {
     let _ = write!(out.text, "\n],\"otherData\":{other}}}\n");
     out.text
 }
-
-/// What a recording of the host alone says of its source.
-const HOST_SPANS: &str = "host spans";
 
 struct Writer {
     text: String,

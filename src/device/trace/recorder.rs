@@ -114,13 +114,16 @@ pub fn handle() -> Option<Handle> {
     CURRENT.with_borrow(Clone::clone)
 }
 
+/// What a recording of the host alone says of its source.
+pub const HOST_SPANS: &str = "host spans";
+
 /// A recording, which may have pauses.
 pub struct Recording(Handle);
 
 impl Recording {
     /// One of the host alone.
     pub fn of_host() -> Self {
-        Recording::with(None, "host spans")
+        Recording::with(None, HOST_SPANS)
     }
 
     /// One of the host and of a device.

@@ -1,5 +1,6 @@
 //! Hardware counters of the kernels of a profile: the same once more, under Nsight Compute.
 
+use crate::device::trace::HOST_SPANS;
 use crate::harness::terminal::note;
 use crate::profile::{Part, ProfileRun, ncu};
 use std::ffi::OsString;
@@ -12,8 +13,12 @@ const COUNTED: usize = 32;
 /// Adds the counters of Nsight Compute to a profile of what this command runs, or why there are none.
 pub fn counted(run: &mut ProfileRun, ncu: &Path, command: &[OsString], limit: Duration) {
     run.notes.push(format!("for Nsight Systems: {}", ncu::nsys(command)));
-    // `operator::candidate kernel`: those of a device have a name of their own.
-    let kernel = |part: &Part| part.name.split_once(' ').map(|(_, name)| name.to_owned());
+    // `operator::candidate kernel`, and the operator's name alone where the kernel has it too.
+    let of_gpu = run.source != HOST_SPANS;
+    let kernel = |part: &Part| match part.name.split_once(' ') {
+        Some((_, name)) => Some(name.to_owned()),
+        None => part.name.split_once("::").filter(|_| of_gpu).map(|(operator, _)| operator.to_owned()),
+    };
     let names: Vec<String> = run.kernels.iter().filter_map(kernel).collect();
     if names.is_empty() {
         run.notes.push("Nsight Compute: there is no kernel of a GPU to count".into());
