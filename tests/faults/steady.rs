@@ -80,11 +80,18 @@ pub fn same_on_a_busy_machine(cuda: &[Fixture]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whose own threads race: that it is found does not depend on the machine, the case that shows it does.
+const RACING: &str = "update_lost_between_threads";
+
 /// Two of a candidate, since one may keep state from its first judgement to its second.
 fn agree(name: &str, suite: &Suite, twins: [Candidate; 2], open: impl Fn() -> Box<dyn Device>) -> Result<(), String> {
     let dtype = twins[0].traits.dtypes[0];
     let [idle, busy] = [(&twins[0], Duration::ZERO), (&twins[1], DELAY)]
         .map(|(candidate, delay)| judge(suite, candidate, dtype, open(), delay));
+    if name == RACING {
+        let is_found = |(found, _): &(Vec<Option<String>>, Cases)| found.iter().any(Option::is_some);
+        return if is_found(&idle) && is_found(&busy) { Ok(()) } else { Err(format!("{name}: not found")) };
+    }
     if idle.0 != busy.0 {
         return Err(format!("{name}: {:?} on an idle machine, {:?} on a busy one", idle.0, busy.0));
     }
