@@ -5,7 +5,10 @@ use std::io::{Read as _, Write as _};
 
 /// Text as an XZ file. The same text makes the same bytes.
 pub fn pack(text: &str) -> std::io::Result<Vec<u8>> {
-    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(9))?;
+    let mut options = XzOptions::with_preset(9);
+    // Text: what a byte is follows from the one before it, wherever it stands.
+    (options.lzma_options.lc, options.lzma_options.pb) = (4, 0);
+    let mut writer = XzWriter::new(Vec::new(), options)?;
     writer.write_all(text.as_bytes())?;
     writer.finish()
 }

@@ -107,7 +107,7 @@ impl<'a> LaunchedExecutor<'a> {
                 Some((Kind::Constant(_, value), width)) => {
                     arena.upload(id, 0, filled(dtype, bytes, |i| value(i / width, i % width)).as_slice())?;
                 }
-                // A kernel that asks for keys before it knows the position may ask for rows that nothing has written yet.
+                // A step that is given a whole cache may read rows that nothing has written yet.
                 Some((Kind::Cache, _)) => {
                     let zeros = vec![0; bytes.min(MOST_ZEROS)];
                     for offset in (0..bytes).step_by(MOST_ZEROS) {

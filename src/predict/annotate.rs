@@ -46,9 +46,7 @@ impl Predictor {
             }
         }
     }
-}
 
-impl Predictor {
     /// Yardsticks know no tensor cores: a calibration does.
     fn raise_floor(&self, timing: &mut Timing, features: &Features) {
         let pipe_us = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);

@@ -9,7 +9,7 @@ use crate::core::operator::Operator;
 use crate::core::work::Work;
 use crate::measure::inputs::output_bytes;
 
-/// Operations a byte from which a product in a narrow type runs on tensor cores.
+/// Operations a byte from which a product in a narrow type runs on tensor cores, where its tiles do not tell.
 const DENSE: f64 = 16.0;
 
 /// Rows that begin at multiples of it are read in whole vectors.
@@ -71,7 +71,7 @@ impl Features {
             read_bytes: (cost.bytes - written) as f64,
             written_bytes: written as f64,
             flops,
-            on_tensor_cores: !subject.candidate.body.is_host() && dtype != DType::F32 && cost.intensity() >= DENSE,
+            on_tensor_cores: false,
             dtype,
             launches: 1.0,
             blocks: 1.0,
@@ -90,6 +90,10 @@ impl Features {
             Body::Cpu(_) => {}
             Body::Enqueue(_) => features.take_library(operator, point, said),
         }
+        // What says its tiles, and a library's product, is made for tensor cores, however short the sums are.
+        let is_tiled = features.tilings.iter().any(|tiling| tiling.cache_bytes > 0.0);
+        let is_narrow = !subject.candidate.body.is_host() && dtype != DType::F32;
+        features.on_tensor_cores = is_narrow && (is_tiled || cost.intensity() >= DENSE);
         // What is copied first is aligned in its copy.
         let copies = features.copied_bytes > 0.0;
         let [unaligned, straddling] = apart_bytes(operator, point, dtype, copies);

@@ -73,8 +73,13 @@ impl Fitted {
         self.families.iter().find(|swept| (swept.operator.as_str(), swept.candidate.as_str(), swept.dtype) == name)
     }
 
-    /// Puts a family in the place of an older one.
-    pub fn keep(&mut self, swept: Swept) {
+    /// Puts a family in the place of an older one. Times are kept to a hundred-thousandth: more is noise, and does not pack.
+    pub fn keep(&mut self, mut swept: Swept) {
+        let kept = |us: f64| format!("{us:.4e}").parse().unwrap_or(us);
+        for observation in &mut swept.observations {
+            observation.us = kept(observation.us);
+            observation.modelled_us = observation.modelled_us.map(kept);
+        }
         let name = |one: &Swept| (one.operator.clone(), one.candidate.clone(), one.dtype);
         self.families.retain(|other| name(other) != name(&swept));
         self.families.push(swept);
@@ -190,6 +195,11 @@ mod tests {
         let mut twice = fitted();
         twice.keep(fitted().families.remove(0));
         assert_eq!(twice, fitted(), "a family is there once");
+        let mut swept = fitted().families.remove(0);
+        (swept.observations[0].us, swept.observations[0].modelled_us) = (12.3456789, Some(0.0123456789));
+        twice.keep(swept);
+        let kept = &twice.families[0].observations[0];
+        assert_eq!((kept.us, kept.modelled_us), (12.346, Some(0.012346)));
     }
 
     #[rstest]

@@ -139,18 +139,17 @@ impl<S: Shape> Launched<S> {
         let mut launches = Vec::new();
         let runs = (self.signature.runs)(s);
         for (id, (buffer, &place)) in placed.model.buffers.iter().zip(&placed.layout.places).enumerate() {
-            // All constants of a model are zeros. A step that asks for keys before it knows the position may ask for rows of a cache
-            // that nothing has written.
-            let whole_cache = match buffer.kind {
-                Kind::Constant(..) => false,
-                Kind::Cache => true,
-                _ => continue,
-            };
+            // All constants of a model are zeros, and so is a cache of which a step is given more than is written by then.
+            if !matches!(buffer.kind, Kind::Constant(..) | Kind::Cache) {
+                continue;
+            }
             let reads = |step: &Step, e: &Extents| {
-                let call = step.call(&placed.model, e);
-                let is_ahead = call.operator == "attention_kvcache" && e.past + e.queries < e.capacity;
-                let is_meant = !whole_cache || is_ahead;
-                is_meant && call.inputs.iter().flatten().any(|operand| operand.buffer == id)
+                let written = if let Kind::Cache = buffer.kind { (e.past + e.queries) * e.batch } else { 0 };
+                let operands = step.call(&placed.model, e).inputs.iter().flatten();
+                operands.filter(|operand| operand.buffer == id).any(|operand| {
+                    let (first, rows) = operand.rows(buffer, e);
+                    first + rows > written
+                })
             };
             if runs.iter().any(|(e, _)| steps(&placed.model, e).any(|step| reads(step, e))) {
                 let n = placed.layout.bytes[place] / self.dtype.size();

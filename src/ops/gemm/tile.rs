@@ -28,8 +28,10 @@ pub(super) enum Work {
 /// A tile of the product, as its entry has it.
 #[derive(Debug, PartialEq)]
 pub struct Tile {
-    /// Its name: that of its entries behind the operator's, and where blocks of a cluster split k, of how many.
+    /// Its name: that of its entry, and where blocks of a cluster split k, of how many.
     pub name: &'static str,
+    /// What its entry is called behind the operator's name: one for every number of blocks that split k.
+    pub(super) entry: &'static str,
     /// Rows and columns of c a block.
     pub(super) rows: usize,
     pub(super) cols: usize,
@@ -47,12 +49,25 @@ pub(super) const fn tile(
     work: Work,
     at_once: usize,
 ) -> Tile {
-    Tile { name, rows, cols, stages, work, at_once }
+    Tile { name, entry: name, rows, cols, stages, work, at_once }
 }
 
-/// The tiles without swapping A and B, and those for few rows.
-pub const TILES: [Tile; 20] = {
-    use Work::{Persistent, SplitK, SwapAbSplitK};
+/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two.
+macro_rules! split_k {
+    ($entry:literal, $extents:expr, $stages:expr, $work:path) => {{
+        const ALL: usize = 2 * MULTIPROCESSORS;
+        [
+            tile($entry, $extents, $stages, $work(1), ALL),
+            Tile { entry: $entry, ..tile(concat!($entry, "_split2"), $extents, $stages, $work(2), ALL / 2) },
+            Tile { entry: $entry, ..tile(concat!($entry, "_split4"), $extents, $stages, $work(4), ALL / 4) },
+            Tile { entry: $entry, ..tile(concat!($entry, "_split8"), $extents, $stages, $work(8), ALL / 8) },
+        ]
+    }};
+}
+
+/// The tiles without swapping A and B.
+pub const TILES: [Tile; 8] = {
+    use Work::{Persistent, SplitK};
     const ALL: usize = MULTIPROCESSORS;
     [
         tile("128x256", [128, 256], 4, Persistent(1), ALL),
@@ -61,38 +76,19 @@ pub const TILES: [Tile; 20] = {
         tile("64x128", [64, 128], 8, Persistent(1), ALL),
         tile("64x128_cluster2", [64, 128], 8, Persistent(2), ALL / 2),
         tile("64x64", [64, 64], 8, Persistent(1), ALL),
-        tile("swap_ab_16x64", [16, 64], 10, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_16x64_split2", [16, 64], 10, SwapAbSplitK(2), ALL),
-        tile("swap_ab_16x64_split4", [16, 64], 10, SwapAbSplitK(4), ALL / 2),
-        tile("swap_ab_16x64_split8", [16, 64], 10, SwapAbSplitK(8), ALL / 4),
-        tile("swap_ab_32x64", [32, 64], 9, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_32x64_split2", [32, 64], 9, SwapAbSplitK(2), ALL),
-        tile("swap_ab_32x64_split4", [32, 64], 9, SwapAbSplitK(4), ALL / 2),
-        tile("swap_ab_32x64_split8", [32, 64], 9, SwapAbSplitK(8), ALL / 4),
-        tile("swap_ab_64x64", [64, 64], 7, SwapAbSplitK(1), 2 * ALL),
-        tile("swap_ab_64x64_split2", [64, 64], 7, SwapAbSplitK(2), ALL),
-        tile("swap_ab_64x64_split4", [64, 64], 7, SwapAbSplitK(4), ALL / 2),
-        tile("swap_ab_64x64_split8", [64, 64], 7, SwapAbSplitK(8), ALL / 4),
         tile("128x128_split_k", [128, 128], 6, SplitK, ALL),
         tile("64x128_split_k", [64, 128], 8, SplitK, ALL),
     ]
 };
 
-/// Those for rows that start anywhere.
-const UNALIGNED: [Tile; 8] = {
-    use Work::Unaligned;
-    const ALL: usize = MULTIPROCESSORS;
-    [
-        tile("unaligned_16x64", [16, 64], 10, Unaligned(1), 2 * ALL),
-        tile("unaligned_16x64_split2", [16, 64], 10, Unaligned(2), ALL),
-        tile("unaligned_16x64_split4", [16, 64], 10, Unaligned(4), ALL / 2),
-        tile("unaligned_16x64_split8", [16, 64], 10, Unaligned(8), ALL / 4),
-        tile("unaligned_64x64", [64, 64], 7, Unaligned(1), 2 * ALL),
-        tile("unaligned_64x64_split2", [64, 64], 7, Unaligned(2), ALL),
-        tile("unaligned_64x64_split4", [64, 64], 7, Unaligned(4), ALL / 2),
-        tile("unaligned_64x64_split8", [64, 64], 7, Unaligned(8), ALL / 4),
-    ]
-};
+/// Those for few rows, and those for rows that start anywhere.
+const SPLIT_K: [[Tile; 4]; 5] = [
+    split_k!("swap_ab_16x64", [16, 64], 10, Work::SwapAbSplitK),
+    split_k!("swap_ab_32x64", [32, 64], 9, Work::SwapAbSplitK),
+    split_k!("swap_ab_64x64", [64, 64], 7, Work::SwapAbSplitK),
+    split_k!("unaligned_16x64", [16, 64], 10, Work::Unaligned),
+    split_k!("unaligned_64x64", [64, 64], 7, Work::Unaligned),
+];
 
 /// Those with A and B swapped for all shapes.
 pub(super) const SWAP_AB: [Tile; 8] = {
@@ -112,7 +108,7 @@ pub(super) const SWAP_AB: [Tile; 8] = {
 
 /// Every tile that gemm and linear have an entry for.
 pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
-    TILES.iter().chain(&SWAP_AB).chain(&UNALIGNED)
+    TILES.iter().chain(&SWAP_AB).chain(SPLIT_K.iter().flatten())
 }
 
 /// Rows up to which blocks of a cluster split k: beyond, their tiles read b too often.
@@ -142,16 +138,6 @@ impl Tile {
     /// Operations of a slice.
     pub(super) fn flops_of_slice(&self) -> f64 {
         (2 * self.rows * self.cols * SLICE) as f64
-    }
-
-    /// What its entry is called behind the operator's name: one for every number of blocks that split k.
-    pub(super) fn entry(&self) -> &'static str {
-        match self.work {
-            Work::SwapAbSplitK(2..) | Work::Unaligned(2..) => {
-                self.name.rsplit_once("_split").map_or(self.name, |(entry, _)| entry)
-            }
-            _ => self.name,
-        }
     }
 
     /// Whether its operands are copied first where tensor maps do not take their rows.

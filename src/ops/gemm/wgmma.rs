@@ -215,7 +215,7 @@ impl Operation {
     fn multiply(&self, tile: &Tile, s: &Product, scalars: &[i32]) -> Launch {
         let launch = tile
             .launch(tile.clusters(s) * self.items(), tile.parts(s))
-            .entry(format!("{}_{}", self.name, tile.entry()))
+            .entry(format!("{}_{}", self.name, tile.entry))
             .without_pointers()
             .shares(self.share(tile, s));
         if !tile.takes_maps() {

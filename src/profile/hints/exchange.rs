@@ -4,7 +4,7 @@ use super::idea::{Idea, Input, Swap, Way, hint, how, percent};
 use super::seen::Seen;
 use crate::check::Subject;
 use crate::check::outcome::Bound;
-use crate::core::candidate::Candidate;
+use crate::core::candidate::{Body, Candidate, Language};
 use crate::profile::knowledge::Expected;
 
 /// From this share of the ceiling on, nothing is to be gained but noise.
@@ -36,14 +36,25 @@ fn idea(input: &Input<'_>, seen: &Seen) -> Option<Idea> {
         is_worth_it.then_some((at, candidate, expected))
     });
     let best = expected.min_by(|a, b| {
-        // A prediction goes before a floor, and a later candidate before an earlier one of the same floor.
-        (b.2.is_predicted.cmp(&a.2.is_predicted)).then(a.2.us.total_cmp(&b.2.us)).then(b.0.cmp(&a.0))
+        // A prediction goes before a floor. Of the same floor what is compiled from CUDA C++ goes before PTX that somebody else's
+        // compiler made, and that before a library; then a later candidate before an earlier one.
+        let order = (b.2.is_predicted.cmp(&a.2.is_predicted)).then(a.2.us.total_cmp(&b.2.us));
+        order.then(distance(a.1).cmp(&distance(b.1))).then(b.0.cmp(&a.0))
     });
     let (_, candidate, expected) = best?;
     if expected.us > (1.0 - LEAST_GAIN) * seen.us {
         return None;
     }
     Some(to(input, seen, candidate, expected))
+}
+
+/// How far a candidate is from what its author can change.
+fn distance(candidate: &Candidate) -> u8 {
+    match &candidate.body {
+        Body::Cuda(kernel) if kernel.program.language != Language::Cuda => 1,
+        Body::Cuda(_) | Body::Cpu(_) => 0,
+        Body::Enqueue(_) => 2,
+    }
 }
 
 /// Whether a candidate can stand in the place of another.
