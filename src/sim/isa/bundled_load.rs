@@ -6,7 +6,7 @@ use crate::sim::ir::program::{ActionFn, BundledLoad, Instr, Program};
 use crate::sim::machine::context::{Context, Outcome};
 use crate::sim::machine::memory::arrangement::Load;
 use crate::sim::machine::memory::bundle::{Bundle, MAX_WORDS};
-use crate::sim::machine::memory::repeats::Repeated;
+use crate::sim::machine::memory::repeats::{NEVER, Repeated};
 use crate::sim::machine::registers::{Class, LANES, Registers, Slot};
 use crate::sim::tier::{Tiers, tiers};
 
@@ -68,6 +68,8 @@ fn load_first<const W: usize>(ctx: &mut Context<'_>, program: &Program, instr: &
     if mask == u32::MAX && lead(ctx, program, instr, &loads[0]) && carry_out::<W>(ctx, &loads[..together as usize]) {
         return if together == 1 { Outcome::Next } else { Outcome::Past(together - 1) };
     }
+    // What an earlier round of a loop found holds for none of this one.
+    ctx.log.repeats.by_bundle[loads[0].place.bundle as usize].turn = NEVER;
     (loads[0].otherwise)(ctx, program, instr, mask)
 }
 

@@ -5,7 +5,7 @@ use crate::sim::machine::memory::Memory;
 use crate::sim::options::{Options, WarpOrder};
 use crate::sim::report::Check;
 use crate::sim::run::launch;
-use crate::sim::tests::{kernel, words};
+use crate::sim::tests::{kernel, read_words, run, words};
 use rstest::rstest;
 
 /// What one warp finds: `%rd0` a word, `%rd2` and `%rd3` the own and the next word of a buffer, `%r0` the lane. The
@@ -82,4 +82,29 @@ fn needs_a_syncwarp(#[case] body: &str) {
 fn needs_none(#[case] body: &str) {
     let found = warp(body);
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// Loads that go together, whose lanes come to lie otherwise in the middle of a loop, and elsewhere as well.
+#[test]
+fn lanes_that_come_to_lie_otherwise_load_what_is_there_now() {
+    let module = kernel(
+        1,
+        "ld.param.u64 %rd1, [p0]; mov.u32 %r1, %tid.x; mov.u64 %rd2, dyn; cvt.u32.u64 %r2, %rd2; shl.b32 %r3, %r1, 2; \
+         add.u32 %r4, %r2, %r3; mov.u32 %r5, 0; \
+         W: st.shared.u32 [%r4], %r1; add.u32 %r1, %r1, 32; add.u32 %r4, %r4, 128; add.u32 %r5, %r5, 1; \
+         setp.lt.u32 %p1, %r5, 8; @%p1 bra W; bar.warp.sync -1; mov.u32 %r5, 0; \
+         L: setp.lt.u32 %p2, %r5, 3; selp.u32 %r6, 1, 2, %p2; mul.lo.u32 %r7, %r3, %r6; shl.b32 %r8, %r5, 6; \
+         add.u32 %r7, %r7, %r8; add.u32 %r7, %r7, %r2; ld.shared.u32 %r9, [%r7]; ld.shared.u32 %r10, [%r7+4]; \
+         add.u32 %r9, %r9, %r10; shl.b32 %r11, %r5, 7; add.u32 %r11, %r11, %r3; cvt.u64.u32 %rd3, %r11; \
+         add.u64 %rd3, %rd3, %rd1; st.global.u32 [%rd3], %r9; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 6; @%p1 bra L;",
+    );
+    let mut memory = Memory::new();
+    let out = words(&mut memory, &[0; 192]);
+    let report = run(&module, &Launch::new("k", 1, 32).dynamic_shared(1024).arg(out), &mut memory);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let expected = (0..192).map(|at| {
+        let (round, lane) = (at / 32, at % 32);
+        2 * (round * 16 + lane * if round < 3 { 1 } else { 2 }) + 1
+    });
+    assert_eq!(read_words(&memory, out, 192), expected.collect::<Vec<u32>>());
 }

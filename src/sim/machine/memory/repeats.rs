@@ -9,6 +9,9 @@ use crate::sim::machine::registers::LANES;
 /// Accesses that spread wider are looked at lane by lane.
 const MAX_SPAN_BYTES: u32 = 4096;
 
+/// A turn that no warp has.
+pub(crate) const NEVER: u64 = 0;
+
 /// How the lanes of the loads of a bundle lay.
 #[derive(Debug, Clone)]
 pub(crate) struct Repeated {
@@ -33,7 +36,7 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     pub by_bundle: Vec<Known>,
-    /// Stretches of code so far in which nothing but the running lanes came to act.
+    /// Stretches of code so far in which nothing but the running lanes came to act; from 1 on once one runs.
     pub turn: u64,
 }
 
