@@ -73,7 +73,7 @@ pub(super) fn together(
     let first = row[mask.trailing_zeros() as usize & 31];
     if first == mask && lanes(mask).all(|lane| row[lane] == first) {
         act(ctx, mask);
-        ctx.meet();
+        ctx.meet_of(mask);
         return Outcome::Next;
     }
     apart(ctx, &row, mask, act)
@@ -105,7 +105,7 @@ fn apart(
         let missing = wanted & ctx.warp.alive() & !group;
         if missing == 0 {
             act(ctx, group);
-            ctx.meet();
+            ctx.meet_of(group);
             done |= group;
         } else {
             let wait = Some(Wait::Lanes { members: wanted & ctx.warp.alive(), is_barrier: false });

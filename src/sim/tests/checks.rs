@@ -101,6 +101,11 @@ fn defect(body: &str) -> Report {
     0
 )]
 #[case::trap("setp.eq.u32 %p0, %r0, 40; @%p0 trap;", Check::Trap, 40)]
+#[case::halves_of_a_warp_that_meet_apart(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p1, %r9, 16; st.shared.u32 [%r1], %r0; mov.u32 %r8, 0xffff; @%p1 mov.u32 %r8, 0xffff0000; bar.warp.sync %r8; xor.b32 %r4, %r1, 64; ld.shared.u32 %r5, [%r4];",
+    Check::MissingSyncwarp,
+    0
+)]
 fn one_finding(#[case] body: &str, #[case] check: Check, #[case] thread: u32) {
     let report = defect(body);
     let first = report.findings.first().unwrap_or_else(|| panic!("nothing found"));
@@ -151,6 +156,12 @@ fn a_race_names_the_other_access() {
 )]
 #[case::barrier_before_others_exit(
     "setp.ge.u32 %p0, %r0, 48; @%p0 bra E; st.shared.u32 [%r1], %r0; bar.sync 0; xor.b32 %r4, %r1, 4; ld.shared.u32 %r5, [%r4]; E:"
+)]
+#[case::halves_of_a_warp_that_meet_and_stay_apart(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p1, %r9, 16; st.shared.u32 [%r1], %r0; mov.u32 %r8, 0xffff; @%p1 mov.u32 %r8, 0xffff0000; bar.warp.sync %r8; xor.b32 %r4, %r1, 60; ld.shared.u32 %r5, [%r4];"
+)]
+#[case::halves_of_a_warp_that_meet_apart_and_then_together(
+    "and.b32 %r9, %r0, 31; setp.ge.u32 %p1, %r9, 16; st.shared.u32 [%r1], %r0; mov.u32 %r8, 0xffff; @%p1 mov.u32 %r8, 0xffff0000; bar.warp.sync %r8; bar.warp.sync -1; xor.b32 %r4, %r1, 64; ld.shared.u32 %r5, [%r4];"
 )]
 #[case::partial_shuffle("setp.lt.u32 %p0, %r0, 16; @!%p0 bra E; shfl.sync.idx.b32 %r2, %r0, 0, 31, 0xffff; E:")]
 fn nothing_found(#[case] body: &str) {

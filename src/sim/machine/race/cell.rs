@@ -121,7 +121,7 @@ impl Entry {
         }
         // Of several lanes of the running instruction, one at least is another.
         (self.lane().is_none() && self.is_of_instruction(now))
-            || (self.clock() >= clock.met
+            || (!clock.have_met(self.clock(), self.lane(), now.lane())
                 && self.who().has_other_than(now.lane(), now.bytes(), is_write)
                 && !clock.knows(self.warp(), self.clock(), self.lane()))
     }

@@ -1,5 +1,6 @@
 //! Clocks: what warps know of each other's accesses, and what their fences have shown.
 
+use crate::sim::machine::registers::LANES;
 use crate::sim::ptx::types::Scope;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,14 +144,20 @@ impl Shown {
     }
 }
 
+/// Of each lane the clocks up to which it knows what every lane did.
+#[derive(Debug, Clone)]
+struct Meetings([[u32; LANES]; LANES]);
+
 /// The clock of one warp and what it knows of others.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WarpClock {
     /// Number of the warp in its cluster.
     pub id: u32,
     pub own: u32,
-    /// The clock when its lanes last met: what one of them did since then, the others do not know.
-    pub met: u32,
+    /// The clock when some of its lanes last met: what one of them did since then, the others do not know.
+    met: u32,
+    /// What lanes have met since all of them did.
+    apart: Option<Box<Meetings>>,
     seen: Clock,
     /// A release passes on no more than what fences have shown.
     pub shown: Shown,
@@ -209,8 +216,8 @@ impl WarpClock {
     /// Learns what was published at a barrier, where its lanes have met.
     pub fn join(&mut self, other: &Clock) {
         self.seen.join(other);
-        self.own = self.own.max(self.seen.floor) + 1;
-        self.met = self.own;
+        self.own = self.own.max(self.seen.floor);
+        self.advance();
     }
 
     /// Learns what an access has seen.
@@ -246,6 +253,36 @@ impl WarpClock {
     pub fn advance(&mut self) {
         self.own += 1;
         self.met = self.own;
+        self.apart = None;
+    }
+
+    /// Some lanes have met: each of them knows what any of them did or knew.
+    #[cold]
+    pub fn advance_of(&mut self, mask: u32) {
+        let before = self.met - 1;
+        let Meetings(known) = &mut **self.apart.get_or_insert_with(|| Box::new(Meetings([[before; LANES]; LANES])));
+        let members = || (0..LANES).filter(move |lane| mask >> lane & 1 != 0);
+        let mut all = [before; LANES];
+        for lane in members() {
+            all.iter_mut().zip(&known[lane]).for_each(|(all, one)| *all = (*all).max(*one));
+        }
+        members().for_each(|lane| all[lane] = self.own);
+        members().for_each(|lane| known[lane] = all);
+        self.own += 1;
+        self.met = self.own;
+    }
+
+    /// Whether an access of this warp lies before a meeting of the lane that made it with the one that makes another now. Of
+    /// several lanes, of which nobody remembers the numbers, any meeting counts.
+    #[inline(always)]
+    pub fn have_met(&self, clock: u32, before: Option<u32>, now: Option<u32>) -> bool {
+        if clock >= self.met {
+            return false;
+        }
+        match (&self.apart, before, now) {
+            (Some(apart), Some(before), Some(now)) => clock <= apart.0[now as usize][before as usize],
+            _ => true,
+        }
     }
 }
 
@@ -278,6 +315,23 @@ mod tests {
         b.join(&a.publish());
         c.join(&b.publish());
         assert!(c.knows(0, a.own, None));
+    }
+
+    #[test]
+    fn lanes_know_of_those_that_they_met_and_of_whom_these_met() {
+        let mut warp = warp(0);
+        let met = |warp: &WarpClock, clock, before, now| warp.have_met(clock, Some(before), Some(now));
+        let first = warp.own;
+        assert!(!met(&warp, first, 0, 1));
+        warp.advance_of(0b0011);
+        let second = warp.own;
+        assert!(met(&warp, first, 0, 1) && met(&warp, first, 1, 0) && !met(&warp, first, 0, 2));
+        assert!(warp.have_met(first, None, Some(2)), "of several lanes nobody remembers the numbers");
+        warp.advance_of(0b0110);
+        assert!(met(&warp, first, 0, 2), "lane 1 has told it");
+        assert!(!met(&warp, second, 0, 2) && !met(&warp, first, 2, 0) && met(&warp, second, 1, 2));
+        warp.advance();
+        assert!(met(&warp, second, 0, 2) && met(&warp, first, 31, 30));
     }
 
     #[test]

@@ -12,6 +12,17 @@ impl Context<'_> {
         self.note_clock();
     }
 
+    /// The same of some of them.
+    #[inline(always)]
+    pub fn meet_of(&mut self, mask: u32) {
+        if mask | !self.warp.alive() == u32::MAX {
+            self.meet();
+        } else {
+            self.warp.race.advance_of(mask);
+            self.note_clock();
+        }
+    }
+
     /// What lanes pass on that arrive at a barrier object: what the others did counts only if the lanes have met since.
     pub fn passed_on_by(&self, mask: u32) -> Clock {
         self.warp.race.publish_of(mask | !self.warp.alive())

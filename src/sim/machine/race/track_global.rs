@@ -136,7 +136,7 @@ impl Context<'_> {
             if other.warp() == now.warp() {
                 // Of several lanes of the running instruction, one at least is another.
                 return (other.lane().is_none() && other.instruction() == now.instruction())
-                    || (clock >= race.met
+                    || (!race.have_met(clock, other.lane(), now.lane())
                         && other.who().has_other_than(now.lane(), now.bytes(), is_write)
                         && !race.knows(race.id, clock, other.lane()));
             }
