@@ -48,13 +48,15 @@ pub struct Matched {
     pub in_head: bool,
 }
 
-/// All cases of both builds by name, dtype and shape, in the order of head; what only base has comes last. `shape`
-/// replaces the shapes that they list.
-pub fn matched(base: &Hello, head: &Hello, dtypes: &[DType], shape: Option<&str>) -> Vec<Matched> {
+/// All cases of both builds by name, dtype and shape, in the order of head; what only base has comes last. `shapes`, of which each
+/// operator takes those that name axes of its own, replace the shapes that they list.
+pub fn matched(base: &Hello, head: &Hello, dtypes: &[DType], shapes: &[String]) -> Vec<Matched> {
     let cases = |hello: &Hello| -> Vec<(BuildCase, DeviceKind)> {
         let of_offer = |offer: &Offer| -> Vec<(BuildCase, DeviceKind)> {
-            let own = shape.map_or_else(|| offer.shapes.clone(), |shape| vec![shape.to_owned()]);
+            let of_operator = shapes.iter().filter(|shape| names_axes_of(shape, offer)).cloned();
+            let own = if shapes.is_empty() { offer.shapes.clone() } else { of_operator.collect() };
             let wanted = offer.dtypes.iter().filter(|dtype| dtypes.is_empty() || dtypes.contains(dtype));
+            let own = &own;
             let pairs = wanted.flat_map(|&dtype| own.iter().map(move |shape| (dtype, shape.clone())));
             let case = |(dtype, shape)| {
                 let (operator, candidate) = (offer.operator.clone(), offer.candidate.clone());
@@ -78,6 +80,14 @@ pub fn matched(base: &Hello, head: &Hello, dtypes: &[DType], shape: Option<&str>
         }
     }
     all
+}
+
+/// Whether every axis that a shape names is one of the shapes that are offered.
+fn names_axes_of(shape: &str, offer: &Offer) -> bool {
+    let axes = |shape: &str| -> Vec<String> {
+        shape.split(',').map(|part| part.split('=').next().unwrap_or_default().trim().to_owned()).collect()
+    };
+    offer.shapes.iter().any(|listed| axes(shape).iter().all(|axis| axes(listed).contains(axis)))
 }
 
 /// What became of a case; an entry of the summary.
@@ -335,7 +345,8 @@ mod tests {
         use DType::{F16, F32};
         let base = hello(&[("a", &[F32, F16], &["n=1", "n=2"]), ("gone", &[F32], &["n=1"])]);
         let head = hello(&[("a", &[F32], &["n=2", "n=3"]), ("new", &[F32], &["n=1"])]);
-        let all = |dtypes: &[DType], shape| {
+        let all = |dtypes: &[DType], shapes: &[&str]| {
+            let shapes: Vec<String> = shapes.iter().map(|shape| (*shape).to_owned()).collect();
             let text = |m: Matched| {
                 let side = match (m.in_base, m.in_head) {
                     (true, true) => "both",
@@ -344,7 +355,7 @@ mod tests {
                 };
                 format!("{} {} {side}", m.case.name(), m.case.shape)
             };
-            matched(&base, &head, dtypes, shape).into_iter().map(text).collect::<Vec<_>>()
+            matched(&base, &head, dtypes, &shapes).into_iter().map(text).collect::<Vec<_>>()
         };
         let expected = [
             "gelu::a::f32 n=2 both",
@@ -353,9 +364,11 @@ mod tests {
             "gelu::a::f32 n=1 base",
             "gelu::gone::f32 n=1 base",
         ];
-        assert_eq!(all(&[F32], None), expected);
-        assert_eq!(all(&[F16], Some("n=7")), ["gelu::a::f16 n=7 base"]);
-        assert_eq!(all(&[], None).len(), 7);
+        assert_eq!(all(&[F32], &[]), expected);
+        assert_eq!(all(&[F16], &["n=7", "rows=7"]), ["gelu::a::f16 n=7 base"]);
+        assert_eq!(all(&[F16], &["n=7", "n=8"]), ["gelu::a::f16 n=7 base", "gelu::a::f16 n=8 base"]);
+        assert!(all(&[], &["n=7,rows=7"]).is_empty(), "an axis that nobody has");
+        assert_eq!(all(&[], &[]).len(), 7);
     }
 
     fn comparison(verdict: Verdict) -> BuildComparison {

@@ -11,7 +11,7 @@ use crate::core::seed::DEFAULT_SEED;
 use crate::core::seed::parse as parse_seed;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{DeviceKind, Heat};
-use crate::harness::arguments::{DeviceChoice, parse_seconds};
+use crate::harness::arguments::{DeviceChoice, only_dtypes, parse_seconds};
 use crate::harness::lane::Lanes;
 use crate::harness::plant::Plant;
 use crate::harness::progress::{Progress, Quiet};
@@ -42,12 +42,12 @@ pub struct Ab {
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out, with cuda only they are compared
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
-    /// Only these dtypes
-    #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',')]
+    /// Run only these dtypes
+    #[arg(long = "dtype", value_name = "DTYPE,…", help = only_dtypes(), value_delimiter = ',')]
     dtypes: Vec<DType>,
-    /// Only this shape instead of those that the gates list: rows=8192,cols=4096
-    #[arg(long, value_name = "AXIS=N,…")]
-    shape: Option<String>,
+    /// Only this shape instead of those that the gates list: rows=8192,cols=4096; may be given several times
+    #[arg(long = "shape", value_name = "AXIS=N,…")]
+    shapes: Vec<String>,
     /// Keep the data in the caches between launches
     #[arg(long)]
     hot: bool,
@@ -149,12 +149,12 @@ impl Ab {
         let is_over = || self.budget.is_some_and(|budget| begun.elapsed() >= budget);
         let mut found = Vec::new();
         let lanes = Lanes::default();
-        let mut matched = matched(&of_base, &of_head, &self.dtypes, self.shape.as_deref());
+        let mut matched = matched(&of_base, &of_head, &self.dtypes, &self.shapes);
         if self.device.is_some_and(|choice| choice.kind == DeviceKind::Cuda) {
             matched.retain(|case| case.device == DeviceKind::Cuda);
         }
         if matched.is_empty() {
-            let is_asked = !self.filters.is_empty() || !self.dtypes.is_empty() || self.shape.is_some();
+            let is_asked = !self.filters.is_empty() || !self.dtypes.is_empty() || !self.shapes.is_empty();
             let why = "no timed candidate of either build fits the filters, --dtype and --shape; `--list` of a gate names all";
             let none = "neither build offers such a candidate on a device of this machine";
             return Err(if is_asked { Failure::Input(why.into()) } else { Failure::Missing(none.into()) });

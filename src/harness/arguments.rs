@@ -13,6 +13,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// What `--dtype` is for.
+pub fn only_dtypes() -> String {
+    format!("Only these dtypes: {}", DType::ALL.map(DType::name).join(", "))
+}
+
 /// The command line of a gate binary.
 #[derive(Parser, Debug)]
 #[command(
@@ -89,7 +94,7 @@ pub struct Options {
     #[arg(long, value_name = "DEVICE", help_heading = "Kernelgate")]
     pub device: Option<DeviceChoice>,
     /// Run only these dtypes
-    #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',', help_heading = "Kernelgate")]
+    #[arg(long = "dtype", value_name = "DTYPE,…", help = only_dtypes(), value_delimiter = ',', help_heading = "Kernelgate")]
     pub dtypes: Vec<DType>,
     /// Run only this case: rows=3,cols=5
     #[arg(long, value_name = "AXIS=N,…", help_heading = "Kernelgate")]
