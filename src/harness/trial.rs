@@ -4,6 +4,7 @@ use super::arguments::Options;
 use crate::check::Subject;
 use crate::check::outcome::Check;
 use crate::core::dtype::DType;
+use crate::core::operator::Operator;
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
 use std::collections::HashSet;
@@ -79,6 +80,14 @@ pub fn has_hits(all: &[Trial], options: &Options) -> Result<(), String> {
 /// # Errors
 /// If two trials would have one name, or a name could not stand in a filter.
 pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
+    trials_of(suites, |operator| !operator.perf_shapes().is_empty())
+}
+
+/// The same with perf trials for the operators that `is_timed` says.
+///
+/// # Errors
+/// As [`trials`].
+pub fn trials_of(suites: &[Suite], is_timed: impl Fn(&dyn Operator) -> bool) -> Result<Vec<Trial>, String> {
     let mut all = Vec::new();
     for (i, suite) in suites.iter().enumerate() {
         let operator = suite.operator.name();
@@ -86,7 +95,7 @@ pub fn trials(suites: &[Suite]) -> Result<Vec<Trial>, String> {
         for (j, candidate) in suite.candidates.iter().enumerate() {
             check_name("candidate", &candidate.name)?;
             for dtype in suite.dtypes_of(candidate) {
-                let timed = candidate.traits.timed && !suite.operator.perf_shapes().is_empty();
+                let timed = candidate.traits.timed && is_timed(suite.operator.as_ref());
                 for check in Check::ALL.into_iter().filter(|&check| timed || check != Check::Perf) {
                     let name = format!("{operator}::{}::{dtype}::{}", candidate.name, check.name());
                     let kind = if candidate.body.is_host() { DeviceKind::Cpu } else { DeviceKind::Cuda };

@@ -10,12 +10,12 @@ use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind};
-use crate::harness::arguments::{DeviceChoice, Options};
+use crate::harness::arguments::{DeviceChoice, Options, only_dtypes};
 use crate::harness::devices::Devices;
 use crate::harness::lane::Lanes;
 use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
-use crate::harness::trial::{Trial, has_hits, trials};
+use crate::harness::trial::{Trial, has_hits, trials_of};
 use crate::measure::shapes::Limits;
 use crate::report::summary::Summary;
 use clap::Args;
@@ -31,8 +31,8 @@ pub struct Selection {
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
-    /// Only these dtypes
-    #[arg(long = "dtype", value_name = "f32|f16|bf16", value_delimiter = ',')]
+    /// Run only these dtypes
+    #[arg(long = "dtype", value_name = "DTYPE,…", help = only_dtypes(), value_delimiter = ',')]
     dtypes: Vec<DType>,
     /// Only this shape instead of those that the operator lists: rows=8192,cols=4096; may be given several times
     #[arg(long = "shape", value_name = "AXIS=N,…")]
@@ -161,10 +161,14 @@ impl Selection {
     ) -> Result<Vec<(Trial, Vec<Point>)>, String> {
         let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
         let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
-        let mut all = trials(suites)?;
+        // A shape that is asked for need not be one that the operator lists.
+        let mut all = trials_of(suites, |_| true)?;
         all.retain(|trial| trial.check == check);
         has_hits(&all, &options).map_err(no_hit)?;
         all.retain(|trial| trial.is_selected(&options));
+        if self.shapes.is_empty() {
+            all = listed(suites, all, check)?;
+        }
         if self.shapes.is_empty() && self.random.is_none() {
             return Ok(all.into_iter().map(|trial| (trial, Vec::new())).collect());
         }
@@ -189,7 +193,66 @@ impl Selection {
     }
 }
 
+/// Trials at the shapes that their operators list; those of operators that list none cannot be timed.
+fn listed(suites: &[Suite], all: Vec<Trial>, check: Check) -> Result<Vec<Trial>, String> {
+    let lists = |trial: &Trial| check != Check::Perf || !trial.subject(suites).operator.perf_shapes().is_empty();
+    let (timed, others): (Vec<Trial>, Vec<Trial>) = all.into_iter().partition(lists);
+    match others.first() {
+        Some(other) if timed.is_empty() => {
+            let name = other.subject(suites).operator.name();
+            Err(format!(
+                "{name} lists no shapes to time: list some by `.perf([…])`, or ask for one by --shape AXIS=N,…"
+            ))
+        }
+        _ => Ok(timed),
+    }
+}
+
 /// `NVIDIA H200 (nvidia-h200-132)`.
 pub fn describe_device(fingerprint: &Fingerprint) -> String {
     format!("{} ({})", fingerprint.name, fingerprint.key())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::Cpu;
+    use crate::core::operator::Op;
+    use clap::Parser;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 1..=8 } }
+
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        selection: Selection,
+    }
+
+    #[rstest]
+    #[case::listed(&["gelu"], Ok("gelu::c::f32::perf"))]
+    #[case::one_of_them(&[], Ok("gelu::c::f32::perf"))]
+    #[case::asked_for(&["silu", "--shape", "n=3"], Ok("silu::c::f32::perf n=3"))]
+    #[case::drawn(&["gelu", "--random", "2"], Ok("gelu::c::f32::perf"))]
+    #[case::drawn_around_nothing(&["silu", "--random", "2"], Err("silu lists no shapes to time"))]
+    #[case::neither(&["silu"], Err("silu lists no shapes to time: list some by `.perf([…])`, or ask for one by --shape AXIS=N,…"))]
+    #[case::unknown(&["tanh"], Err("of the timed candidates: no trial has a name with `tanh`"))]
+    fn shapes_to_time_are_listed_or_asked_for(#[case] arguments: &[&str], #[case] expected: Result<&str, &str>) {
+        let op = |name: &str| Op::<Vector>::new(name).input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let cpu = || Cpu::new::<f32>(|_: &Vector, _, _| {});
+        let suites = [
+            Suite::of(op("gelu").perf([Vector { n: 4 }])).candidate("c", cpu()).into(),
+            Suite::of(op("silu")).candidate("c", cpu()).into(),
+        ];
+        let asked = Asked::try_parse_from([&["bench"], arguments].concat()).unwrap();
+        match (asked.selection.select(&suites), expected) {
+            (Ok(found), Ok(expected)) => {
+                assert_eq!(found.len(), 1);
+                assert!(expected.starts_with(&found[0].0.name), "{}", found[0].0.name);
+                assert_eq!(found[0].1.is_empty(), !arguments.contains(&"--shape") && !arguments.contains(&"--random"));
+            }
+            (Err(Failure::Input(why)), Err(expected)) => assert!(why.starts_with(expected), "{why}"),
+            (found, _) => panic!("{:?}", found.map(|found| found.len()).map_err(|_| "another failure")),
+        }
+    }
 }
