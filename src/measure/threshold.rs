@@ -190,21 +190,6 @@ pub struct SelfRatios {
 impl NoiseTable {
     /// The table from A/A ratios of several kernels; classes in which nothing was measured are left out.
     pub fn measured(source: String, kernels: &[SelfRatios]) -> Self {
-        let ends = CLASS_STARTS_US.iter().skip(1).copied().chain([f64::INFINITY]);
-        let class = |(&from_us, to_us): (&f64, f64)| {
-            let members: Vec<&SelfRatios> =
-                kernels.iter().filter(|kernel| (from_us..to_us).contains(&kernel.launch_us)).collect();
-            // The noisiest kernel of a class decides: a threshold must hold for every one.
-            let largest = |ratios: fn(&SelfRatios) -> &Vec<f64>| {
-                members.iter().map(|kernel| deviation(ratios(kernel))).fold(0.0, f64::max)
-            };
-            (!members.is_empty()).then(|| NoiseClass {
-                from_us,
-                paired_sd: largest(|kernel| &kernel.paired),
-                stored_sd: largest(|kernel| &kernel.stored),
-            })
-        };
-        let classes = CLASS_STARTS_US.iter().zip(ends).filter_map(class).collect();
         let case = |kernel: &SelfRatios| {
             let noise = CaseNoise {
                 launch_us: kernel.launch_us,
@@ -215,7 +200,32 @@ impl NoiseTable {
             };
             (kernel.case.clone(), noise)
         };
-        NoiseTable { version: NOISE_VERSION, source, classes, cases: kernels.iter().map(case).collect() }
+        NoiseTable::of_cases(source, kernels.iter().map(case).collect())
+    }
+
+    /// This table with the cases of an earlier one that were not measured again; of another driver or compiler none are taken.
+    pub fn on_top_of(self, earlier: NoiseTable) -> Self {
+        if earlier.source != self.source {
+            return self;
+        }
+        let mut cases = earlier.cases;
+        cases.extend(self.cases);
+        NoiseTable::of_cases(self.source, cases)
+    }
+
+    fn of_cases(source: String, cases: BTreeMap<String, CaseNoise>) -> Self {
+        let ends = CLASS_STARTS_US.iter().skip(1).copied().chain([f64::INFINITY]);
+        let class = |(&from_us, to_us): (&f64, f64)| {
+            let members = || cases.values().filter(|case| (from_us..to_us).contains(&case.launch_us));
+            // The noisiest kernel of a class decides: a threshold must hold for every one.
+            members().next().map(|_| NoiseClass {
+                from_us,
+                paired_sd: members().map(|case| case.paired_sd).fold(0.0, f64::max),
+                stored_sd: members().map(|case| case.stored_sd).fold(0.0, f64::max),
+            })
+        };
+        let classes = CLASS_STARTS_US.iter().zip(ends).filter_map(class).collect();
+        NoiseTable { version: NOISE_VERSION, source, classes, cases }
     }
 }
 
@@ -294,6 +304,22 @@ mod tests {
         let mut damaged = table.clone();
         damaged.cases.get_mut("f::quiet::f32 n=1").unwrap().stored_sd = f64::NAN;
         assert!(damaged.check().is_err() && table.check().is_ok());
+    }
+
+    #[test]
+    fn cases_that_are_not_measured_again_stay() {
+        let kernel = |name: &str, swing: f64| SelfRatios {
+            case: name.into(),
+            launch_us: 50.0,
+            paired: vec![1.0 + swing, 1.0 - swing],
+            stored: vec![1.0 + swing, 1.0 - swing],
+            smallest_found: None,
+        };
+        let earlier = NoiseTable::measured("driver 1".into(), &[kernel("a", 0.02), kernel("b", 0.003)]);
+        let now = |source: &str| NoiseTable::measured(source.into(), &[kernel("a", 0.004)]);
+        let joined = now("driver 1").on_top_of(earlier.clone());
+        assert_eq!(joined, NoiseTable::measured("driver 1".into(), &[kernel("a", 0.004), kernel("b", 0.003)]));
+        assert_eq!(now("driver 2").on_top_of(earlier), now("driver 2"), "what another driver did says nothing");
     }
 
     #[rstest]

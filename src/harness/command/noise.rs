@@ -6,7 +6,6 @@ use super::{Failure, Workplace, noise_stored, print};
 use crate::baseline::BaselineSettings;
 use crate::check::perf::PerfSettings;
 use crate::device::fingerprint::Fingerprint;
-use crate::harness::project::Project;
 use crate::harness::terminal::note;
 use crate::measure::inputs::footprint_bytes;
 use crate::measure::noise::{NoiseCase, NoiseReport, NoiseSettings, analyse, describe_reports, table_of};
@@ -32,7 +31,7 @@ pub struct Noise {
     /// Hold sessions of today against the accepted times instead: false alarms, and which of 1, 2 and 5 % planted are found
     #[arg(long, conflicts_with_all = ["planted", "search", "save", "json"])]
     stored: bool,
-    /// Make this the noise table of the device: snapshots/noise/DEVICE.json, from which thresholds then come
+    /// Keep this in the noise table of the device, snapshots/noise/DEVICE.json, from which thresholds then come
     #[arg(long)]
     save: bool,
     /// Print the summary as JSON; the table goes to stderr
@@ -58,37 +57,47 @@ impl Noise {
             return noise_stored::run(workplace, &self.selection, self.trials, &out);
         }
         let folder = BaselineSettings::new(&project.folder).noise_folder();
+        let out = self.out.clone().unwrap_or_else(|| project.summary_path().with_file_name("noise.json"));
         let mut found: Vec<OfDevice> = Vec::new();
-        let mut summary =
-            self.selection.each(workplace, |&Selected { trial, ref subject, device, points, progress, .. }| {
-                let fingerprint = device.fingerprint();
-                let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
-                let perf = PerfSettings::of(device.kind());
-                let settings = NoiseSettings {
-                    plan: perf.plan(),
-                    session: perf.session,
-                    trials: self.trials,
-                    planted_trials: self.planted,
-                    search_trials: self.search,
-                };
-                let points = if points.is_empty() { subject.operator.perf_shapes() } else { points };
-                let fits = |point: &&Vec<usize>| {
-                    // Both sides of a comparison are on the device at once.
-                    2 * footprint_bytes(subject.operator, point, subject.dtype) <= device.capacity().timed_bytes
-                        && subject.operator.cost(point, subject.dtype).flops <= perf.most_flops
-                };
-                for point in points.iter().filter(fits) {
-                    let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
-                    let case = NoiseCase { operator, candidate, dtype, point };
-                    note(format_args!("{}", trial.name));
-                    match analyse(device, &case, &table, &settings, self.selection.seed) {
-                        Ok(report) => keep(&mut found, fingerprint, report),
-                        Err(fault) => note(format_args!("{}: {fault}", trial.name)),
+        let mut summary = Summary::new(project.describe_run(self.selection.seed));
+        self.selection.each(workplace, |&Selected { trial, ref subject, device, points, progress, .. }| {
+            let fingerprint = device.fingerprint();
+            summary.add_device(fingerprint);
+            let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
+            let perf = PerfSettings::of(device.kind());
+            let settings = NoiseSettings {
+                plan: perf.plan(),
+                session: perf.session,
+                trials: self.trials,
+                planted_trials: self.planted,
+                search_trials: self.search,
+            };
+            let points = if points.is_empty() { subject.operator.perf_shapes() } else { points };
+            let fits = |point: &&Vec<usize>| {
+                // Both sides of a comparison are on the device at once.
+                2 * footprint_bytes(subject.operator, point, subject.dtype) <= device.capacity().timed_bytes
+                    && subject.operator.cost(point, subject.dtype).flops <= perf.most_flops
+            };
+            for point in points.iter().filter(fits) {
+                let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
+                let case = NoiseCase { operator, candidate, dtype, point };
+                note(format_args!("{}", trial.name));
+                match analyse(device, &case, &table, &settings, self.selection.seed) {
+                    Ok(report) => {
+                        summary.noise.push(NoiseEntry { device: fingerprint.key(), report: report.clone() });
+                        let of_device = keep(&mut found, fingerprint, report);
+                        // After each case: what was measured outlives whatever ends this process.
+                        summary.write(&out).map_err(Failure::Input)?;
+                        if self.save {
+                            save(&folder, of_device)?;
+                        }
                     }
-                    progress.step();
+                    Err(fault) => note(format_args!("{}: {fault}", trial.name)),
                 }
-                Ok(())
-            })?;
+                progress.step();
+            }
+            Ok(())
+        })?;
         for device in &found {
             let text = format!("{}\n{}", device.fingerprint.key(), describe_reports(&device.reports));
             if self.json {
@@ -97,37 +106,36 @@ impl Noise {
                 print(&text)?
             }
             if self.save {
-                save(&folder, device)?;
+                note(format_args!("noise table: {}", table_path(&folder, &device.fingerprint).display()));
             }
-            let entry = |report: &NoiseReport| NoiseEntry { device: device.fingerprint.key(), report: report.clone() };
-            summary.noise.extend(device.reports.iter().map(entry));
         }
-        self.write(&summary, project)
-    }
-
-    fn write(&self, summary: &Summary, project: &Project) -> Result<(), Failure> {
-        let out = self.out.clone().unwrap_or_else(|| project.summary_path().with_file_name("noise.json"));
         summary.write(&out).map_err(Failure::Input)?;
         note(format_args!("summary: {}", out.display()));
         if self.json { print(&summary.to_json()) } else { Ok(()) }
     }
 }
 
-fn keep(found: &mut Vec<OfDevice>, fingerprint: &Fingerprint, report: NoiseReport) {
-    match found.iter_mut().find(|device| device.fingerprint == *fingerprint) {
-        Some(device) => device.reports.push(report),
-        None => found.push(OfDevice { fingerprint: fingerprint.clone(), reports: vec![report] }),
-    }
+fn keep<'a>(found: &'a mut Vec<OfDevice>, fingerprint: &Fingerprint, report: NoiseReport) -> &'a OfDevice {
+    let at = found.iter().position(|device| device.fingerprint == *fingerprint).unwrap_or_else(|| {
+        found.push(OfDevice { fingerprint: fingerprint.clone(), reports: Vec::new() });
+        found.len() - 1
+    });
+    found[at].reports.push(report);
+    &found[at]
 }
 
+fn table_path(folder: &Path, device: &Fingerprint) -> PathBuf {
+    folder.join(format!("{}.json", device.key()))
+}
+
+/// Makes what was measured part of the device's table.
 fn save(folder: &Path, device: &OfDevice) -> Result<(), Failure> {
-    let Fingerprint { name, driver, compiler, .. } = &device.fingerprint;
+    let Fingerprint { name, driver, compiler, kind, .. } = &device.fingerprint;
     let source = format!("kernelgate noise on {name}, {driver}, {compiler}; measure again when one of them changes");
-    let table = table_of(source, &device.reports);
-    let path = folder.join(format!("{}.json", device.fingerprint.key()));
+    let earlier = NoiseTable::load(folder, &device.fingerprint.key(), *kind).map_err(Failure::Input)?;
+    let table = table_of(source, &device.reports).on_top_of(earlier);
+    let path = table_path(folder, &device.fingerprint);
     let text = serde_json::to_string_pretty(&table).map_err(|e| Failure::Input(e.to_string()))? + "\n";
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
-    written.map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
-    note(format_args!("noise table: {}", path.display()));
-    Ok(())
+    written.map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
 }
