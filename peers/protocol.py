@@ -59,7 +59,7 @@ class Case:
         self.operator = message["operator"]
         self.candidate = message["candidate"]
         self.dtype = message["dtype"]
-        self.seed = message["seed"]
+        self.seed = int(str(message["seed"]), 0)
         self.shape = shape(message["shape"])
         if "inputs" not in message:
             raise Unsupported("this peer draws no inputs of its own")

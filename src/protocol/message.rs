@@ -105,7 +105,8 @@ pub struct CaseRequest {
     pub dtype: DType,
     /// Extents and attributes as `--shape` takes them: `rows=8192,cols=4096,eps=1e-5`.
     pub shape: String,
-    /// The seed of the inputs.
+    /// The seed of the inputs; text, since readers of JSON round large numbers.
+    #[serde(with = "crate::core::seed::text")]
     pub seed: u64,
     /// The inputs, in argument order; absent when the peer is to draw them from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -91,7 +91,7 @@ fn every_message_is_one_of_the_schema_and_comes_back() {
 #[case::no_id(json!({ "request": "goodbye" }))]
 #[case::unknown_request(json!({ "id": 1, "request": "sing" }))]
 #[case::no_case(json!({ "id": 1, "request": "run" }))]
-#[case::no_shape(json!({ "id": 1, "request": "case", "case": 1, "operator": "f", "candidate": "c", "dtype": "f32", "seed": 1 }))]
+#[case::no_shape(json!({ "id": 1, "request": "case", "case": 1, "operator": "f", "candidate": "c", "dtype": "f32", "seed": "0x1" }))]
 #[case::unknown_heat(json!({ "id": 1, "request": "arm", "case": 1, "heat": "warm", "batch_us": 1, "instances": 1 }))]
 #[case::unknown_answer(json!({ "id": 1, "answer": "perhaps" }))]
 #[case::no_time(json!({ "id": 1, "case": 1, "answer": "sampled" }))]
