@@ -5,6 +5,7 @@
 
 use kernelgate::prelude::*;
 use std::ffi::c_int;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -109,6 +110,46 @@ fn hostile(x: &Inputs<'_>, y: &mut Outputs<'_>) {
             unsafe { libc::close(1) };
         }
         "right_leaves_a_process" => assert!(!is_first || fork()),
+        "right_leaves_threads" if is_first => (0..50).for_each(|_| {
+            std::thread::spawn(|| std::thread::sleep(Duration::from_secs(3)));
+        }),
+        "right_leaves_threads" => {}
+        "right_prints_beside" if is_first => {
+            std::thread::spawn(|| (0..1_000_000).for_each(|_| write(1, b"still here ")));
+        }
+        "right_prints_beside" => {}
+        "right_changes_the_environment" => {
+            // SAFETY: no other thread of this process reads its environment meanwhile.
+            unsafe { std::env::set_var("KERNELGATE_SEED", "nonsense") };
+        }
+        "writes_past_its_output" => {
+            right(x, y);
+            let output = y.slice::<f32>(0);
+            // SAFETY: none. It is what the band behind an output is for.
+            unsafe { output.as_mut_ptr().add(output.len()).write(3.0) };
+        }
+        "writes_to_its_input" => {
+            right(x, y);
+            // SAFETY: none. Inputs are there to be read.
+            unsafe { x.slice::<f32>(0).as_ptr().cast_mut().write(7.0) };
+        }
+        "overflows_its_stack" => {
+            // Each call needs what the one behind it gives.
+            #[expect(unconditional_recursion, reason = "it is to run out of stack")]
+            fn deeper(depth: usize) -> usize {
+                let frame = std::hint::black_box([depth; 64]);
+                deeper(depth + 1) + frame[3]
+            }
+            write(2, deeper(0).to_string().as_bytes());
+        }
+        "sends_stdout_nowhere" => {
+            // SAFETY: the path is a C string; a number is put in the place of another.
+            unsafe { libc::dup2(libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY), 1) };
+        }
+        "opens_the_memory_of_its_parent" => {
+            let memory = format!("/proc/{}/mem", parent());
+            let _ = std::fs::OpenOptions::new().write(true).open(memory).map(|mut file| file.write(b"pass"));
+        }
         "panic" => panic!("\u{1b}[2Jno | <b>good</b>"),
         "panic_twice" => {
             struct Again;
