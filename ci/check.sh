@@ -46,6 +46,9 @@ step "tests"
 export KERNELGATE_REQUIRE=nvrtc
 cargo test --release --quiet
 
+step "JUnit XML by another project's parser"
+bash ci/formats.sh
+
 if cargo nextest --version >/dev/null 2>&1; then
     step "a part of the gate under nextest: a process a trial, one summary"
     # All of it ran above, in one process.
