@@ -28,7 +28,7 @@ const BINDING: f64 = 0.6;
 const LAUNCH_US: f64 = 3.0;
 
 /// Runs `ncu` over a command, for no longer than `limit`, and reads what it counted of at most so many kernels of these
-/// names. The command finds the machine held for it: the process that measures is this one.
+/// names, after which the command is ended. It finds the machine held for it: the process that measures is this one.
 ///
 /// # Errors
 /// Why there are no counters, and what to do; the rest of a profile goes on without.
@@ -45,7 +45,7 @@ pub fn count(
         // The clocks stay as they were when this process timed the same.
         .args(["--clock-control", "none"])
         .args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &METRICS.join(",")])
-        .args(["--kernel-name", &filter(names), "--launch-count", &kernels.to_string()])
+        .args(["--kernel-name", &filter(names), "--launch-count", &kernels.to_string(), "--kill", "yes"])
         .args(command);
     let name = ncu.display();
     let Said { out, errors } = child::run(&mut counting, limit).map_err(|unheard| match unheard {

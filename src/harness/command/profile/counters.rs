@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// Kernels that Nsight Compute looks at, at the most: each is run several times.
+/// Launches of each kernel that Nsight Compute looks at, and of all of them at the most: each is run several times.
+const EACH: usize = 3;
 const COUNTED: usize = 32;
 
 /// Adds the counters of Nsight Compute to a profile of what this command runs, or why there are none.
@@ -25,7 +26,7 @@ pub fn counted(run: &mut ProfileRun, ncu: &Path, command: &[OsString], limit: Du
         return;
     }
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    match ncu::count(ncu, command, &all, COUNTED, limit) {
+    match ncu::count(ncu, command, &all, COUNTED.min(EACH * all.len()), limit) {
         Ok(kernels) => {
             let ours = |name: &str| {
                 let of = |part: &&Part| kernel(part).is_some_and(|own| ncu::function(&own) == ncu::function(name));
