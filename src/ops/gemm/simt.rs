@@ -22,8 +22,9 @@ const AT_ONCE: usize = 2 * MULTIPROCESSORS;
 const MOST_PARTS: usize = 64;
 /// A part is not worth its second pass below this k.
 const LEAST_K: usize = 128;
-/// The second pass in units of one k of a wave of tiles (0.18 µs): what it takes to start, and elements read or written
-/// in that time.
+/// A k of a wave of tiles, in µs: 0.12 where there are few tiles, 0.18 where all multiprocessors have two.
+const WAVE_K_US: f64 = 0.15;
+/// The second pass in units of one k of a wave of tiles: what it takes to start, and elements read or written in that time.
 const ADDING_K: usize = 12;
 const ADDED_A_K: usize = 140_000;
 
@@ -31,16 +32,22 @@ fn tiles(s: &Product) -> usize {
     s.m.div_ceil(TILE[0]) * s.n.div_ceil(TILE[1])
 }
 
-/// How many blocks share a tile of one of `items` products: what leaves the least time for the sum of whole waves and the
-/// second pass.
+/// What `items` products take where so many blocks share a tile, in k of a wave of tiles: whole waves, and the second pass.
+fn cost(items: usize, s: &Product, parts: usize) -> usize {
+    let waves = (items * tiles(s) * parts).div_ceil(AT_ONCE);
+    let adding = ADDING_K + items * s.m * s.n * (1 + parts) / ADDED_A_K;
+    waves * s.k.div_ceil(parts) + if parts > 1 { adding } else { 0 }
+}
+
+/// How many blocks share a tile of one of `items` products: what takes the least time.
 pub fn parts(items: usize, s: &Product) -> usize {
-    let cost = |parts: usize| {
-        let waves = (items * tiles(s) * parts).div_ceil(AT_ONCE);
-        let adding = ADDING_K + items * s.m * s.n * (1 + parts) / ADDED_A_K;
-        waves * s.k.div_ceil(parts) + if parts > 1 { adding } else { 0 }
-    };
     let most = (s.k / LEAST_K).clamp(1, MOST_PARTS);
-    (1..=most).min_by_key(|&parts| cost(parts)).unwrap_or(1)
+    (1..=most).min_by_key(|&parts| cost(items, s, parts)).unwrap_or(1)
+}
+
+/// About what that takes on an H200, in µs.
+pub fn estimate_us(items: usize, s: &Product) -> f64 {
+    cost(items, s, parts(items, s)) as f64 * WAVE_K_US
 }
 
 /// Bytes of the sums of the parts.
