@@ -11,34 +11,11 @@
 //   elements      any inner           grid (ceil(rows / R), ceil(A / W))     block (W, R), W * R = 256,
 //   packs         inner % 8 == 0                                             A accesses of a row
 //   .._2x2        windows of 2 by 2 places without padding: all loads are under way before the first is used
-#include "common.cuh"
+#include "pooling.cuh"
 
 #define PARAMETERS                                                                                                      \
     const scalar_t *__restrict__ x, scalar_t *__restrict__ y, long long rows, int height, int width, int inner, int down, \
         int across, int tall, int wide, int stride, int padding, int activation
-
-constexpr int RELU = 1, GELU = 2, SILU = 3;
-
-// NaN stays.
-__device__ __forceinline__ float larger(float a, float b) {
-    float c;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-    return c;
-}
-__device__ __forceinline__ float smaller(float a, float b) {
-    float c;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-    return c;
-}
-
-__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
-
-__device__ __forceinline__ float activated(float x, int activation) {
-    if (activation == RELU) return x < 0.0f ? 0.0f : x;
-    if (activation == GELU) return gelu_erf(x);
-    if (activation == SILU) return x * logistic(x);
-    return x;
-}
 
 // The least and the largest of a window, of WIDTH windows side by side.
 template <int WIDTH>
@@ -67,8 +44,7 @@ struct Extremes {
         if (!is_empty && activation != 0) {
 #pragma unroll
             for (int j = 0; j < WIDTH; ++j) {
-                const float top = activated(largest[j], activation);
-                largest[j] = activation == RELU ? top : larger(top, activated(least[j], activation));
+                largest[j] = largest_activated(least[j], largest[j], activation);
             }
         }
         Access<WIDTH>::store(to, largest);

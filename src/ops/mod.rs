@@ -88,6 +88,7 @@ catalogue![
     attention_kvcache,
     argmax,
     conv2d,
+    conv2d_pool,
     max_pool2d,
     lstm,
     embedding

@@ -86,11 +86,11 @@ fn layers() -> impl Iterator<Item = Convolution> {
 }
 
 /// 2¹⁷ products of two such values still fit an f32 sum.
-const RANGE: f64 = 1e16;
+pub(super) const RANGE: f64 = 1e16;
 
 /// What gemm is not defined for either, and NaN and infinity: a zero beside the image makes NaN
 /// of an infinite weight if it is multiplied, and nothing if it is left out.
-const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
+pub(super) const UNDEFINED: [Distribution; 3] = [Distribution::Tiny, Distribution::LargeMean, Distribution::NonFinite];
 
 /// One place under square filters of `taps` by `taps`, for the rest of a shape.
 fn square(taps: usize) -> Convolution {
@@ -199,18 +199,7 @@ fn naive<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'
 }
 
 fn tiled<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    let extents = simd::ConvolutionExtents {
-        channels: s.channels,
-        image: (s.height, s.width),
-        filters: s.filters,
-        taps: (s.tall, s.wide),
-        stride: s.stride,
-        padding: s.padding,
-        dilation: s.dilation,
-        places: s.places(),
-        channels_inside: s.layout == Layout::Nhwc,
-    };
-    simd::conv2d(&extents, inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
+    simd::conv2d(&s.extents(), inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
 }
 
 fn simt_kernel(plan: fn(&Convolution) -> Launch) -> Cuda<Convolution> {

@@ -1,6 +1,7 @@
 //! The shape of a convolution.
 
 use crate::core::shape::Attribute;
+use crate::ops::simd::ConvolutionExtents;
 
 /// Where the channels of images and filters are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,8 +99,27 @@ impl Convolution {
         }
     }
 
+    /// The extents that the CPU tier takes.
+    pub(in crate::ops) fn extents(&self) -> ConvolutionExtents {
+        ConvolutionExtents {
+            channels: self.channels,
+            image: (self.height, self.width),
+            filters: self.filters,
+            taps: (self.tall, self.wide),
+            stride: self.stride,
+            padding: self.padding,
+            dilation: self.dilation,
+            places: self.places(),
+            channels_inside: self.layout == Layout::Nhwc,
+        }
+    }
+
     /// Calls `visit(x, w)` with the indices of every product that makes output (n, f, p, q).
-    pub(super) fn each_tap(&self, (n, f, p, q): (usize, usize, usize, usize), mut visit: impl FnMut(usize, usize)) {
+    pub(in crate::ops) fn each_tap(
+        &self,
+        (n, f, p, q): (usize, usize, usize, usize),
+        mut visit: impl FnMut(usize, usize),
+    ) {
         let place = |out: usize, tap: usize, limit: usize| {
             (out * self.stride + tap * self.dilation).checked_sub(self.padding).filter(|&at| at < limit)
         };

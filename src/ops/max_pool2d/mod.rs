@@ -48,7 +48,7 @@ impl From<Activation> for Attribute {
 
 impl Activation {
     /// f(x)
-    fn of(self, x: f64) -> f64 {
+    pub(super) fn of(self, x: f64) -> f64 {
         match self {
             Activation::None => x,
             Activation::Relu => relu(x),
@@ -58,7 +58,7 @@ impl Activation {
     }
 
     /// f(x) in f32.
-    fn of_f32(self, x: f32) -> f32 {
+    pub(super) fn of_f32(self, x: f32) -> f32 {
         match self {
             Activation::None => x,
             Activation::Relu => relu_f32(x),
@@ -68,11 +68,30 @@ impl Activation {
     }
 
     /// What a rounding of f is relative to; a comparison rounds nothing.
-    fn magnitude(self, x: f64, y: f64) -> f64 {
+    pub(super) fn magnitude(self, x: f64, y: f64) -> f64 {
         match self {
             Activation::None | Activation::Relu => 0.0,
             Activation::Gelu => cancelled(x, y),
             Activation::Silu => silu::magnitude(x, y),
+        }
+    }
+
+    /// Operations of a window: of those that fall before they rise, it is taken of the least and the largest element.
+    pub(super) fn flops(self) -> usize {
+        match self {
+            Activation::None => 0,
+            Activation::Relu => 1,
+            Activation::Gelu | Activation::Silu => 2 * FUNCTION_FLOPS,
+        }
+    }
+
+    /// The same for the CPU tier.
+    pub(super) fn pooled(self) -> Pooled {
+        match self {
+            Activation::None => Pooled::Itself,
+            Activation::Relu => Pooled::Relu,
+            Activation::Gelu => Pooled::Gelu,
+            Activation::Silu => Pooled::Silu,
         }
     }
 }
@@ -125,6 +144,18 @@ impl Pooling {
         match self.layout {
             Layout::Nchw => (self.batch * self.channels, 1),
             Layout::Nhwc => (self.batch, self.channels),
+        }
+    }
+
+    /// The extents that the CPU tier takes.
+    pub(super) fn extents(&self) -> PoolingExtents {
+        PoolingExtents {
+            inner: self.planes().1,
+            image: (self.height, self.width),
+            window: (self.tall, self.wide),
+            stride: self.stride,
+            padding: self.padding,
+            places: self.places(),
         }
     }
 
@@ -260,12 +291,7 @@ fn cases() -> impl Iterator<Item = Pooling> {
 fn cost(s: &Pooling, dtype: DType) -> Cost {
     let elements = |dims: [usize; 4]| dims.into_iter().product::<usize>();
     let (read, written) = (elements(s.dims((s.height, s.width))), elements(s.dims(s.places())));
-    let of_activation = match s.activation {
-        Activation::None => 0,
-        Activation::Relu => 1,
-        Activation::Gelu | Activation::Silu => 2 * FUNCTION_FLOPS,
-    };
-    Cost { bytes: (read + written) * dtype.size(), flops: written * (s.tall * s.wide + of_activation) }
+    Cost { bytes: (read + written) * dtype.size(), flops: written * (s.tall * s.wide + s.activation.flops()) }
 }
 
 /// What `result` makes of the largest of each window and of the element that it is of.
@@ -338,21 +364,7 @@ fn naive<T: Float>(s: &Pooling, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
 }
 
 fn tiled<T: Float>(s: &Pooling, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
-    let extents = PoolingExtents {
-        inner: s.planes().1,
-        image: (s.height, s.width),
-        window: (s.tall, s.wide),
-        stride: s.stride,
-        padding: s.padding,
-        places: s.places(),
-    };
-    let function = match s.activation {
-        Activation::None => Pooled::Itself,
-        Activation::Relu => Pooled::Relu,
-        Activation::Gelu => Pooled::Gelu,
-        Activation::Silu => Pooled::Silu,
-    };
-    simd::max_pool2d(&extents, function, inputs.slice::<T>(0), outputs.slice::<T>(0));
+    simd::max_pool2d(&s.extents(), s.activation.pooled(), inputs.slice::<T>(0), outputs.slice::<T>(0));
 }
 
 #[cfg(test)]
