@@ -29,16 +29,19 @@ crate::shape! {
     }
 }
 
-/// The steps. The activation is a step of its own, or `is_fused` with the pooling behind it.
+/// The steps. Convolution, activation and pooling are steps of their own, or one where `is_fused`.
 pub fn cnn(side: usize, activation: Activation, is_fused: bool) -> Model {
     let mut m = Builder::default();
     let mut x = m.images(side, 1);
     for (name, filters) in CHANNELS {
         m.layer(name);
-        x = m.convolution(x, name, filters);
-        let (apart, within) = if is_fused { (Activation::None, activation) } else { (activation, Activation::None) };
-        x = m.activate(x, apart);
-        x = m.pool(x, within);
+        if is_fused {
+            x = m.pooled_convolution(x, name, filters, activation);
+        } else {
+            x = m.convolution(x, name, filters);
+            x = m.activate(x, activation);
+            x = m.pool(x);
+        }
     }
     m.layer("classes");
     let x = m.linear(x.rows, "linear", CLASSES, true);
@@ -46,7 +49,7 @@ pub fn cnn(side: usize, activation: Activation, is_fused: bool) -> Model {
     m.result(x)
 }
 
-/// The classifier of MNIST's digits as the fastest candidate runs it: ReLU, within the pooling.
+/// The classifier of MNIST's digits as the fastest candidate runs it: ReLU, a layer of convolution a step.
 pub fn classifier() -> Model {
     cnn(SIDE, Activation::Relu, true)
 }

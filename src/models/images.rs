@@ -3,6 +3,7 @@
 use super::builder::{Builder, Rows, call};
 use super::description::{Extents, View};
 use crate::ops::conv2d::{Convolution, Layout};
+use crate::ops::conv2d_pool::PooledConvolution;
 use crate::ops::max_pool2d::{Activation, Pooling};
 
 /// Taps of a filter along each axis, and places around an image that leave as many outputs as it has places.
@@ -48,6 +49,25 @@ impl Builder {
         Images { rows: y, channels: filters, ..x }
     }
 
+    /// The same with the activation and the pooling behind it in one step.
+    pub fn pooled_convolution(&mut self, x: Images, name: &str, filters: usize, activation: Activation) -> Images {
+        let Images { rows, side, channels } = x;
+        let halved = side / WINDOW;
+        let weight = self.weight(&format!("{name}.weight"), &[filters, TAPS, TAPS, channels]);
+        let y = self.activation("pooled", halved * halved * filters, View::New);
+        let shape = move |e: &Extents| PooledConvolution {
+            batch: e.tokens(),
+            channels,
+            height: side,
+            width: side,
+            filters,
+            taps: TAPS,
+            activation,
+        };
+        self.step(call("conv2d_pool", shape, [rows.at, weight]), y.at);
+        Images { rows: y, side: halved, channels: filters }
+    }
+
     /// The activation of every element.
     pub fn activate(&mut self, x: Images, activation: Activation) -> Images {
         let operator = match activation {
@@ -59,8 +79,8 @@ impl Builder {
         Images { rows: self.elementwise(operator, &[x.rows]), ..x }
     }
 
-    /// The largest of each 2 by 2 places, each through the activation.
-    pub fn pool(&mut self, x: Images, activation: Activation) -> Images {
+    /// The largest of each 2 by 2 places.
+    pub fn pool(&mut self, x: Images) -> Images {
         let Images { rows, side, channels } = x;
         let halved = side / WINDOW;
         let y = self.activation("pooled", halved * halved * channels, View::New);
@@ -74,7 +94,7 @@ impl Builder {
             stride: WINDOW,
             padding: 0,
             layout: Layout::Nhwc,
-            activation,
+            activation: Activation::None,
         };
         self.step(call("max_pool2d", shape, [rows.at]), y.at);
         Images { rows: y, side: halved, channels }

@@ -102,7 +102,7 @@ fn signature<S: Rows>(
     Arc::new(Signature::of(kinds, output, Box::new(model), S::limits, S::runs))
 }
 
-/// The classifier, with an activation a step of its own or within the pooling.
+/// The classifier, with convolution, activation and pooling apart or in one step.
 fn digits(is_fused: bool) -> Arc<Signature<Digits>> {
     let kinds =
         [Activation::Relu, Activation::Gelu, Activation::Silu].map(|activation| cnn(SIDE, activation, is_fused));
