@@ -1,4 +1,4 @@
-//! The committed PTX of the catalogue and of the models on it: a file a kernel source and dtype, made from the sources as they are.
+//! The committed PTX of the catalogue and of the models on it: a file a kernel source, made from the sources as they are.
 
 use kernelgate::core::candidate::{Body, Language};
 use kernelgate::device::cuda::ptx_afresh;
@@ -41,8 +41,7 @@ fn the_compiler_would_make_it_again() {
 
 #[test]
 fn no_folder_of_a_machine_is_in_them() {
-    for name in committed().files() {
-        let text = committed().read(&name).expect("a packed text");
+    for (name, text) in committed().texts().expect("packed texts") {
         let absolute = text.lines().find(|line| line.starts_with(".file") && line.contains("\"/"));
         assert_eq!(absolute, None, "{name}");
     }
@@ -51,8 +50,7 @@ fn no_folder_of_a_machine_is_in_them() {
 #[test]
 fn no_load_overtakes_the_wait_for_the_launch_ahead() {
     let mut waiting = 0;
-    for name in committed().files() {
-        let text = committed().read(&name).expect("a packed text");
+    for (name, text) in committed().texts().expect("packed texts") {
         waiting += text.matches("griddepcontrol.wait").count();
         let waits =
             |entry: &str| text.split(".entry ").any(|e| e.starts_with(entry) && e.contains("griddepcontrol.wait"));

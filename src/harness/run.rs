@@ -197,9 +197,9 @@ fn renew_ptx(suites: &[Suite], folder: &Path) -> Conclusion {
         crate::device::cuda::ptx_afresh(program, dtype, ARCH).map_err(|fault| format!("{}: {fault}", program.file))
     };
     match Committed::new(folder.into()).renew(suites, compile) {
-        Ok((written, removed, others)) => {
+        Ok((written, others)) => {
             let shown = folder.display();
-            say(format_args!("{shown}: {written} files written, {removed} removed, the others are up to date\n"));
+            say(format_args!("{shown}: {written} files written, the others are up to date\n"));
             if !others.is_empty() {
                 let others = others.join(", ");
                 say(format_args!("of no kernel of this gate; remove them if they are of no other gate's: {others}\n"));

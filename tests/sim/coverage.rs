@@ -24,10 +24,8 @@ fn texts() -> Vec<(String, String)> {
         }
     }
     let committed = Committed::new(root.join(FOLDER));
-    for name in committed.files() {
-        let text = committed.read(&name).expect("a packed text");
-        all.push((format!("{FOLDER}/{}", name.trim_end_matches(".xz")), text));
-    }
+    let texts = committed.texts().expect("packed texts");
+    all.extend(texts.into_iter().map(|(name, text)| (format!("{FOLDER}/{name}"), text)));
     all
 }
 
