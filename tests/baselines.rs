@@ -7,9 +7,10 @@ use kernelgate::core::candidate::Body;
 use kernelgate::core::shape::{describe, parse};
 use kernelgate::core::suite::Suite;
 use kernelgate::device::code::code_of;
+use kernelgate::measure::threshold::{NoiseTable, case_name};
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The files below a folder.
@@ -59,6 +60,34 @@ fn by_file(suites: &[Suite]) -> BTreeMap<String, (usize, usize, DType)> {
         }
     }
     all
+}
+
+/// The cases of a noise table that no candidate has: the classes of launch times decide of all others.
+fn unknown(table: &NoiseTable, suites: &[Suite]) -> Vec<String> {
+    let mut timed = BTreeSet::new();
+    for suite in suites {
+        let operator = suite.operator.as_ref();
+        for candidate in &suite.candidates {
+            for (dtype, point) in
+                suite.dtypes_of(candidate).flat_map(|d| operator.perf_shapes().iter().map(move |p| (d, p)))
+            {
+                timed.insert(case_name(operator.name(), &candidate.name, dtype, &describe(operator.axes(), point)));
+            }
+        }
+    }
+    table.cases.keys().filter(|name| !timed.contains(*name)).cloned().collect()
+}
+
+#[test]
+fn noise_is_known_of_cases_that_are_timed() {
+    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/noise")) {
+        let mut table: NoiseTable = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let unknown_of = unknown(&table, &catalogue());
+        assert!(unknown_of.is_empty(), "{}: of no candidate: {unknown_of:#?}", file.display());
+        let known = table.cases.pop_first().expect("a case");
+        table.cases.insert(known.0.replace("::cuda::", "::cuda_v3::"), known.1);
+        assert_eq!(unknown(&table, &catalogue()).len(), 1);
+    }
 }
 
 #[test]
