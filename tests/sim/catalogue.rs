@@ -48,6 +48,10 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             let few_queries = vec![1, 3, 2, 2, 200, 72, 1];
             vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0], few_queries]
         }
+        // batch, channels, height, width, filters, then taps and activation by their numbers.
+        ["batch", "channels", "height", "width", "filters", "taps", "activation"] => {
+            vec![vec![2, 3, 9, 11, 5, 1, 2], vec![1, 40, 12, 10, 24, 1, 1], vec![1, 8, 5, 4, 8, 2, 3]]
+        }
         // batch, channels, height, width, filters, tall, wide, then stride, padding, dilation and layout by their numbers.
         ["batch", "channels", "height", "width", "filters", ..] => {
             vec![vec![2, 3, 9, 11, 5, 3, 3, 0, 1, 0, 0], vec![1, 5, 12, 10, 70, 3, 2, 1, 2, 1, 1]]
@@ -141,6 +145,12 @@ fn widths(operator: &dyn Operator) -> Vec<Vec<usize>> {
             .chain([[1, 1, 1, 3, 520, 64, 1], [1, 1, 1, 2, 65, 256, 0], [1, 2, 1, 64, 128, 128, 1]].map(Vec::from))
             .chain([[1, 1, 1, 70, 200, 128, 1], [1, 1, 2, 130, 70, 100, 1], [2, 1, 1, 5, 300, 200, 1]].map(Vec::from))
             .chain([[2, 4, 1, 2, 1041, 40, 0], [1, 8, 2, 1, 1060, 128, 1]].map(Vec::from))
+            .collect(),
+        ["batch", "channels", "height", "width", "filters", "taps", "activation"] => (1..12)
+            .flat_map(|at| {
+                let of = |channels, filters| vec![1 + at % 2, channels, 4 + at, 17 - at, filters, at % 4, at / 2 % 4];
+                [of(at, 3 * at + 1), of(8 * at, 8 * (1 + at % 3))]
+            })
             .collect(),
         ["batch", "channels", "height", "width", "filters", ..] => (1..12)
             .map(|at| {
