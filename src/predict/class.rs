@@ -9,7 +9,7 @@ const LAUNCH: f64 = 2.0;
 
 /// A limit that takes less than this share of the time does not bind it: the share that Nsight Compute's rules have for
 /// throughput.
-const BINDING: f64 = 0.6;
+pub const BINDING: f64 = 0.6;
 
 /// What binds a time, and the share of the time that the binding limit takes by itself.
 pub fn classify(us: f64, features: &Features, limits: &Limits) -> (Bound, f64) {

@@ -34,7 +34,7 @@ mod tiling;
 mod validation;
 
 pub use annotate::Predictor;
-pub use class::{classify, classify_beside};
+pub use class::{BINDING, classify, classify_beside};
 pub use composition::{Basis, Composed, Composer, Step, StepTime};
 pub use family::{Family, Observation, Prediction};
 pub use features::Features;

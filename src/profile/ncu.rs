@@ -184,6 +184,8 @@ fn quoted(word: &str) -> String {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::predict::BINDING;
+    use crate::profile::ProfileRun;
     use std::os::unix::fs::PermissionsExt as _;
 
     /// A program that prints this and ends with this code.
@@ -314,5 +316,27 @@ mod tests {
     fn the_command_line_of_nsight_systems_can_be_pasted() {
         let line = nsys(&["target/kernelgate".into(), "profile".into(), "it's".into()]);
         assert!(line.ends_with(" target/kernelgate profile 'it'\\''s'"), "{line}");
+    }
+
+    /// What docs/profile.md says of the catalogue. The file was written when half of the time was enough to bind.
+    #[test]
+    fn classes_agree_with_the_counters_of_an_h200() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-counters.json");
+        let file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let runs: Vec<ProfileRun> = serde_json::from_value(file["profiles"].clone()).unwrap();
+        let mut by_kernel = BTreeMap::new();
+        for run in &runs {
+            for counted in &run.counters.as_ref().expect("counters").kernels {
+                let name = function(&counted.name);
+                let mut rows = run.kernels.iter();
+                let row = rows.clone().find(|row| row.name.contains(name)).or_else(|| rows.next());
+                let Some((row, ours)) = row.zip(counted.ours) else { continue };
+                let binds = row.of_ceiling.is_none_or(|share| share >= BINDING);
+                let ours = if binds || ours == Bound::Launch { ours } else { Bound::Latency };
+                by_kernel.insert((&run.subject, &run.way, &run.dtype, name.to_owned()), (counted.bound, ours));
+            }
+        }
+        let same = by_kernel.values().filter(|(theirs, ours)| theirs == ours).count();
+        assert_eq!((same, by_kernel.len()), (100, 106));
     }
 }
