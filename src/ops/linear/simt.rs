@@ -15,11 +15,14 @@ const LAUNCH_US: f64 = 2.0;
 const W_BYTES_A_US: f64 = 3.5e6;
 const X_BYTES_A_US: f64 = 12e6;
 
+/// Eight accesses of 16 bytes a lane: shorter dot products are more shuffles than products.
+const LEAST_K: usize = 8 * 4 * WARP;
+
 /// Whether dot products are expected to take less time than tiles, most of which would be empty.
 fn by_dots(s: &Layer) -> bool {
     let bytes = |rows: usize| (rows * s.n * s.k * F32_BYTES) as f64;
     let dots_us = LAUNCH_US + bytes(s.m.div_ceil(ROWS)) / W_BYTES_A_US + bytes(s.m) / X_BYTES_A_US;
-    dots_us < simt::estimate_us(1, &s.product())
+    s.k >= LEAST_K && dots_us < simt::estimate_us(1, &s.product())
 }
 
 const F32_BYTES: usize = 4;
@@ -76,6 +79,7 @@ mod tests {
     #[case::four_words(4, 4096, 4096, true)]
     #[case::sixteen_words(16, 4096, 4096, false)]
     #[case::square(512, 512, 512, false)]
+    #[case::short_sums(24, 64, 64, false)]
     fn few_outputs_are_dot_products(#[case] m: usize, #[case] n: usize, #[case] k: usize, #[case] expected: bool) {
         assert_eq!(by_dots(&Layer { m, n, k, activation: Activation::None, residual: false }), expected);
     }
