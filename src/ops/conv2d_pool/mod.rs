@@ -89,32 +89,26 @@ impl PooledConvolution {
         self.channels * self.taps * self.taps
     }
 
-    /// The sum of an element of z, and of the sizes of its products.
-    fn element(
-        &self,
-        convolution: &Convolution,
-        at: (usize, usize, usize, usize),
-        product: impl Fn(usize, usize) -> f64,
-    ) -> [f64; 2] {
-        let mut sums = [0.0, 0.0];
-        convolution.each_tap(at, |x, w| {
-            let product = product(x, w);
-            sums = [sums[0] + product, sums[1] + product.abs()];
-        });
-        sums
+    /// The elements of z, as (n, g, row, column), in the window of the output with the flat index `at`.
+    fn window(&self, at: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+        let (down, across) = self.places();
+        let (place, filter) = (at / self.filters, at % self.filters);
+        let (image, p, q) = (place / (down * across), place / across % down, place % across);
+        (0..WINDOW * WINDOW).map(move |i| (image, filter, WINDOW * p + i / WINDOW, WINDOW * q + i % WINDOW))
     }
 
     /// The output with the flat index `at`, and what its error is relative to. The largest of a window is off by no more than the
     /// element of the window that is off most.
     fn output(&self, at: usize, product: impl Fn(usize, usize) -> f64) -> [f64; 2] {
-        let (down, across) = self.places();
-        let (place, filter) = (at / self.filters, at % self.filters);
-        let (image, p, q) = (place / (down * across), place / across % down, place % across);
         let convolution = self.convolution();
         let mut result = [f64::NEG_INFINITY, 0.0];
-        for window in 0..WINDOW * WINDOW {
-            let (row, column) = (WINDOW * p + window / WINDOW, WINDOW * q + window % WINDOW);
-            let [z, size] = self.element(&convolution, (image, filter, row, column), &product);
+        for element in self.window(at) {
+            let (mut z, mut size) = (0.0, 0.0);
+            convolution.each_tap(element, |x, w| {
+                let product = product(x, w);
+                z += product;
+                size += product.abs();
+            });
             let y = self.activation.of(z);
             let off = size * STEEPEST + self.activation.magnitude(z, y);
             result = [if y > result[0] || y.is_nan() { y } else { result[0] }, off.max(result[1])];
@@ -256,15 +250,12 @@ fn permute_channels(s: &PooledConvolution, values: &mut [f64], rng: &mut Rng) {
 /// The definition in f32.
 fn naive<T: Float>(s: &PooledConvolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let (x, w, y) = (inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
-    let (convolution, (down, across)) = (s.convolution(), s.places());
+    let convolution = s.convolution();
     let mut terms = Vec::with_capacity(s.products());
     for (at, y) in y.iter_mut().enumerate() {
-        let (place, filter) = (at / s.filters, at % s.filters);
-        let (image, p, q) = (place / (down * across), place / across % down, place % across);
-        let window = (0..WINDOW * WINDOW).map(|i| (WINDOW * p + i / WINDOW, WINDOW * q + i % WINDOW));
-        let largest = window.fold(f32::NEG_INFINITY, |largest, (row, column)| {
+        let largest = s.window(at).fold(f32::NEG_INFINITY, |largest, element| {
             terms.clear();
-            convolution.each_tap((image, filter, row, column), |i, j| terms.push(x[i].to_f32() * w[j].to_f32()));
+            convolution.each_tap(element, |i, j| terms.push(x[i].to_f32() * w[j].to_f32()));
             let value = s.activation.of_f32(sum(terms.len(), &|i| terms[i]));
             if value > largest || value.is_nan() { value } else { largest }
         });
@@ -329,18 +320,15 @@ mod tests {
     #[test]
     fn a_window_without_its_last_element_is_seen() {
         let wrong = Cpu::new::<f32>(|s: &PooledConvolution, inputs, outputs| {
-            naive::<f32>(s, inputs, outputs);
             let (x, w, y) = (inputs.slice::<f32>(0), inputs.slice::<f32>(1), outputs.slice::<f32>(0));
-            let (convolution, (down, across)) = (s.convolution(), s.places());
+            let convolution = s.convolution();
             for (at, y) in y.iter_mut().enumerate() {
-                let (place, filter) = (at / s.filters, at % s.filters);
-                let (image, p, q) = (place / (down * across), place / across % down, place % across);
-                let of_window = [(0, 0), (0, 1), (1, 0)].map(|(i, j)| {
-                    let product = |i: usize, j: usize| f64::from(x[i]) * f64::from(w[j]);
-                    let [z, _] = s.element(&convolution, (image, filter, 2 * p + i, 2 * q + j), product);
+                let values = s.window(at).take(WINDOW * WINDOW - 1).map(|element| {
+                    let mut z = 0.0;
+                    convolution.each_tap(element, |i, j| z += f64::from(x[i]) * f64::from(w[j]));
                     s.activation.of(z)
                 });
-                *y = of_window.into_iter().fold(f64::NEG_INFINITY, f64::max) as f32;
+                *y = values.fold(f64::NEG_INFINITY, f64::max) as f32;
             }
         });
         rejects(operator(), wrong);
