@@ -12,6 +12,8 @@ use crate::measure::noise::{NoiseCase, NoiseReport, NoiseSettings, analyse, desc
 use crate::measure::threshold::NoiseTable;
 use crate::report::summary::{NoiseEntry, Summary};
 use clap::Args;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `noise`.
@@ -59,11 +61,19 @@ impl Noise {
         let folder = BaselineSettings::new(&project.folder).noise_folder();
         let out = self.out.clone().unwrap_or_else(|| project.summary_path().with_file_name("noise.json"));
         let mut found: Vec<OfDevice> = Vec::new();
+        let mut tables = BTreeMap::new();
         let mut summary = Summary::new(project.describe_run(self.selection.seed));
         self.selection.each(workplace, |&Selected { trial, ref subject, device, points, progress, .. }| {
             let fingerprint = device.fingerprint();
             summary.add_device(fingerprint);
-            let table = NoiseTable::load(&folder, &fingerprint.key(), fingerprint.kind).map_err(Failure::Input)?;
+            // As it was before this run: what is saved on the way decides of nothing here.
+            let table = match tables.entry(fingerprint.key()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let table = NoiseTable::load(&folder, new.key(), fingerprint.kind).map_err(Failure::Input)?;
+                    new.insert(table)
+                }
+            };
             let perf = PerfSettings::of(device.kind());
             let settings = NoiseSettings {
                 plan: perf.plan(),
@@ -82,7 +92,7 @@ impl Noise {
                 let (operator, candidate, dtype) = (subject.operator, subject.candidate, subject.dtype);
                 let case = NoiseCase { operator, candidate, dtype, point };
                 note(format_args!("{}", trial.name));
-                match analyse(device, &case, &table, &settings, self.selection.seed) {
+                match analyse(device, &case, table, &settings, self.selection.seed) {
                     Ok(report) => {
                         summary.noise.push(NoiseEntry { device: fingerprint.key(), report: report.clone() });
                         let of_device = keep(&mut found, fingerprint, report);
