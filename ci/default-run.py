@@ -2,7 +2,7 @@
 """Runs the faulty and right candidates of fixtures/faulty as one gate, with no argument, and holds what it finds against itself.
 
     cargo test --release --test faults --no-run
-    python3 ci/default-run.py target/release/deps/faults-… --out docs/results/default-run.json
+    python3 ci/default-run.py target/release/deps/faults-… --out docs/results/default-run.json.xz
 
 Three runs: no kernel is compiled yet; all are; the same beside as much other work as the machine has cores, twice. Faulty
 candidates must fail, right ones (odd_…, right_…) must not, and all three must judge alike. Exit code 1 if they do not.
@@ -11,6 +11,7 @@ candidates must fail, right ones (odd_…, right_…) must not, and all three mu
 import argparse
 import collections
 import json
+import lzma
 import os
 import pathlib
 import subprocess
@@ -101,7 +102,9 @@ def main():
         "differing": differing,
     }
     if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        text = json.dumps(result, indent=1) + "\n"
+        packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+        arguments.out.write_bytes(packed if arguments.out.suffix == ".xz" else text.encode())
     print(json.dumps({key: result[key] for key in ["missed", "accused", "differing"]}))
     sys.exit(1 if missed or accused or differing else 0)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs other people's GPU code in the simulator, with packages from PyPI and no GPU, and writes docs/results/foreign.{json,md}:
+# Runs other people's GPU code in the simulator, with packages from PyPI and no GPU, and writes docs/results/foreign.{json.xz,md}:
 # the Triton kernels of Liger Kernel and flash-linear-attention under their own host code, compared with references in
 # double precision, and whether the kernels that CUDA wheels carry as PTX can be simulated.
 #   bash ci/foreign.sh [folder, default target/foreign]

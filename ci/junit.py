@@ -2,6 +2,7 @@
 
 import collections
 import json
+import lzma
 import sys
 
 from junitparser import Error, Failure, JUnitXml, Skipped
@@ -15,7 +16,8 @@ def of_verdict(verdict):
 
 
 def main(summary, junit):
-    with open(summary, encoding="utf-8") as file:
+    read = lzma.open if summary.endswith(".xz") else open
+    with read(summary, "rt", encoding="utf-8") as file:
         expected = collections.Counter(of_verdict(record["verdict"]) for record in json.load(file)["records"])
     found, names = collections.Counter(), set()
     for suite in JUnitXml.fromfile(junit):

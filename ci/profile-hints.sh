@@ -21,10 +21,11 @@ attention_cached::naive::f32 batch=1,heads=3,group=3,queries=8,past=120,dim=64
 chain::naive::f32 rows=64,inner=256,cols=1024
 END
 python3 - "$out" <<'END'
-import json, sys
+import json, lzma, sys
 print("| what | hint | predicted µs | realised µs | realised / predicted | by |")
 print("|---|---|---:|---:|---:|---|")
-for profile in json.load(open(sys.argv[1]))["profiles"]:
+read = lzma.open if sys.argv[1].endswith(".xz") else open
+for profile in json.load(read(sys.argv[1]))["profiles"]:
     for hint in profile.get("hints", []):
         if "applied" in hint:
             realised = hint["applied"]["before_us"] - hint["applied"]["after_us"]

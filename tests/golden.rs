@@ -1,6 +1,7 @@
 //! Holds the reference of every operator of the catalogue against values that PyTorch computed in f64.
 
 use kernelgate::core::operator::Operator;
+use kernelgate::core::packed;
 use kernelgate::core::shape::parse;
 use kernelgate::ops::catalogue;
 use rstest::rstest;
@@ -30,9 +31,10 @@ fn folder() -> PathBuf {
 }
 
 fn read(operator: &str) -> Result<Golden, String> {
-    let path = folder().join(format!("{operator}.json"));
+    let path = folder().join(format!("{operator}.json.xz"));
     let place = path.display();
-    let text = std::fs::read_to_string(&path)
+    let text = std::fs::read(&path)
+        .and_then(packed::text)
         .map_err(|e| format!("{place}: {e}; run fixtures/golden/make_goldens.py where torch is installed"))?;
     serde_json::from_str(&text).map_err(|e| format!("{place}: {e}"))
 }
@@ -96,10 +98,10 @@ fn references_agree_with_torch() {
 
 #[test]
 fn every_golden_belongs_to_an_operator() {
-    let names: Vec<String> = catalogue().iter().map(|suite| format!("{}.json", suite.operator.name())).collect();
+    let names: Vec<String> = catalogue().iter().map(|suite| format!("{}.json.xz", suite.operator.name())).collect();
     for entry in std::fs::read_dir(folder()).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
-        assert!(!file.ends_with(".json") || names.contains(&file), "{file} belongs to no operator of the catalogue");
+        assert!(file.ends_with(".py") || names.contains(&file), "{file} belongs to no operator of the catalogue");
     }
 }
 

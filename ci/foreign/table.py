@@ -1,9 +1,10 @@
-"""The results of the other programs of this folder as docs/results/foreign.json and foreign.md.
+"""The results of the other programs of this folder as docs/results/foreign.json.xz and foreign.md.
 
     python table.py <folder with results> <docs/results>
 """
 
 import json
+import lzma
 import re
 import pathlib
 import sys
@@ -106,7 +107,8 @@ def main():
             row.pop("seconds", None)
             row["findings"] = [shorten(finding) for finding in row["findings"]]
     account = {"version": 1, "comparisons": {k: v for k, v in runs.items() if v}, "planted": planted, "corpus": wheels}
-    (results / "foreign.json").write_text(json.dumps(account, indent=1) + "\n")
+    with lzma.open(results / "foreign.json.xz", "wt", preset=9 | lzma.PRESET_EXTREME) as file:
+        file.write(json.dumps(account, indent=1) + "\n")
     (results / "foreign.md").write_text("\n".join(lines).rstrip() + "\n")
 
 

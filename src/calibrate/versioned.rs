@@ -1,5 +1,6 @@
 //! Files with a version: readable JSON, refused where another version of the program wrote them.
 
+use crate::core::packed;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -14,12 +15,12 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<(), String> {
     folder.and_then(|()| std::fs::write(path, text)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a file by `parse`.
+/// Reads a file, plain or packed with xz, by `parse`.
 ///
 /// # Errors
 /// With the path, what went wrong.
 pub fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = std::fs::read(path).and_then(packed::text).map_err(|error| format!("{}: {error}", path.display()))?;
     parse(&text).map_err(|why| format!("{}: {why}", path.display()))
 }
 

@@ -1,7 +1,7 @@
 //! `kernelgate check`: the gate over the catalogue, without cargo.
 
 use super::{gate, print, project};
-use crate::core::environment;
+use crate::core::{environment, packed};
 use crate::harness::arguments::Options;
 use crate::harness::conclusion::Conclusion;
 use crate::harness::terminal::note;
@@ -45,7 +45,7 @@ fn run_for_machines(mut options: Options) -> Conclusion {
     options.logfile.get_or_insert_with(|| log.to_string_lossy().into_owned());
     options.out = Some(out.clone());
     let conclusion = gate().execute(options);
-    match std::fs::read_to_string(&out) {
+    match std::fs::read(&out).and_then(packed::text) {
         Ok(summary)
             if matches!(conclusion, Conclusion::Good | Conclusion::Failed | Conclusion::Missing | Conclusion::Cut) =>
         {

@@ -108,12 +108,12 @@ impl Source for Dashboard {
     }
 }
 
-/// The JSON files of a folder, by name.
+/// The JSON files of a folder, plain and packed, by name.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: cannot read the folder: {e}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| path.is_file() && [".json", ".json.xz"].iter().any(|end| path.to_string_lossy().ends_with(end)))
         .collect();
     files.sort();
     Ok(files)

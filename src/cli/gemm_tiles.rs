@@ -4,6 +4,7 @@
 use super::{Failure, project};
 use crate::check::Subject;
 use crate::core::dtype::DType;
+use crate::core::packed;
 use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
 use crate::core::shape::{Point, describe};
 use crate::device::DeviceKind;
@@ -105,7 +106,7 @@ impl GemmTiles {
 
 fn read(path: &Path) -> Result<Times, Failure> {
     let of = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| of(error.to_string()))?;
+    let text = std::fs::read(path).and_then(packed::text).map_err(|error| of(error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| of(format!("no times of tiles as --times writes them: {error}")))
 }
 

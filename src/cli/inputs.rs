@@ -1,6 +1,7 @@
 //! The files that `report` and `plot` are given: summaries, and calibrations beside them.
 
 use crate::calibrate::Calibration;
+use crate::core::packed;
 use crate::report::ceiling;
 use crate::report::summary::Summary;
 use serde::Deserialize;
@@ -52,7 +53,8 @@ fn is_calibration(path: &Path) -> bool {
         peaks: Option<IgnoredAny>,
         records: Option<IgnoredAny>,
     }
-    let fields = std::fs::read(path).ok().and_then(|text| serde_json::from_slice::<Fields>(&text).ok());
+    let text = std::fs::read(path).and_then(packed::text).ok();
+    let fields = text.and_then(|text| serde_json::from_str::<Fields>(&text).ok());
     fields.is_some_and(|fields| fields.peaks.is_some() && fields.records.is_none())
 }
 
@@ -63,7 +65,7 @@ mod tests {
     #[test]
     fn a_calibration_is_told_from_a_summary_and_gives_it_peaks() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let gate = root.join("docs/results/h200-gate.json");
+        let gate = root.join("docs/results/h200-gate.json.xz");
         let calibration = root.join("snapshots/calibration/nvidia-h200-132.json");
         let other = root.join("snapshots/calibration/nvidia-h100-80gb-hbm3-132.json");
         let inputs = Inputs::of(&[calibration.clone(), gate.clone(), other]);

@@ -8,6 +8,7 @@ use super::sampling::largest;
 use super::session::Executor;
 use super::weights::Weights;
 use crate::core::dtype::DType;
+use crate::core::packed;
 use std::path::Path;
 
 /// The largest error of a logit in f32, relative to the largest logit.
@@ -47,13 +48,13 @@ impl Agreement {
 }
 
 impl Golden {
-    /// Reads a file.
+    /// Reads a file, plain or packed with xz.
     ///
     /// # Errors
     /// What is missing or malformed.
     pub fn read(file: &Path) -> Result<Golden, Error> {
         let wrong = |why: String| Error::in_file(file, "", "prompt, prefill, tokens and decode of a golden", why);
-        let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+        let text = std::fs::read(file).and_then(packed::text).map_err(|why| wrong(why.to_string()))?;
         serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))
     }
 

@@ -17,7 +17,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn golden_of(name: &str) -> Golden {
-    Golden::read(&path(name).join("golden.json")).unwrap()
+    Golden::read(&path(name).join("golden.json.xz")).unwrap()
 }
 
 fn open(name: &str) -> (Folder, Model) {

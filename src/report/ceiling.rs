@@ -112,6 +112,8 @@ fn reached(timing: &Timing, dtype: DType) -> impl Iterator<Item = (&'static str,
 mod tests {
     use super::*;
     use crate::report::record::samples::slower;
+    use crate::report::summary::DeviceEntry;
+    use crate::report::summary::samples::run;
 
     fn record(copy_us: f64, fma_us: f64, dtype: DType, heat: Heat) -> Record {
         let mut record = Record { dtype, ..slower() };
@@ -153,5 +155,53 @@ mod tests {
         let mut ceilings = Vec::new();
         raise(&mut ceilings, &[crate::report::record::samples::passed()]);
         assert_eq!(ceilings, []);
+    }
+
+    /// The committed calibration of the device that the sample was timed on.
+    fn calibration() -> Calibration {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/calibration");
+        Calibration::read(&folder.join("nvidia-h200-132.json")).unwrap()
+    }
+
+    /// A summary of one time in bf16 of 10 µs, of so many operations for 4 MB, which had a tenth of its ceiling.
+    fn summary(flops: usize, calibration: &Calibration) -> Summary {
+        let mut record = Record { dtype: DType::BF16, ..slower() };
+        record.outcome.timings.truncate(1);
+        let timing = &mut record.outcome.timings[0];
+        (timing.median_us, timing.bytes, timing.flops, timing.of_ceiling) = (10.0, 4_000_000, flops, Some(0.1));
+        let mut summary = Summary::new(run("r"));
+        let device = calibration.device.clone();
+        summary.devices.push(DeviceEntry { key: device.key(), fingerprint: device });
+        summary.add(vec![record]);
+        summary
+    }
+
+    #[test]
+    fn a_narrow_dtype_has_its_share_of_the_tensor_cores() {
+        let calibration = calibration();
+        let of_bf16 = |peak: &&crate::calibrate::Peak| peak.pipe == Pipe::Tensor && peak.dtype == DType::BF16;
+        let peak = calibration.peaks.iter().find(of_bf16).unwrap().burst_tflops;
+        // Half of what the peak does in 10 µs.
+        let mut summary = summary((peak * 1e12 * 5e-6) as usize, &calibration);
+        calibrate(&mut summary, &[calibration]);
+        let share = summary.records[0].outcome.timings[0].of_ceiling.unwrap();
+        assert!((share - 0.5).abs() < 1e-6, "{share}");
+        let known = summary.ceilings.iter().find(|ceiling| ceiling.name == "tensor_bf16").unwrap();
+        assert!((known.value / (peak * 1e3) - 1.0).abs() < 1e-12 && known.unit == "Gflop/s", "{known:?}");
+    }
+
+    #[test]
+    fn where_arithmetic_may_bind_a_narrow_case_a_share_of_the_f32_floor_means_nothing() {
+        let share = |flops: usize| {
+            let mut summary = summary(flops, &calibration());
+            let device = summary.devices[0].key.clone();
+            // The two meet at half an operation a byte, 2,000,000 of them.
+            for (name, value, unit) in [("copy", 1000.0, "GB/s"), ("fma", 500.0, "Gflop/s")] {
+                summary.ceilings.push(Ceiling { device: device.clone(), name: name.into(), value, unit: unit.into() });
+            }
+            calibrate(&mut summary, &[]);
+            summary.records[0].outcome.timings[0].of_ceiling
+        };
+        assert_eq!((share(1_900_000), share(2_100_000)), (Some(0.1), None));
     }
 }

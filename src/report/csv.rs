@@ -184,8 +184,24 @@ fn beside<'a>(row: Row<'a>, timing: &'a Timing, peer: &'a PeerTiming) -> Row<'a>
     }
 }
 
+/// What the tests of tables share.
+#[cfg(test)]
+pub(super) mod samples {
+    /// The cells of a table that are not empty, `column=cell`, a list a row.
+    pub fn filled(table: &str) -> Vec<Vec<String>> {
+        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let filled = |row: csv::StringRecord| {
+            let cells = header.iter().zip(&row).filter(|(_, cell)| !cell.is_empty());
+            cells.map(|(column, cell)| format!("{column}={cell}")).collect()
+        };
+        reader.records().map(|row| filled(row.unwrap())).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::samples::filled;
     use super::*;
     use crate::report::record::samples::{failed, passed, slower};
     use crate::report::summary::samples::run;
@@ -218,5 +234,47 @@ mod tests {
         let reason = reader.headers().unwrap().iter().position(|name| name == "reason").unwrap();
         let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
         assert_eq!((rows.len(), &rows[0][reason]), (1, "'=HYPERLINK(\"x\")\n,\\u{1b}[2J"));
+    }
+
+    #[test]
+    fn all_that_a_record_tells_is_in_its_rows() {
+        let summary = Summary::parse(include_str!("../../tests/harness/data/summary-full.json")).unwrap();
+        let [timed, peer, failed] = filled(&table(&summary).unwrap()).try_into().unwrap();
+        let expect = |found: Vec<String>, expected: &str| {
+            assert_eq!(found, expected.split('|').map(str::trim).collect::<Vec<_>>());
+        };
+        let of_perf = "trial=gelu::fast::bf16::perf | operator=gelu | candidate=fast | dtype=bf16 | check=perf | device=cuda | \
+                       fingerprint=nvidia-h200-132";
+        let repeat = "repeat=cargo test --release --test gate -- --exact";
+        expect(
+            timed,
+            &format!(
+                "{of_perf} | verdict=slower | reason=n=4096: 10.500 µs against 10.000 µs accepted | cases=1 | duration_s=0.5 | \
+                 shape=n=4096 | heat=cold | median_us=10.5 | p5_us=10.25 | p95_us=10.75 | low_us=10.4 | high_us=10.6 | \
+                 samples=40 | dropped=1 | clock_mhz=1980.0 | bytes=32768 | flops=40960 | copy_us=9.5 | read_us=8.9 | \
+                 fma_us=1.5 | floor_us=9.5 | of_ceiling=0.9 | baseline_us=10.0 | ratio=1.05 | normalised_ratio=1.04 | \
+                 threshold=0.02 | {repeat} gelu::fast::bf16::perf"
+            ),
+        );
+        expect(
+            peer,
+            &format!(
+                "{of_perf} | verdict=invalid | reason=after it was timed: `y` is wrong in 1 of 4096 elements | cases=1 | \
+                 duration_s=0.5 | max_abs=0.0078125 | max_rel=0.001 | max_ulp=0.5 | max_of_allowed=0.5 | shape=n=4096 | \
+                 heat=cold | peer=library | median_us=11.0 | p95_us=11.5 | low_us=10.9 | high_us=11.1 | samples=80 | \
+                 dropped=1 | clock_mhz=1980.0 | bytes=32768 | flops=40960 | ratio=0.95 | {repeat} gelu::fast::bf16::perf"
+            ),
+        );
+        expect(
+            failed,
+            &format!(
+                "trial=softmax::fast::f16::correctness | operator=softmax | candidate=fast | dtype=f16 | check=correctness | \
+                 device=cuda | fingerprint=nvidia-h200-132 | verdict=fail | reason=values: `y` is wrong | cases=3 | \
+                 duration_s=0.25 | max_abs=0.5 | max_rel=NaN | max_ulp=512.0 | max_of_allowed=inf | failed_check=values | \
+                 shape=rows=3,cols=5 | distribution=large_mean | seed=0xffffffffffffffff | worst_output=y | \
+                 worst_index=[2, 4] | expected=5e-1 | got=NaN | allowed=1e-3 | {repeat} softmax::fast::f16::correctness \
+                 --shape rows=3,cols=5 --dist large_mean --seed 0xffffffffffffffff --offset 16"
+            ),
+        );
     }
 }

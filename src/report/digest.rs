@@ -155,4 +155,10 @@ slow   0.25 s: gelu::fast::bf16::perf
 "
         );
     }
+
+    #[test]
+    fn cut_and_planned_cases_are_those_of_all_trials() {
+        let trial = |cut, planned| record("a::b::f32::correctness", Outcome { cut, planned, ..Outcome::skip("") });
+        assert_eq!(cut(&[trial(2, 64), trial(0, 10), trial(3, 5)]), (5, 79));
+    }
 }

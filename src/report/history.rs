@@ -268,6 +268,8 @@ mod tests {
     #[case::confirmed(&[10.0, 10.0, 10.1, 10.0, 11.0, 11.0, 11.0], &[4])]
     #[case::noise(&[10.0, 10.3, 9.8, 10.4, 9.7, 10.2, 10.1, 9.9], &[])]
     #[case::within_the_threshold(&[10.0, 10.0, 10.0, 10.1, 10.1, 10.1], &[])]
+    #[case::outlier_long_before(&[10.0, 10.0, 10.0, 14.0, 10.0, 10.0, 10.0, 14.0, 14.0, 14.0], &[7])]
+    #[case::outlier_behind_the_step(&[10.0, 10.0, 10.0, 12.0, 10.0, 12.0, 12.0], &[])]
     #[case::two_steps(&[10.0, 10.0, 10.0, 12.0, 12.0, 12.1, 9.0, 9.0, 9.1], &[3, 6])]
     fn a_change_is_one_that_stays(#[case] us: &[f64], #[case] expected: &[usize]) {
         let found: Vec<usize> = changes(&points(us)).iter().map(|change| change.at).collect();
@@ -283,8 +285,9 @@ mod tests {
         all[2].timing.clock_mhz = Some(1700.0);
         all[3].timing.clock_mhz = Some(1700.0);
         all[3].timing.baseline_us = Some(9.0);
+        all[0].timing.baseline_us = None;
         let found: Vec<_> = marks(&all).into_iter().map(|mark| (mark.at, mark.what)).collect();
-        let expected = [(1, "driver: 2"), (2, "clock: 1700 MHz"), (3, "new baseline")];
+        let expected = [(1, "driver: 2"), (1, "first baseline"), (2, "clock: 1700 MHz"), (3, "new baseline")];
         assert_eq!(found, expected.map(|(at, what)| (at, what.to_owned())));
     }
 

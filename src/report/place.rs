@@ -60,24 +60,24 @@ impl Place {
         }
     }
 
-    /// Writes `text`; a reader of a file sees the old one or the new one, never a part.
+    /// Writes `content`; a reader of a file sees the old one or the new one, never a part.
     ///
     /// # Errors
     /// If it cannot be written, without the place.
-    pub fn write(&mut self, text: &str) -> io::Result<()> {
+    pub fn write(&mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
         match self {
-            Place::File(path) => replace(path, text),
-            Place::Stream(stream) => write_through(stream, text.as_bytes()),
+            Place::File(path) => replace(path, content.as_ref()),
+            Place::Stream(stream) => write_through(stream, content.as_ref()),
         }
     }
 }
 
 /// Replaces a file.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     sweep(path);
     let part = beside(path, &format!("{}.part", std::process::id()));
     let written = File::options().write(true).create_new(true).open(&part).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
+        file.write_all(content)?;
         fs::rename(&part, path)
     });
     if written.is_err() {

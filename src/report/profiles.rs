@@ -213,6 +213,7 @@ fn of_counted<'a>(run: &'a ProfileRun, kernel: &Counted) -> Row<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::csv::samples::filled;
     use crate::report::summary::samples::run;
 
     #[test]
@@ -232,12 +233,34 @@ mod tests {
 
     #[test]
     fn profiles_of_before_the_clock_was_kept_are_read_and_claim_nothing() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-profile.json");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-profile.json.xz");
         let summary = Summary::read(&path).unwrap();
         let (since, before): (Vec<_>, Vec<_>) = summary.profiles.iter().partition(|run| run.traced_mean_us.is_some());
         assert!(before.len() > 5 && before.iter().all(|run| run.covered().is_none()));
         assert!(since.len() > 20 && since.iter().all(|run| run.covered().is_some()));
         let text = crate::profile::table(before[0]);
         assert!(!text.contains("parts and idle time"), "{text}");
+    }
+
+    #[test]
+    fn a_run_and_a_part_tell_all_that_is_known_of_them() {
+        let mut summary = Summary::new(run("r"));
+        summary.profiles = Summary::parse(include_str!("../../tests/harness/data/summary-full.json")).unwrap().profiles;
+        summary.profiles[0].kernels[0].within.clear();
+        summary.profiles[0].kernels[0].kernels = Some(1.0);
+        // What all rows of a run have comes first.
+        let rows: Vec<String> = filled(&table(&summary).unwrap()).iter().map(|row| row[7..].join(" ")).collect();
+        assert_eq!(
+            rows[0],
+            "name=decode calls=20.0 kernels=1.0 total_us=9.0 mean_us=9.5 at_us=2.5 bytes=100.0 traced_us=9.5 \
+             traced_mean_us=9.75 accounted_us=9.5 overhead=0.05 overhead_low=0.01 overhead_high=0.09 perplexity=9.5 \
+             agreement=1.0"
+        );
+        assert_eq!(
+            rows[1],
+            "name=add shape=n=8 within=add calls=2.0 kernels=2.0 total_us=4.5 share=0.5 mean_us=2.25 p50_us=2.0 p95_us=3.0 \
+             idle_us=0.5 bytes=96.0 flops=8.0 gb_per_s=0.021333333333333333 gflop_per_s=0.0017777777777777776 \
+             of_ceiling=0.25 bound=memory level=L3"
+        );
     }
 }

@@ -10,6 +10,7 @@ use super::workloads::{self, WorkloadRun};
 use crate::check::builds::BuildComparison;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
+use crate::core::packed;
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::lock::{self, Kind};
 use crate::measure::noise::NoiseReport;
@@ -231,12 +232,13 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Reads a file.
+    /// Reads a file, plain or packed with xz.
     ///
     /// # Errors
     /// As [`Summary::parse`], or if the file cannot be read.
     pub fn read(path: &Path) -> Result<Summary, String> {
-        let text = fs::read_to_string(path).map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
+        let text = fs::read(path).and_then(packed::text);
+        let text = text.map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
         Summary::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
@@ -245,8 +247,8 @@ impl Summary {
         serde_json::to_string_pretty(self).expect("a summary has string keys and no failing serializer") + "\n"
     }
 
-    /// Writes it to a place. A reader of a file sees the old one or the new one, never a part; a device or a pipe is
-    /// written through.
+    /// Writes it to a place, packed with xz if its name ends in `.xz`. A reader of a file sees the old one or the new one,
+    /// never a part; a device or a pipe is written through.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -269,7 +271,14 @@ impl Summary {
     }
 
     fn write_to(&self, place: &mut Place, path: &Path) -> Result<(), String> {
-        place.write(&self.to_json()).map_err(|e| format!("{}: cannot write the summary: {e}", path.display()))
+        let json = self.to_json();
+        let is_packed = path.extension().is_some_and(|extension| extension == "xz");
+        let written = if is_packed {
+            packed::pack(json.as_bytes()).and_then(|file| place.write(file))
+        } else {
+            place.write(json)
+        };
+        written.map_err(|e| format!("{}: cannot write the summary: {e}", path.display()))
     }
 
     /// Writes a file that processes of the same run share: what they have written before stays. Records of another
@@ -420,6 +429,28 @@ mod tests {
         assert!(Summary::parse("{}").unwrap_err().contains("not a summary"));
         let text = Summary::new(run("a")).to_json().replace(&format!("\"version\": {VERSION}"), "\"version\": 0");
         assert!(Summary::parse(&text).unwrap_err().contains("version 0"));
+    }
+
+    #[test]
+    fn a_name_that_ends_in_xz_is_written_packed_and_read_under_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let [packed, other] = ["summary.json.xz", "summary.json"].map(|name| folder.path().join(name));
+        let mut summary = Summary::new(run("a"));
+        summary.add(vec![passed()]);
+        summary.write(&packed).unwrap();
+        let file = fs::read(&packed).unwrap();
+        assert!(file.starts_with(b"\xFD7zXZ"), "{} bytes", file.len());
+        fs::write(&other, &file).unwrap();
+        for path in [&packed, &other] {
+            assert_eq!(Summary::read(path).unwrap().to_json(), summary.to_json());
+        }
+        summary.add(vec![failed()]);
+        summary.gather(&packed).unwrap();
+        assert_eq!(Summary::read(&packed).unwrap().records.len(), 2, "what lies there is packed too");
+
+        fs::write(&packed, &file[..file.len() / 2]).unwrap();
+        let why = Summary::read(&packed).unwrap_err();
+        assert!(why.contains("summary.json.xz: cannot read: it is packed with xz, and cut or damaged"), "{why}");
     }
 
     #[test]

@@ -136,9 +136,9 @@ fn committed_tables_are_what_the_command_makes_of_their_summaries() {
     for (name, form) in tables {
         let file = |extension: &str| results.join(format!("{name}.{extension}"));
         let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
-        let ran = Ran::from(command.args(["report", form]).arg(file("json")).output().unwrap());
+        let ran = Ran::from(command.args(["report", form]).arg(file("json.xz")).output().unwrap());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let committed = std::fs::read_to_string(file("md")).unwrap();
-        assert!(ran.stdout == committed, "{name}.md is stale: kernelgate report {form} {name}.json --out {name}.md");
+        assert!(ran.stdout == committed, "{name}.md is stale: kernelgate report {form} {name}.json.xz --out {name}.md");
     }
 }

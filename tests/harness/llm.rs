@@ -31,7 +31,7 @@ fn a_wrong_request_says_where_and_what_was_expected(#[case] arguments: &[&str], 
 #[test]
 fn a_golden_holds_and_that_of_another_model_does_not() {
     let golden = |model: &str, of: &str, device: &str| {
-        llm(&["--model", model, "--golden", &format!("{of}/golden.json"), "--device", device, "--dtype", "f32"])
+        llm(&["--model", model, "--golden", &format!("{of}/golden.json.xz"), "--device", device, "--dtype", "f32"])
     };
     for (model, device) in [(LLAMA, "cpu"), (OPT, "cpu"), (LLAMA, "sim")] {
         let ran = golden(model, model, device);

@@ -116,7 +116,7 @@ fn the_chain_and_the_classifier_are_predicted() {
 /// No device is needed: the times are those of a committed summary.
 #[test]
 fn predictions_are_held_against_what_was_recorded() {
-    let file = root().join("docs/results/h200-goals.json");
+    let file = root().join("docs/results/h200-goals.json.xz");
     let recorded = ["--recorded", file.to_str().unwrap(), "--called", "cuda_v10", "--on", "nvidia-h200-132"];
     let found = predicted(&[&["gemm::cuda::bf16", "--validate"][..], &recorded].concat());
     let one = &found[0];

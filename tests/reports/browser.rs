@@ -29,7 +29,7 @@ fn missing() -> Option<&'static str> {
 /// A committed run of some hundred trials and timings, with three trials as they failed in an earlier one.
 fn real() -> Summary {
     let read = |path: &str| Summary::read(&root().join(path)).unwrap();
-    let (mut summary, failed) = (read("docs/results/h200-gate.json"), read("tests/reports/data/failed.json"));
+    let (mut summary, failed) = (read("docs/results/h200-gate.json.xz"), read("tests/reports/data/failed.json"));
     summary.records.retain(|record| failed.records.iter().all(|failed| failed.trial != record.trial));
     summary.add(failed.records);
     summary
@@ -98,7 +98,7 @@ fn a_browser_shows_sorts_filters_and_compares() {
     let (before, after) = (write(&before, folder.path(), "before.json"), write(&real, folder.path(), "after.json"));
     page(&[&before, &after], &[], &at("two.html"));
     let llm = |name: &str| root().join("docs/results").join(name);
-    page(&[&llm("h200-llm.json"), &llm("h200-llm.json")], &[], &at("runs.html"));
+    page(&[&llm("h200-llm.json.xz"), &llm("h200-llm.json.xz")], &[], &at("runs.html"));
     page(&[&write(&many(&real), folder.path(), "many.json")], &[], &at("big.html"));
     std::fs::create_dir(at("runs")).unwrap();
     for day in 1..=6 {

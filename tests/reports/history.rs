@@ -11,7 +11,7 @@ fn a_folder_is_a_history() {
     let empty = history();
     assert_eq!(empty.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&empty.stderr).contains("holds no summary"));
-    let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-gate.json");
+    let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/h200-gate.json.xz");
     let real = Summary::read(&real).unwrap();
     for day in 1..=8 {
         let mut summary = real.clone();

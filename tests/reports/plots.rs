@@ -34,7 +34,8 @@ fn a_bar_a_time_and_names_stay_text() {
 #[test]
 fn every_kind_of_plot_is_drawn_from_a_committed_result() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
-    let [gate, peers, goals] = ["h200-gate.json", "h200-peers.json", "h200-goals.json"].map(|name| results.join(name));
+    let [gate, peers, goals] =
+        ["h200-gate.json.xz", "h200-peers.json.xz", "h200-goals.json.xz"].map(|name| results.join(name));
     for (arguments, summary, circles) in [
         (&["roofline", "--operator", "softmax"][..], &gate, 4),
         (&["times", "--operator", "softmax", "--dtype", "bf16"], &peers, 0),

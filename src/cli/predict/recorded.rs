@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn times_are_found_by_the_name_of_then_and_on_their_device_alone() {
-        let file = "h200-goals.json";
+        let file = "h200-goals.json.xz";
         let found = recorded("gemm::lesson5_wgmma", &["cuda_v10"], file, "nvidia-h200-132");
         assert!(found.len() == 10 && found.iter().all(|one| one.work.is_none()), "{found:?}");
         assert!(recorded("gemm::lesson5_wgmma", &[], file, "nvidia-h200-132").is_empty());
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     #[cfg(feature = "cuda")]
     fn a_library_of_then_is_known_by_its_tiles() {
-        let found = recorded("gemm::cublaslt", &[], "h200-goals.json", "nvidia-h200-132");
+        let found = recorded("gemm::cublaslt", &[], "h200-goals.json.xz", "nvidia-h200-132");
         assert!(found.len() == 10 && found.iter().all(|one| one.work.is_some_and(|work| work.tiles > 0)), "{found:?}");
     }
 }

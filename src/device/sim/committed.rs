@@ -3,7 +3,7 @@
 use super::arch::ARCH;
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
-use crate::core::packed::{pack, unpack};
+use crate::core::packed::{pack, text};
 use crate::core::suite::Suite;
 use crate::device::ptx::Ptx;
 use crate::device::recipe::{Target, key};
@@ -54,7 +54,7 @@ impl Committed {
 
     /// The texts of a file of this folder.
     fn read(&self, file: &str) -> std::io::Result<Texts> {
-        let all = unpack(&std::fs::read(self.folder.join(file))?)?;
+        let all = text(std::fs::read(self.folder.join(file))?)?;
         let mut texts = Texts::new();
         for part in all.split(&format!("\n{OF_DTYPE}")) {
             let (dtype, text) = part.strip_prefix(OF_DTYPE).unwrap_or(part).split_once('\n').unwrap_or((part, ""));
@@ -120,7 +120,7 @@ impl Committed {
                 let parts: Vec<String> =
                     texts.iter().map(|(dtype, text)| format!("{OF_DTYPE}{dtype}\n{text}")).collect();
                 let path = self.folder.join(file);
-                let packed = pack(&parts.join("\n"));
+                let packed = pack(parts.join("\n").as_bytes());
                 packed.and_then(|packed| std::fs::write(&path, packed)).map_err(|error| failed(&path, error))?;
                 written += 1;
             }
@@ -252,7 +252,7 @@ mod tests {
         committed.renew(&suites("a"), compile).unwrap();
         let path = folder.path().join("k.ptx.xz");
         let whole = std::fs::read(&path).unwrap();
-        let no_dtype = pack("no dtype\n").unwrap();
+        let no_dtype = pack(b"no dtype\n").unwrap();
         for damaged in [&whole[..whole.len() / 2], b"no XZ file", &[], &no_dtype] {
             std::fs::write(&path, damaged).unwrap();
             assert_eq!(committed.stale(&suites("a")).unwrap().len(), 2, "{} bytes", damaged.len());

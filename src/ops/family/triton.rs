@@ -2,7 +2,7 @@
 
 use crate::core::candidate::{Cuda, Declare, TritonMetadata};
 use crate::core::launch::{Launch, Scalar};
-use crate::core::packed::unpack;
+use crate::core::packed::text;
 use crate::core::shape::Shape;
 use crate::ops::family::elementwise::Vector;
 use serde::Deserialize;
@@ -85,7 +85,7 @@ impl Built {
     fn ptx(&self) -> &'static str {
         static MODULES: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
         let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-        let unpacked = || unpack(self.packed).expect("a test holds the file against its hash").leak();
+        let unpacked = || text(self.packed).expect("a test holds the file against its hash").leak();
         modules.entry(self.op).or_insert_with(|| unpacked())
     }
 

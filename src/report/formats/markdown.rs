@@ -204,4 +204,16 @@ mod tests {
         summary.add(vec![record("a::b::f32::perf", Outcome::skip("none"))]);
         assert!(page(&summary).contains("nothing was judged"));
     }
+
+    #[test]
+    fn reasons_beyond_the_named_ones_are_counted() {
+        let page_of = |reasons: usize| {
+            let mut summary = Summary::new(run("r"));
+            let skip = |i| record(&format!("a::n{i}::f32::perf"), Outcome::skip(format!("reason {i}")));
+            summary.add((0..reasons).map(skip).collect());
+            page(&summary)
+        };
+        assert!(!page_of(NAMED).contains("more reasons"));
+        assert!(page_of(NAMED + 1).ends_with("\nand 1 more reasons\n"));
+    }
 }

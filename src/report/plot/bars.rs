@@ -105,3 +105,39 @@ impl Bars {
         root.present().map_err(|e| fail(&e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_values_and_keys_stand_beside_their_names() {
+        let (judged, other, key) = (RGBColor(1, 2, 3), RGBColor(4, 5, 6), RGBColor(7, 8, 9));
+        let bar = |value, colour| Bar { heading: None, label: "a".into(), value, text: String::new(), colour };
+        let bars = Bars {
+            title: "title".into(),
+            origin: "origin".into(),
+            bars: vec![bar(40.0, judged), bar(20.0, judged), bar(0.0, other)],
+            reference: Some(50.0),
+            legend: vec![("of the key".into(), key)],
+        };
+        let svg = bars.svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let number = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap().parse::<i32>().unwrap();
+        let of = |colour: RGBColor| -> Vec<(i32, i32)> {
+            let fill = format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);
+            let rectangles = document.descendants().filter(|node| node.attribute("fill") == Some(&fill));
+            rectangles.map(|node| (number(&node, "x"), number(&node, "width"))).collect()
+        };
+        let [(left, long), (below, short)] = of(judged)[..] else { panic!("{svg}") };
+        // The reference is the longest and ends where bars end at the latest.
+        let scale = f64::from(RIGHT - left) / 50.0;
+        assert_eq!((long, short), ((40.0 * scale).round() as i32, (20.0 * scale).round() as i32), "{svg}");
+        assert_eq!((below, of(other)), (left, vec![(left, 1)]), "nothing is seen as well: {svg}");
+        let [(at, wide)] = of(key)[..] else { panic!("{svg}") };
+        let name =
+            document.descendants().find(|node| node.text().is_some_and(|text| text.trim() == "of the key")).unwrap();
+        let name = number(&name.ancestors().find(|node| node.has_attribute("x")).unwrap(), "x");
+        assert_eq!((wide, name - (at + wide)), (10, 6), "{svg}");
+    }
+}

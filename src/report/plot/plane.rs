@@ -235,6 +235,7 @@ mod tests {
     #[test]
     fn an_axis_has_room_and_ticks() {
         assert_eq!(range([2.0, 5.0].into_iter()), (1.0, 10.0));
+        assert_eq!(range([20.0, 50.0].into_iter()), (10.0, 100.0));
         let (low, high) = range([1.0, 1000.0].into_iter());
         assert!(low < 1.0 && low > 0.5 && high > 1000.0 && high < 2000.0, "{low} {high}");
     }
@@ -243,5 +244,26 @@ mod tests {
     fn ticks_are_short() {
         assert_eq!([0.1, 1.0, 100.0, 1e6].map(number), ["10⁻¹", "10⁰", "10²", "10⁶"]);
         assert_eq!([20.0, 30.0, 500.0, 1000.0].map(number), ["2·10¹", "", "5·10²", "10³"]);
+    }
+
+    #[test]
+    fn a_key_is_as_large_as_the_mark_that_it_explains() {
+        let points = [1.0, 2.0].map(|x| Point { series: "a".into(), mark: Mark::Square, x, y: x });
+        let plane = Plane {
+            title: String::new(),
+            origin: String::new(),
+            x: "x".into(),
+            y: "y".into(),
+            points: points.into(),
+            joined: false,
+            roofs: Vec::new(),
+            marks: Vec::new(),
+        };
+        let svg = plane.svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        // Behind the ground.
+        let squares = document.descendants().filter(|node| node.tag_name().name() == "rect").skip(1);
+        let sizes: Vec<_> = squares.map(|square| (square.attribute("width"), square.attribute("height"))).collect();
+        assert_eq!(sizes, [(Some("7"), Some("7")); 3]);
     }
 }

@@ -1,8 +1,8 @@
 //! Agreement with a real GPU: the same launches there and here.
 //!
 //! Three steps, of which only the last is part of every run. `export` writes a folder that a machine with a GPU runs by
-//! `fixtures/hardware/run.py`; `import` compares what came back with the simulator and writes `fixtures/hardware/outputs.txt` and
-//! `near.bin`; the tests below hold the simulator to these for ever. `fixtures/hardware/README.md` has the commands.
+//! `fixtures/hardware/run.py`; `import` compares what came back with the simulator and writes `fixtures/hardware/outputs.txt.xz` and
+//! `near.bin.xz`; the tests below hold the simulator to these for ever. `fixtures/hardware/README.md` has the commands.
 
 mod counters;
 mod families;

@@ -1,8 +1,9 @@
-//! What a GPU gave, on disk: a line for each launch in `outputs.txt`, raw bytes in `near.bin` where bits do not agree.
+//! What a GPU gave, on disk, packed: a line for each launch in `outputs.txt`, raw bytes in `near.bin` where bits do not agree.
 
 use super::launches::Launched;
 use half::{bf16, f16};
 use kernelgate::core::dtype::DType;
+use kernelgate::core::packed;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -146,7 +147,7 @@ pub struct Record {
 }
 
 fn path(file: &str) -> String {
-    format!("{}/fixtures/hardware/{file}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/fixtures/hardware/{file}.xz", env!("CARGO_MANIFEST_DIR"))
 }
 
 impl Record {
@@ -194,13 +195,16 @@ impl Record {
         }
         text += "# Sweeps over 2^32 inputs. Columns: operation, largest error in units in the last place, its input, largest absolute error, its input.\n";
         self.sweeps.iter().for_each(|sweep| text += &format!("{sweep}\n"));
-        std::fs::write(path("outputs.txt"), text).expect("outputs.txt");
-        std::fs::write(path("near.bin"), &self.near).expect("near.bin");
+        for (file, content) in [("outputs.txt", text.as_bytes()), ("near.bin", &self.near)] {
+            packed::pack(content).and_then(|packed| std::fs::write(path(file), packed)).expect(file);
+        }
     }
 
     pub fn read() -> Record {
-        let text = std::fs::read_to_string(path("outputs.txt")).unwrap_or_else(|e| panic!("outputs.txt: {e}"));
-        let near = std::fs::read(path("near.bin")).unwrap_or_else(|e| panic!("near.bin: {e}"));
+        let read = |file: &str| std::fs::read(path(file));
+        let text = read("outputs.txt").and_then(packed::text).unwrap_or_else(|e| panic!("outputs.txt.xz: {e}"));
+        let near =
+            read("near.bin").and_then(|file| packed::unpack(&file)).unwrap_or_else(|e| panic!("near.bin.xz: {e}"));
         let device = text.lines().next().unwrap_or_default().to_owned();
         let lines = text.lines().filter_map(|line| {
             let [name, of, bits, places, classes, different, digest, raw] = *line.split('\t').collect::<Vec<_>>()
