@@ -367,4 +367,26 @@ mod tests {
         assert!(plan(usize::MAX, 1).cases == plan(usize::MAX, 1).cases);
         assert!(plan(usize::MAX, 1).cases != plan(usize::MAX, 2).cases);
     }
+
+    #[test]
+    fn slivers_do_not_become_the_middling_shape_by_their_number() {
+        let slivers = (2..BROAD).flat_map(|rows| (2000..=2048).map(move |cols| Rows { rows, cols }));
+        let (operator, candidate) = (operator().shapes(slivers), candidate());
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let plan = Plan::whole(1, CpuDevice::new().capacity(), &subject);
+        assert!(plan.representative.iter().all(|&extent| extent >= BROAD), "{:?}", plan.representative);
+    }
+
+    #[rstest]
+    fn long_shapes_leave_the_others_their_share(#[values(0.5, 0.9)] share: f64) {
+        let large = (500..512).map(|rows| Rows { rows, cols: 2048 });
+        let (operator, candidate) = (operator().shapes(large), candidate());
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let works = |plan: &Plan| -> Vec<f64> { plan.cases.iter().map(|case| work(&subject, &case.point)).collect() };
+        let capacity = Capacity { elements: usize::MAX, flops: usize::MAX, ..CpuDevice::new().capacity() };
+        let whole = Plan::whole(1, capacity, &subject);
+        let (middling, allowed) = (work(&subject, &whole.representative), share * works(&whole).iter().sum::<f64>());
+        let long: f64 = works(&whole.within(allowed, 0.0, &subject)).into_iter().filter(|&one| one > middling).sum();
+        assert!((0.25 * allowed..=OF_LONG * allowed).contains(&long), "{long} of {allowed}");
+    }
 }

@@ -91,4 +91,11 @@ mod tests {
         assert_eq!(representative_rows(2, 24), [0, 1]);
         assert!(representative_rows(0, 24).is_empty());
     }
+
+    #[test]
+    fn no_long_stretch_is_without_a_representative() {
+        let rows = representative_rows(1 << 20, 64);
+        let longest = rows.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest <= 1 << 16, "{longest}: {rows:?}");
+    }
 }

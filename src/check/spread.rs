@@ -189,4 +189,33 @@ mod tests {
         assert_eq!((of(DType::I32, 100), of(DType::F32, FEWEST - 1)), (None, None));
         assert!(of(DType::F32, FEWEST).unwrap().of_typical > 1e6);
     }
+
+    #[test]
+    fn errors_are_told_in_units_of_the_last_place_as_well() {
+        // One half of the elements is off by one place, the other by seven.
+        let values: Vec<f64> = (0..100).map(|i| 1.0 + f64::from(i) / 128.0).collect();
+        let ulp = DType::BF16.ulp(1.0);
+        let off = |(i, value): (usize, &f64)| value + if i < 50 { ulp } else { -7.0 * ulp };
+        let got: Vec<f64> = values.iter().map(|value| DType::BF16.round(*value)).collect();
+        let got: Vec<f64> = got.iter().enumerate().map(off).collect();
+        let judge = Judge { dtype: DType::BF16, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
+        let expected = Expected { magnitudes: values.clone(), values };
+        let found = spread(&Tensor::from_f64(DType::BF16, &[100], &got), &expected, &judge, DType::BF16, 100).unwrap();
+        assert!((found.rms_ulp - 5.0).abs() < 1e-9 && found.elements == 100, "{found:?}");
+    }
+
+    /// Tensor cores add some exact products at a time, and cut off what does not fit.
+    #[rstest]
+    fn what_tensor_cores_cut_off_is_typical_of_half_types_alone(#[values(8192, 30_000)] k: usize) {
+        let (x, rows) = (normal(&mut rng(3), 64 * k, 0.0, 1.0, DType::BF16), 64);
+        let sum = |x: &[f64]| x.iter().map(|x| x.abs()).sum::<f64>();
+        let cut_off = |x: f64| if f64::from(x as f32) > x { (x as f32).next_down() } else { x as f32 };
+        let added = |x: &[f64]| x.chunks(16).fold(0.0, |all, x| f64::from(cut_off(all + sum(x))));
+        let (values, got): (Vec<f64>, Vec<f64>) = x.chunks_exact(k).map(|x| (sum(x), added(x))).unzip();
+        let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: k as f64, equal_terms: false };
+        let (expected, got) =
+            (Expected { magnitudes: values.clone(), values }, Tensor::from_f64(DType::F32, &[rows], &got));
+        let of = |inputs| spread(&got, &expected, &judge, inputs, rows).unwrap().of_typical;
+        assert!(of(DType::BF16) < 1.0 && of(DType::F32) > 1.0, "{} and {}", of(DType::BF16), of(DType::F32));
+    }
 }

@@ -243,3 +243,20 @@ fn an_alignment_may_be_that_of_a_dtype() {
     let step = |dtype| Subject { operator: &op, candidate: &candidate, dtype }.offset_step();
     assert_eq!((step(DType::F32), step(DType::F16)), (64, 16));
 }
+
+#[test]
+fn terms_that_are_all_equal_may_all_be_rounded_to_one_side() {
+    let op = Op::<Vector>::new("sum").input("x", |s| [s.n]).output("y", |_| [1]).depth(|s| s.n);
+    let candidate = Cpu::new::<f32>(|_: &Vector, _: &Inputs<'_>, _: &mut Outputs<'_>| ()).named("c");
+    let subject = Subject { operator: &op, candidate: &candidate, dtype: DType::F32 };
+    let roundings = |distribution| {
+        let case = case::Case::new(vec![1 << 16], distribution, 1);
+        judge::judge_in(&subject, &case, 0).allowed(1.0, 1.0) * f64::from(1 << 24)
+    };
+    // A quarter of all, and otherwise four times their square root.
+    let [of_equal, of_others] = [Distribution::ConstantRows, Distribution::Normal].map(roundings);
+    assert!(
+        (16_384.0..17_000.0).contains(&of_equal) && (1024.0..1100.0).contains(&of_others),
+        "{of_equal}, {of_others}"
+    );
+}

@@ -156,4 +156,12 @@ mod tests {
         assert!(share(GRAPH_BATCHES, 0.02, 200, Change::Slower) >= 0.99);
         assert!(share(GRAPH_BATCHES, -0.02, 200, Change::Faster) >= 0.99);
     }
+
+    #[test]
+    fn the_interval_is_that_of_the_ratio() {
+        let comparison = Comparison::of(estimate(4.0, 0.03), estimate(6.0, 0.04), 0.01);
+        // Doubts of 3 and 4 % are one of 5 %.
+        let Interval { low, high } = comparison.interval;
+        assert!((low - 1.425).abs() < 1e-12 && (high - 1.575).abs() < 1e-12, "{low} to {high}");
+    }
 }

@@ -458,6 +458,11 @@ mod tests {
         let quiet = report(4.0, Noise::default(), 40);
         let text = describe_reports(std::slice::from_ref(&quiet));
         assert!(text.contains("f::c::f32 n=8") && text.contains("40 comparisons"), "{text}");
+        let planted = quiet.planted.iter().fold((0, 0), |(found, tries), d| (found + d.found, tries + d.trials));
+        assert!(
+            planted.0 > 0 && text.contains(&format!("; {} of {} planted slowdowns found", planted.0, planted.1)),
+            "{text}"
+        );
         let table = table_of("test".into(), &[quiet]);
         assert_eq!(table.classes.len(), 1);
         assert!(table.classes[0].paired_sd > 0.0 && table.classes[0].from_us == 3.0, "{table:?}");

@@ -270,7 +270,7 @@ impl ProfileRun {
     /// Kernels a run.
     pub fn launches(&self) -> f64 {
         let whole = self.kernels.iter().filter(|part| part.within.is_empty());
-        whole.map(|part| part.kernels.unwrap_or(part.calls)).sum()
+        whole.map(|part| part.kernels.unwrap_or(part.calls)).fold(0.0, |all, launches| all + launches)
     }
 }
 

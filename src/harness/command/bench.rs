@@ -254,3 +254,44 @@ pub fn row(name: &str, timing: &Timing) -> String {
     );
     format!("{}\n", text.trim_end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::simulated::timing;
+    use crate::core::dtype::DType;
+    use crate::harness::command::samples::suite;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    #[test]
+    fn a_kernel_is_timed_beside_kernels_and_a_host_function_beside_its_like() {
+        let suite = suite();
+        let asked = Asked::parse_from(["bench", "--beside", "host,other_host,kernel,other_kernel"]);
+        let beside = |candidate: usize| -> Vec<&str> {
+            let candidate = &suite.candidates[candidate];
+            let subject = Subject { operator: suite.operator.as_ref(), candidate, dtype: DType::F32 };
+            asked.bench.competitors(&suite, &subject).iter().map(|other| other.name.as_str()).collect()
+        };
+        assert_eq!((beside(0), beside(2)), (vec!["other_host"], vec!["other_kernel"]));
+    }
+
+    #[test]
+    fn figures_stand_below_what_they_are() {
+        let timing = Timing { of_ceiling: Some(0.9), verdict: Verdict::Invalid, ..timing("n=8", 20.0, None) };
+        let (header, row) = (header(), row("c", &timing));
+        let end = |text: &str, word: &str| text.find(word).map(|at| text[..at + word.len()].chars().count());
+        // 2^20 bytes and 2^18 operations in 20 µs, 0.1 % to either side.
+        let columns =
+            [("median µs", "20.000"), ("± %", "0.10"), ("GB/s", "52.4"), ("Gflop/s", "13.1"), ("ceiling", "90 %")];
+        for (head, figure) in columns {
+            assert!(end(&header, head).is_some() && end(&header, head) == end(&row, figure), "{head}:\n{header}{row}");
+        }
+        assert!(row.starts_with("c  ") && row.ends_with(" invalid\n") && header.contains("shape"), "{header}{row}");
+    }
+}

@@ -92,3 +92,19 @@ fn device(candidate: &Candidate) -> &'static str {
 fn dtypes(suite: &Suite, candidate: &Candidate) -> Vec<&'static str> {
     suite.dtypes_of(candidate).map(|dtype| dtype.name()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::command::samples::suite;
+
+    #[test]
+    fn each_candidate_is_listed_with_where_it_runs() {
+        let text = describe(&suite());
+        assert!(text.contains("\n  cpu   host (f32)\n") && text.ends_with("\n  cuda  other_kernel (f32)\n"), "{text}");
+        let listed = describe_json(&suite())["candidates"].clone();
+        let of = |name: &str, device: &str| json!({ "name": name, "device": device, "dtypes": ["f32"] });
+        let kernels = [of("kernel", "cuda"), of("other_kernel", "cuda")];
+        assert_eq!(listed, json!([[of("host", "cpu"), of("other_host", "cpu")], kernels].concat()));
+    }
+}

@@ -75,3 +75,24 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Command> {
     let program = arguments.next()?;
     (arguments.next()? == FLAG).then(|| Line::parse_from(std::iter::once(program).chain(arguments)).command)
 }
+
+/// A suite that the tests of the commands share.
+#[cfg(test)]
+mod samples {
+    use crate::core::candidate::{Cpu, Cuda, Declare as _};
+    use crate::core::dtype::DType;
+    use crate::core::launch::Launch;
+    use crate::core::operator::Op;
+    use crate::core::suite::Suite;
+
+    crate::shape! { struct Vector { n: 1..=8 } }
+
+    /// Two functions on the host and two kernels.
+    pub fn suite() -> Suite {
+        let op = Op::<Vector>::new("f").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let host = || Cpu::new::<f32>(|_: &Vector, _, _| {}).dtypes([DType::F32]);
+        let kernel = || Cuda::source("", "f", |_: &Vector| Launch::blocks(1, 1)).dtypes([DType::F32]);
+        let suite = Suite::of(op).candidate("host", host()).candidate("other_host", host());
+        suite.candidate("kernel", kernel()).candidate("other_kernel", kernel()).into()
+    }
+}

@@ -125,3 +125,20 @@ fn row(choice: &Choice) -> String {
     let doubt = if choice.is_clear { "" } else { "  (too close to call)" };
     format!("{:<16} {:<5} {:<32} {}{doubt}\n", choice.operator, choice.dtype, choice.shape, times.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::command::samples::suite;
+
+    #[test]
+    fn the_fastest_is_looked_for_among_those_that_run_in_one_place() {
+        let suite = suite();
+        let beside = |candidate: usize| -> Vec<&str> {
+            let candidate = &suite.candidates[candidate];
+            let subject = Subject { operator: suite.operator.as_ref(), candidate, dtype: DType::F32 };
+            others(&suite, &subject).iter().map(|other| other.name.as_str()).collect()
+        };
+        assert_eq!((beside(1), beside(3)), (vec!["host"], vec!["kernel"]));
+    }
+}

@@ -202,3 +202,27 @@ fn start(command: Command) -> io::Result<Child> {
     starter.send((command, sender)).map_err(|_| gone())?;
     started.recv().map_err(|_| gone())?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::outcome::Outcome;
+
+    #[test]
+    fn a_reply_to_another_request_is_not_believed_and_ends_the_worker() {
+        let (channel, _theirs) = Channel::pair().unwrap();
+        let (reader, _writer) = io::pipe().unwrap();
+        let answer = |trial: &str, nonce| {
+            let reply = Reply::without_device(Outcome::new(Verdict::Pass));
+            serde_json::to_vec(&Answer { trial: trial.into(), nonce, reply }).unwrap()
+        };
+        let keeper = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let printed = Printed::of(reader, false).unwrap();
+        let mut worker = Worker { keeper, channel, part: Part::default(), printed };
+        assert!(worker.believe(&answer("a", 7), "a", 7).is_ok());
+        for other in [answer("b", 7), answer("a", 8)] {
+            assert!(worker.believe(&other, "a", 7).unwrap_err().contains("no reply to this trial"));
+        }
+        assert!(worker.keeper.try_wait().unwrap().is_some());
+    }
+}
