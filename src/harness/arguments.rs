@@ -216,6 +216,9 @@ impl FromStr for DeviceChoice {
 /// The place of a process among those of its test group, counted from 0; nextest sets it.
 const NEXTEST_SLOT: &str = "NEXTEST_TEST_GROUP_SLOT";
 
+/// The GPU with the number of that place.
+const SLOT: &str = "cuda:slot";
+
 impl DeviceChoice {
     /// A choice; `slot` is the place in the test group, for `cuda:slot`.
     fn parse(text: &str, slot: Option<&str>) -> Result<Self, String> {
@@ -224,7 +227,7 @@ impl DeviceChoice {
             "cpu" => choice(DeviceKind::Cpu),
             "sim" => choice(DeviceKind::Sim),
             "cuda" => choice(DeviceKind::Cuda),
-            "cuda:slot" => {
+            SLOT => {
                 let ordinal = slot.and_then(|slot| slot.parse().ok()).ok_or_else(|| {
                     format!(
                         "`cuda:slot` takes the GPU of the nextest slot, but {NEXTEST_SLOT} is {}: put the trials into a \
@@ -279,7 +282,11 @@ impl Options {
             Ok(())
         }
         let named = |name: &'static str| (name, variable(name).filter(|text| !text.is_empty()));
-        read(&mut self.device, named(environment::DEVICE), str::parse)?;
+        // nextest asks for the list in no slot.
+        let device = |text: &str| {
+            if self.list && text.trim() == SLOT { DeviceChoice::parse("cuda", None) } else { text.parse() }
+        };
+        read(&mut self.device, named(environment::DEVICE), device)?;
         read(&mut self.out, named(environment::OUT), |path| Ok(path.into()))?;
         read(&mut self.seed, named(environment::SEED), parse_seed)?;
         read(&mut self.budget, named(environment::BUDGET), parse_seconds)?;
@@ -406,6 +413,16 @@ mod tests {
             let why = DeviceChoice::parse("cuda:slot", slot).unwrap_err();
             assert!(why.contains(said) && why.contains("test group"), "{why}");
         }
+    }
+
+    #[test]
+    fn trials_are_listed_in_no_slot() {
+        let read = |list| {
+            let options = Options { list, ..Options::default() };
+            options.with_environment(|name| (name == environment::DEVICE).then(|| SLOT.to_owned()))
+        };
+        assert_eq!(read(true).unwrap().device, Some(DeviceChoice { kind: DeviceKind::Cuda, ordinal: 0 }));
+        assert!(read(false).unwrap_err().contains("put the trials into a test group"));
     }
 
     #[test]
