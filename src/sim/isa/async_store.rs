@@ -97,6 +97,12 @@ fn issue(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> 
     let bytes = store.width * store.values.len() as u32;
     let targets = addresses(&ctx.warp.registers, &store.target);
     let objects = addresses(&ctx.warp.registers, &store.object);
+    if ctx.blocks.len() == 1 {
+        let lane = mask.trailing_zeros() as usize;
+        let message = "an asynchronous store in a launch without clusters, which no GPU takes".to_owned();
+        ctx.report(Check::Trap, lane, Some(targets[lane]), message);
+        return Outcome::Abort;
+    }
     let clock = ctx.passed_on_by(mask);
     for lane in lanes(mask) {
         let place = locate(ctx, targets[lane]).filter(|(block, offset)| {

@@ -244,6 +244,17 @@ fn values_sent_wrongly_are_found(#[case] send: &str, #[case] bytes: u32, #[case]
     assert!(found.contains(&check), "{found:?}");
 }
 
+/// An H200 ends it with an illegal instruction, to whichever block the store goes.
+#[test]
+fn an_asynchronous_store_takes_a_launch_with_clusters() {
+    let body = "mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 0; mapa.shared::cluster.u32 %r3, 64, 0; mapa.shared::cluster.u32 %r4, 0, 0;\n\
+         @%p0 bra E; mbarrier.init.shared::cta.b64 [0], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [0], 4;\n\
+         st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r3], %r0, [%r4]; E:";
+    let call = Launch::new("k", 1, 32).dynamic_shared(128);
+    let report = run(&kernel(0, body), &call, &mut Memory::new());
+    assert!(report.findings.iter().any(|finding| finding.check == Check::Trap), "{:?}", report.findings);
+}
+
 /// Two blocks of two buffers each: thread 0 sends to the other one three times and reads what came, before the next store
 /// or behind it. The third store goes where the first went.
 #[rstest]
