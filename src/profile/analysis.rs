@@ -91,7 +91,7 @@ pub fn runs<'t>(timeline: &'t Timeline, name: &str) -> Vec<Run<'t>> {
 /// A run that replays one launch many times, as that many runs: each from its first kernel to the first of the next one.
 fn batch<'t>(run: Run<'t>, timeline: &Timeline) -> Vec<Run<'t>> {
     let [call] = &run.calls[..] else { return vec![run] };
-    let launches = call.work.map_or(1, |work| timeline.works[work.0 as usize].launches);
+    let launches = call.step.map_or(1, |step| timeline.launches(step));
     let each = call.events.len() / launches.max(1);
     if launches < 2 || each == 0 || each * launches != call.events.len() {
         return vec![run];
@@ -228,6 +228,19 @@ mod tests {
         assert_eq!(seen, [(10.0, 8.0, 2, false), (10.0, 8.0, 2, true), (9.0, 8.0, 1, true)]);
         made.timeline.works[0].launches = 4;
         assert_eq!(runs(&made.timeline, "launch").len(), 1, "kernels that do not come out even are told together");
+    }
+
+    #[test]
+    fn one_event_around_a_batch_is_the_mean_of_its_launches() {
+        let mut made = Made::default();
+        let run = made.range(Level::Run, "launch", None, 0, 100_000);
+        let step = made.step(run, "add", 1000, 0, 100_000);
+        made.timeline.works[0].launches = 3;
+        let around = event(Kind::Kernel, Track::Stream(0), [40_000, 70_001], 0, Some(step));
+        made.timeline.events.extend(around.split(made.timeline.launches(step)));
+        let found = runs(&made.timeline, "launch");
+        let seen: Vec<_> = found.iter().map(|run| (run.us, run.gaps.len(), run.follows)).collect();
+        assert_eq!(seen, [(10.0, 0, false), (10.0, 0, true), (10.001, 0, true)]);
     }
 
     #[test]

@@ -187,6 +187,14 @@ impl Event {
         self.end_ns.saturating_sub(self.start_ns) as f64 * 1e-3
     }
 
+    /// As so many events in a row, which take the same.
+    pub fn split(self, parts: usize) -> impl Iterator<Item = Event> {
+        let parts = parts.max(1) as u64;
+        let (start_ns, all_ns) = (self.start_ns, self.end_ns.saturating_sub(self.start_ns));
+        let at = move |part: u64| start_ns + (u128::from(all_ns) * u128::from(part) / u128::from(parts)) as u64;
+        (0..parts).map(move |part| Event { start_ns: at(part), end_ns: at(part + 1), ..self.clone() })
+    }
+
     /// Whether it is a kernel that is no node of a graph.
     pub fn is_launched_alone(&self) -> bool {
         self.kind == Kind::Kernel && self.node == 0
@@ -244,6 +252,11 @@ impl Timeline {
             at = range.parent;
         }
         None
+    }
+
+    /// How many launches a range has of what it computes.
+    pub fn launches(&self, id: RangeId) -> usize {
+        self.work_of(id).map_or(1, |work| self.works[work.0 as usize].launches)
     }
 
     /// The ranges of all runs of a name.

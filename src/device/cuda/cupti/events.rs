@@ -1,4 +1,4 @@
-//! CUDA events around each step, where there is no CUPTI: times of steps, not of kernels.
+//! CUDA events around each step, where there is no CUPTI: times of steps, not of kernels; of the launches of a batch the mean.
 
 use super::super::driver::{Context, Event as Mark};
 use crate::device::trace::{Event, Kind, RangeId, Source, Timeline, Track};
@@ -74,7 +74,7 @@ impl Source for Events {
                 continue;
             };
             let at = |us: f64| (offset_ns + us * 1e3).max(0.0) as u64;
-            timeline.events.push(Event {
+            let step = Event {
                 kind: Kind::Kernel,
                 name: timeline.range(range).name,
                 track: Track::Stream(0),
@@ -85,7 +85,8 @@ impl Source for Events {
                 node: 0,
                 bytes: 0,
                 shape: None,
-            });
+            };
+            timeline.events.extend(step.split(timeline.launches(range)));
         }
     }
 }
