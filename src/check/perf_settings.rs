@@ -13,8 +13,10 @@ const BATCH_US: f64 = 300.0;
 /// The sampling of a time that is taken in brief.
 const BRIEF: Duration = Duration::from_millis(25);
 const BRIEF_HALF_WIDTH: f64 = 0.02;
-/// The operations of a shape that is timed in brief, of the most: those that a naive loop on a host does in a tenth of a second.
+/// The operations of a shape that is timed in brief, of the most, and its elements: those that a naive loop on a host does in a
+/// tenth of a second.
 const BRIEF_OF_MOST_FLOPS: usize = 8;
+const BRIEF_MOST_ELEMENTS: usize = 1 << 24;
 /// Launches of so long have a buffer set each; they then come round again. Filling the buffers would take longer than
 /// all that is timed in them.
 const BRIEF_ROTATION: Duration = Duration::from_millis(5);
@@ -32,6 +34,8 @@ pub struct PerfSettings {
     pub session: SessionSettings,
     /// Shapes with more operations are left out: their slow candidates would hold up the gate.
     pub most_flops: usize,
+    /// And those with more elements.
+    pub most_elements: usize,
     /// A planted slowdown, as a share of the launch time: what a gate must find.
     pub planted: f64,
     /// Whether it is [in brief](PerfSettings::brief).
@@ -49,6 +53,7 @@ impl PerfSettings {
             batch_us: BATCH_US,
             session: SessionSettings::default(),
             most_flops: 1 << 42,
+            most_elements: usize::MAX,
             planted: 0.0,
             is_brief: false,
             only: Vec::new(),
@@ -67,6 +72,7 @@ impl PerfSettings {
     pub fn brief(mut self) -> Self {
         self.is_brief = true;
         self.most_flops /= BRIEF_OF_MOST_FLOPS;
+        self.most_elements = BRIEF_MOST_ELEMENTS;
         self.session.stopping.min_rounds = self.session.stopping.min_rounds.min(MIN_SAMPLES);
         self.session.stopping.half_width = BRIEF_HALF_WIDTH;
         self.session.stopping.budget = BRIEF;
@@ -101,5 +107,12 @@ mod tests {
         let brief = full.clone().brief();
         assert!(ends(&brief) || !ends(&full));
         assert!(brief.session.stopping.longest() < full.session.stopping.longest());
+    }
+
+    #[test]
+    fn a_host_is_timed_in_more_rounds_of_smaller_shapes_than_a_gpu() {
+        let [cpu, cuda] = [DeviceKind::Cpu, DeviceKind::Cuda].map(PerfSettings::of);
+        assert!(cpu.session.stopping.min_rounds > cuda.session.stopping.min_rounds);
+        assert!(cpu.most_flops < cuda.most_flops);
     }
 }

@@ -109,8 +109,8 @@ impl Host for ServingGate<'_> {
         let subject = trial.subject(self.suites);
         let point = parse(subject.operator.axes(), &request.shape).map_err(Refusal::Unsupported)?;
         let settings = PerfSettings::of(device.kind());
-        let room = device.capacity().timed_bytes;
-        if let Some(why) = perf::too_large(&subject, &point, room, settings.most_flops) {
+        let most = perf::limits(device.capacity(), &settings);
+        if let Some(why) = perf::too_large(&subject, &point, &most) {
             return Err(Refusal::Unsupported(why));
         }
         let inputs = match inputs {

@@ -2,6 +2,7 @@
 //! times mean against an accepted baseline is judged above.
 
 use super::beside::{Competition, Competitors};
+use super::boundary::elements;
 use super::case::Case;
 use super::correctness::blame;
 use super::judge::{Rejection, reject};
@@ -81,8 +82,7 @@ pub fn run_watched(
             outcome.unreached = points.len() - done;
             break;
         }
-        let (most_bytes, most_flops) = limits(capacity, settings);
-        if let Some(why) = too_large(subject, point, most_bytes, most_flops) {
+        if let Some(why) = too_large(subject, point, &limits(capacity, settings)) {
             outcome.notes.push(format!("{} not timed: {why}", describe(subject.operator.axes(), point)));
             continue;
         }
@@ -138,23 +138,37 @@ fn fma_flops(cost: Cost, dtype: DType) -> usize {
     if dtype == DType::F32 { cost.flops } else { cost.flops.div_ceil(16) }
 }
 
-/// Bytes and operations of a shape, at the most. One that was asked for is timed however long it takes.
-fn limits(capacity: Capacity, settings: &PerfSettings) -> (usize, usize) {
+/// What a shape may have at the most to be timed.
+pub struct Largest {
+    /// Bytes of all tensors.
+    pub bytes: usize,
+    /// Operations.
+    pub flops: usize,
+    /// Elements of all tensors.
+    pub elements: usize,
+}
+
+/// One that was asked for is timed however long it takes.
+pub fn limits(capacity: Capacity, settings: &PerfSettings) -> Largest {
     if settings.only.is_empty() {
-        (capacity.timed_bytes, settings.most_flops)
+        Largest { bytes: capacity.timed_bytes, flops: settings.most_flops, elements: settings.most_elements }
     } else {
-        (capacity.asked_bytes, usize::MAX)
+        Largest { bytes: capacity.asked_bytes, flops: usize::MAX, elements: usize::MAX }
     }
 }
 
 /// Why a shape is not timed on a device that is given so much, or by a candidate that does not take it.
-pub fn too_large(subject: &Subject<'_>, point: &[usize], most_bytes: usize, most_flops: usize) -> Option<String> {
+pub fn too_large(subject: &Subject<'_>, point: &[usize], most: &Largest) -> Option<String> {
     let bytes = footprint_bytes(subject.operator, point, subject.dtype);
     let flops = subject.operator.cost(point, subject.dtype).flops;
-    if bytes > most_bytes {
-        Some(format!("{} MiB, and this device is given {} MiB", bytes >> 20, most_bytes >> 20))
-    } else if flops > most_flops {
-        Some(format!("{:.1} Gflop, and this device is given {:.1}", flops as f64 * 1e-9, most_flops as f64 * 1e-9))
+    let has = elements(subject.operator, point);
+    if bytes > most.bytes {
+        Some(format!("{} MiB, and this device is given {} MiB", bytes >> 20, most.bytes >> 20))
+    } else if flops > most.flops {
+        Some(format!("{:.1} Gflop, and this device is given {:.1}", flops as f64 * 1e-9, most.flops as f64 * 1e-9))
+    } else if has > most.elements {
+        let [has, given] = [has, most.elements].map(|number| number as f64 * 1e-6);
+        Some(format!("{has:.1} million elements, and this device is given {given:.1}"))
     } else {
         subject.objection(point)
     }

@@ -101,6 +101,12 @@ fn a_listed_shape_that_takes_too_long_is_named() {
     let outcome = time(&operator(1), Cpu::new::<f32>(double), &PerfSettings { most_flops: 9_999, ..quick() });
     assert_eq!(outcome.verdict, Verdict::Skip);
     assert!(outcome.reason.contains("n=10000") && outcome.reason.contains("Gflop"), "{}", outcome.reason);
+    let settings = PerfSettings { most_elements: 19_999, ..quick() };
+    let outcome = time(&operator(1), Cpu::new::<f32>(double), &settings);
+    assert_eq!(outcome.verdict, Verdict::Skip);
+    assert!(outcome.reason.contains("million elements"), "{}", outcome.reason);
+    let settings = PerfSettings { most_elements: 20_000, ..settings };
+    assert_eq!(time(&operator(1), Cpu::new::<f32>(double), &settings).verdict, Verdict::Pass);
 }
 
 #[test]
@@ -147,8 +153,17 @@ fn rivals_are_judged_and_timed_in_the_same_session() {
             ("lazy", Verdict::Invalid, true)
         ]
     );
+    let right = &outcome.timings[0].peers[0];
+    let is_within = right.interval_us.is_none_or(|[low, high]| (low..=high).contains(&right.median_us));
+    assert!(right.median_us > 0.0 && is_within, "{right:?}");
     let ratio = outcome.timings[0].peers[0].ratio;
     assert!((0.2..5.0).contains(&ratio), "the same function took {ratio} of its own time");
+}
+
+#[test]
+fn the_yardstick_of_multiply_adds_does_the_work_of_the_case_and_a_part_of_it_for_half_types() {
+    let work = |dtype| fma_flops(Cost { bytes: 4, flops: 3200 }, dtype);
+    assert_eq!([DType::F32, DType::F16, DType::BF16].map(work), [3200, 200, 200]);
 }
 
 #[test]
