@@ -4,12 +4,15 @@
 // column of z is of no window. One dtype; f32 arithmetic. Activations: see pooling.cuh.
 //
 // The idea: z never goes to memory. A block computes a tile of y: the part of the image under it and the filters of its group
-// lie in shared memory, `chunk` channels at a time. Of one chunk in all, the filters stay there for further tiles.
+// lie in shared memory, `chunk` channels at a time.
+// Where they are `resident`, the filters of all channels stay there for further tiles.
 //
 // Launch: grid (at most a block a tile, groups of filters), tiles `tile_rows` by `tile_cols` of y.
 //   naive         grid ceil(outputs / 256), block 256, no dynamic shared memory
 //   direct        block tile_rows * tile_cols * group / 16, in whole warps; `group` filters a block, tile_cols even;
-//   direct_few    the same of group / 2: where there are few tiles        4 * chunk * (t * t * (group + 4) + (tall * wide | 1))
+//   direct_few    the same of group / 2: where there are few tiles
+//                 two stages of `chunk` channels, each 4 * (t * t * (group + 4) + (tall * pitch | 1)); the filters of
+//                 `resident` ones once, of all channels; pitch is the first from wide on that is tile_cols modulo 16
 //   mma           block 256, 64 filters, at most 64 places; dynamic shared memory 64 * (t * t * 64 + tall * wide);
 //                 channels % 8 == 0, filters % 8 == 0
 //   mma_few       16 filters, at most 32 places, 64 * (t * t * 16 + tall * wide)

@@ -5,16 +5,16 @@
 #define POOLED_PARAMETERS                                                                                               \
     const scalar_t *__restrict__ x, const scalar_t *__restrict__ w, scalar_t *__restrict__ y, long long tiles,           \
         int channels, int height, int width, int filters, int taps, int activation, int tile_rows, int tile_cols,        \
-        int group, int chunk
+        int group, int chunk, int resident
 #define POOLED                                                                                                          \
-    { x, w, y, tiles, channels, height, width, filters, taps, activation, tile_rows, tile_cols, group, chunk }
+    { x, w, y, tiles, channels, height, width, filters, taps, activation, tile_rows, tile_cols, group, chunk, resident }
 
 struct Pooled {
     const scalar_t* x;
     const scalar_t* w;
     scalar_t* y;
     long long tiles;
-    int channels, height, width, filters, taps, activation, tile_rows, tile_cols, group, chunk;
+    int channels, height, width, filters, taps, activation, tile_rows, tile_cols, group, chunk, resident;
 
     __device__ __forceinline__ int down() const { return height / 2; }
     __device__ __forceinline__ int across() const { return width / 2; }

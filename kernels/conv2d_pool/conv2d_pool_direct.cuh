@@ -2,7 +2,8 @@
 //
 // A thread computes FILTERS filters at PLACES neighbouring places of y, so four sums each; neighbouring threads have the other
 // filters of the group, then the next places. Image and filters are f32 in shared memory: image [channel][row][column], filters
-// [channel][tap][filter], which a thread reads in packs, the same ones as the threads of other places.
+// [channel][tap][filter], which a thread reads in packs, the same ones as the threads of other places. The next channels, or
+// those of the next tile, are on their way meanwhile.
 #pragma once
 #include "async.cuh"
 #include "conv2d_pool.cuh"
@@ -40,7 +41,9 @@ __device__ __forceinline__ void fetch(float* to, const scalar_t* from, bool insi
 // Floats from a tap of the filters to the next, and from a channel of the image to the next: channels lie side by side in memory,
 // and neighbouring threads would write them to one bank.
 __device__ __forceinline__ int filter_pitch(const Pooled& of) { return of.group + 4; }
-__device__ __forceinline__ int image_pitch(const Pooled& of) { return of.tall() * of.wide() | 1; }
+// From a row of the image to the next: the threads of two neighbouring rows of y read different banks.
+__device__ __forceinline__ int row_pitch(const Pooled& of) { return of.wide() + ((of.tile_cols - of.wide()) & 15); }
+__device__ __forceinline__ int image_pitch(const Pooled& of) { return of.tall() * row_pitch(of) | 1; }
 
 // The image under a tile, `count` channels from `first` on.
 __device__ __forceinline__ void load_image(const Pooled& of, const PooledTile& tile, float* image, int first, int count) {
@@ -51,7 +54,7 @@ __device__ __forceinline__ void load_image(const Pooled& of, const PooledTile& t
         int row, column;
         const bool inside = tile.covers(of, at.high, at.middle, row, column);
         const scalar_t* const from = inside ? of.x_at(tile.image, row, column) + first + at.low : of.x;
-        fetch(image + at.low * pitch + at.high * wide + at.middle, from, inside);
+        fetch(image + at.low * pitch + at.high * row_pitch(of) + at.middle, from, inside);
     }
 }
 
@@ -67,22 +70,9 @@ __device__ __forceinline__ void load_filters(const Pooled& of, float* filters, i
     }
 }
 
-// Two or four neighbours in shared memory.
-__device__ __forceinline__ void load_neighbours(const float* from, float (&to)[2]) {
-    const float2 two = *reinterpret_cast<const float2*>(from);
-    to[0] = two.x, to[1] = two.y;
-}
-__device__ __forceinline__ void load_neighbours(const float* from, float (&to)[8]) {
-#pragma unroll
-    for (int i = 0; i < 8; i += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(from + i);
-        to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
-    }
-}
-
 // Neighbours in packs, at a multiple of 16 bytes.
 template <int LENGTH>
-__device__ __forceinline__ void store_packs(scalar_t* to, const float (&from)[LENGTH]) {
+__device__ __forceinline__ void store_packs(scalar_t* to, const float* from) {
 #pragma unroll
     for (int first = 0; first + PACK_LEN <= LENGTH; first += PACK_LEN) {
         float values[PACK_LEN];
@@ -92,57 +82,125 @@ __device__ __forceinline__ void store_packs(scalar_t* to, const float (&from)[LE
     }
 }
 
+// The filters of a thread: PACKS packs of WIDTH neighbours. In f32 the packs are apart by the group over PACKS, so that
+// neighbouring threads read neighbouring packs of shared memory; half width is stored by eight, which lie side by side.
+template <int FILTERS>
+struct Filters {
+    static constexpr int WIDTH = FILTERS < 4 ? FILTERS : 4, PACKS = FILTERS / WIDTH;
+    int first, apart;
+
+    __device__ __forceinline__ Filters(const Pooled& of, int thread) {
+        apart = PACK_LEN > WIDTH ? WIDTH : of.group / PACKS;
+        first = thread * (PACK_LEN > WIDTH ? FILTERS : WIDTH);
+    }
+    // The weights of a tap.
+    __device__ __forceinline__ void load(const float* tap, float (&weight)[FILTERS]) const {
+#pragma unroll
+        for (int p = 0; p < PACKS; ++p) {
+            const float* const from = tap + first + p * apart;
+            float* const to = weight + p * WIDTH;
+            if constexpr (WIDTH == 4) {
+                const float4 four = *reinterpret_cast<const float4*>(from);
+                to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+            } else {
+                const float2 two = *reinterpret_cast<const float2*>(from);
+                to[0] = two.x, to[1] = two.y;
+            }
+        }
+    }
+    // The results of a place, whose first filter of the group is `group`; none for filters beyond the last.
+    __device__ __forceinline__ void store(scalar_t* y, int group, int filters, const float (&result)[FILTERS]) const {
+        constexpr int STORED = PACK_LEN > WIDTH ? FILTERS : WIDTH;  // neighbours
+        const bool whole = STORED % PACK_LEN == 0 && filters % STORED == 0;
+#pragma unroll
+        for (int p = 0; p < FILTERS; p += STORED) {
+            const int g = group + first + p / STORED * apart;
+            if (whole && g < filters) {
+                store_packs<STORED>(y + g, result + p);
+            } else {
+#pragma unroll
+                for (int k = 0; k < STORED; ++k) {
+                    if (g + k < filters) y[g + k] = from_float<scalar_t>(result[p + k]);
+                }
+            }
+        }
+    }
+};
+
+// What a block has in shared memory at a time: channels of a tile.
+struct Stage {
+    long long number;  // of the tile
+    PooledTile tile;
+    int first;
+
+    __device__ __forceinline__ Stage next(const Pooled& of) const {
+        if (first + of.chunk < of.channels) return {number, tile, first + of.chunk};
+        return {number + gridDim.x, PooledTile(of, number + gridDim.x), 0};
+    }
+    __device__ __forceinline__ int count(const Pooled& of) const { return min(of.chunk, of.channels - first); }
+};
+
 template <int FILTERS, int PLACES>
 __device__ __forceinline__ void direct(const Pooled& of) {
     constexpr int COLUMNS = 2 * PLACES;  // of z
     extern __shared__ __align__(16) float pooled_memory[];
-    const int taps = of.taps, wide = of.wide(), pitch = filter_pitch(of);
+    const int taps = of.taps, across = row_pitch(of), of_channel = taps * taps * filter_pitch(of);
+    // Two stages of the image, and of the filters where those of all channels do not stay.
+    const bool resident = of.resident;
     float* const filters = pooled_memory;
-    float* const image = pooled_memory + of.chunk * taps * taps * pitch;
+    float* const image = pooled_memory + (resident ? of.channels : 2 * of.chunk) * of_channel;
     const int threads_a_place = of.group / FILTERS, threads_a_row = of.tile_cols / PLACES;
-    const int place = int(threadIdx.x) / threads_a_place, g = int(threadIdx.x) % threads_a_place * FILTERS;
+    const int place = int(threadIdx.x) / threads_a_place;
+    const Filters<FILTERS> own(of, int(threadIdx.x) % threads_a_place);
     const int row = place / threads_a_row, column = (place - row * threads_a_row) * PLACES;
     const int first_filter = int(blockIdx.y) * of.group;
-    const bool is_whole = of.channels <= of.chunk;
-    if (is_whole) load_filters(of, filters, first_filter, 0, of.channels);
-    for (long long number = blockIdx.x; number < of.tiles; number += gridDim.x) {
-        const PooledTile tile(of, number);
+    const auto fetch_stage = [&](const Stage& stage, int slot) {
+        if (stage.number < of.tiles) {
+            const int count = stage.count(of);
+            load_image(of, stage.tile, image + slot * of.chunk * image_pitch(of), stage.first, count);
+            if (!resident) load_filters(of, filters + slot * of.chunk * of_channel, first_filter, stage.first, count);
+        }
+        copy_async_commit();
+    };
+    if (resident) load_filters(of, filters, first_filter, 0, of.channels);
+    Stage stage{blockIdx.x, PooledTile(of, blockIdx.x), 0};
+    fetch_stage(stage, 0);
+    float sums[2][COLUMNS][FILTERS] = {};
+    for (int slot = 0; stage.number < of.tiles; slot ^= 1) {
+        const Stage next = stage.next(of);
+        copy_async_wait<0>();
+        __syncthreads();  // this stage is there, the one before has been read
+        fetch_stage(next, slot ^ 1);
+        const PooledTile tile = stage.tile;
         const bool computes = row < of.tile_rows && tile.p + row < of.down() && tile.q + column < of.across();
-        float sums[2][COLUMNS][FILTERS] = {};
-        for (int first = 0; first < of.channels; first += of.chunk) {
-            const int count = min(of.chunk, of.channels - first);
-            __syncthreads();  // what was there before has been read
-            load_image(of, tile, image, first, count);
-            if (!is_whole) load_filters(of, filters, first_filter, first, count);
-            copy_async_commit();
-            copy_async_wait<0>();
-            __syncthreads();
-            if (!computes) continue;
-            for (int c = 0; c < count; ++c) {
-                const float* corner = image + c * image_pitch(of) + 2 * row * wide + 2 * column;
-                const float* filter = filters + c * taps * taps * pitch + g;
-                for (int a = 0; a < taps; ++a, corner += wide) {
+        const float* const of_image = image + slot * of.chunk * image_pitch(of) + 2 * row * across + 2 * column;
+        const float* filter = filters + (resident ? stage.first : slot * of.chunk) * of_channel;
+        const int count = computes ? stage.count(of) : 0;
+        for (int c = 0; c < count; ++c) {
+            const float* corner = of_image + c * image_pitch(of);
+            for (int a = 0; a < taps; ++a, corner += across) {
 #pragma unroll 3
-                    for (int b = 0; b < taps; ++b, filter += pitch) {
-                        float window[2][COLUMNS], weight[FILTERS];
+                for (int b = 0; b < taps; ++b, filter += filter_pitch(of)) {
+                    float window[2][COLUMNS], weight[FILTERS];
+#pragma unroll
+                    for (int j = 0; j < COLUMNS; ++j) {
+                        window[0][j] = corner[b + j];
+                        window[1][j] = corner[across + b + j];
+                    }
+                    own.load(filter, weight);
+#pragma unroll
+                    for (int k = 0; k < FILTERS; ++k) {
 #pragma unroll
                         for (int j = 0; j < COLUMNS; ++j) {
-                            window[0][j] = corner[b + j];
-                            window[1][j] = corner[wide + b + j];
-                        }
-                        load_neighbours(filter, weight);
-#pragma unroll
-                        for (int k = 0; k < FILTERS; ++k) {
-#pragma unroll
-                            for (int j = 0; j < COLUMNS; ++j) {
-                                sums[0][j][k] = fmaf(window[0][j], weight[k], sums[0][j][k]);
-                                sums[1][j][k] = fmaf(window[1][j], weight[k], sums[1][j][k]);
-                            }
+                            sums[0][j][k] = fmaf(window[0][j], weight[k], sums[0][j][k]);
+                            sums[1][j][k] = fmaf(window[1][j], weight[k], sums[1][j][k]);
                         }
                     }
                 }
             }
         }
+        stage = next;
+        if (next.first != 0) continue;  // further channels of this tile
 #pragma unroll
         for (int j = 0; j < PLACES; ++j) {
             if (!computes || tile.q + column + j >= of.across()) continue;
@@ -155,15 +213,12 @@ __device__ __forceinline__ void direct(const Pooled& of) {
                 const float largest = larger(larger(left[0], left[1]), larger(right[0], right[1]));
                 result[k] = pooled_of(least, largest, of.activation);
             }
-            scalar_t* const to = of.y_at(tile.image, tile.p + row, tile.q + column + j) + first_filter + g;
-            if (FILTERS % PACK_LEN == 0 && of.filters % FILTERS == 0) {
-                if (first_filter + g < of.filters) store_packs(to, result);
-            } else {
+            own.store(of.y_at(tile.image, tile.p + row, tile.q + column + j), first_filter, of.filters, result);
+        }
 #pragma unroll
-                for (int k = 0; k < FILTERS; ++k) {
-                    if (first_filter + g + k < of.filters) to[k] = from_float<scalar_t>(result[k]);
-                }
-            }
+        for (int j = 0; j < COLUMNS; ++j) {
+#pragma unroll
+            for (int k = 0; k < FILTERS; ++k) sums[0][j][k] = sums[1][j][k] = 0.0f;
         }
     }
 }

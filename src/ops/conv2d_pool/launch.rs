@@ -11,13 +11,18 @@ use crate::ops::family::rows::launch::WARP;
 const THREADS: usize = 256;
 /// Blocks a multiprocessor that loop over tiles, at the most.
 const BLOCKS: usize = 8;
-/// Bytes of shared memory that a launch has without being asked for more, f32 of 4 bytes.
-const SHARED_BYTES: usize = 48 << 10;
+/// Bytes of shared memory of a multiprocessor, and what a block that multiplies may have of it.
+const SHARED_BYTES: usize = 224 << 10;
+const SHARED_SHARE: usize = SHARED_BYTES / 2;
 const F32_BYTES: usize = 4;
+/// Stages of shared memory: one is computed while the other arrives.
+const STAGES: usize = 2;
 /// Floats behind the filters of a tap, so that neighbouring channels are in different banks.
 const PITCH: usize = 4;
-/// Filters of a block that multiplies, at the most.
-const GROUP: usize = 32;
+/// Channels of a stage at the most: of f32, 32 bytes that lie side by side.
+const CHANNELS: usize = 8;
+/// Rows of a tile are so many floats apart, and the columns of it: half of the banks.
+const BANKS: usize = 16;
 /// Channels that tensor cores take at a time, and elements of 16 bytes.
 const SLICE: usize = 32;
 const CHUNK: usize = 8;
@@ -35,14 +40,52 @@ struct Kind {
 const MMA: Kind = Kind { entry: "conv2d_pool_mma", filters: 64, places: 64, columns: 8, side_by_side: 1 };
 const MMA_FEW: Kind = Kind { entry: "conv2d_pool_mma_few", filters: 16, places: 32, columns: 8, side_by_side: 1 };
 
-/// By multiplications: a thread has so many filters at so many places side by side.
-fn direct(s: &PooledConvolution, (entry, of_thread, side_by_side): (&'static str, usize, usize)) -> Kind {
-    let filters = s.filters.next_multiple_of(of_thread).min(GROUP);
-    Kind { entry, filters, places: THREADS / (filters / of_thread) * side_by_side, columns: 16, side_by_side }
+/// By multiplications: filters of a block at the most; a thread has so many filters at so many places side by side.
+struct Direct {
+    entry: &'static str,
+    group: usize,
+    of_thread: usize,
+    side_by_side: usize,
 }
 
-const MANY: (&str, usize, usize) = ("conv2d_pool_direct", 8, 2);
-const FEW: (&str, usize, usize) = ("conv2d_pool_direct_few", 2, 1);
+const WIDE: Direct = Direct { entry: "conv2d_pool_direct", group: 64, of_thread: 8, side_by_side: 2 };
+const MANY: Direct = Direct { group: 32, ..WIDE };
+const FEW: Direct = Direct { entry: "conv2d_pool_direct_few", group: 32, of_thread: 2, side_by_side: 1 };
+
+impl Direct {
+    fn kind(&self, s: &PooledConvolution) -> Kind {
+        let Self { entry, group, of_thread, side_by_side } = *self;
+        let filters = s.filters.next_multiple_of(of_thread).min(group);
+        Kind { entry, filters, places: THREADS / (filters / of_thread) * side_by_side, columns: 16, side_by_side }
+    }
+
+    fn launch(&self, s: &PooledConvolution) -> Launch {
+        let kind = self.kind(s);
+        let (rows, columns) = kind.tile(s);
+        let pitch = WINDOW * columns + s.taps - 1;
+        let pitch = pitch + (columns + BANKS - pitch % BANKS) % BANKS;
+        let image = F32_BYTES * (((WINDOW * rows + s.taps - 1) * pitch) | 1);
+        let filters = F32_BYTES * s.taps * s.taps * (kind.filters + PITCH);
+        let threads = (rows * columns / self.side_by_side * (kind.filters / self.of_thread)).next_multiple_of(WARP);
+        // Registers leave room for two whole blocks a multiprocessor. With a tile each, filters arrive with their channels, half of
+        // them a stage: all are on their way at once.
+        let blocks = (2 * THREADS / threads).clamp(1, BLOCKS);
+        let all_filters = s.channels * filters;
+        let fit = all_filters + STAGES * CHANNELS.min(s.channels) * image <= SHARED_SHARE;
+        let resident = fit && kind.tiles(s) * kind.groups(s) > blocks * MULTIPROCESSORS;
+        let (always, of_channel, most) = if resident {
+            (all_filters, image, CHANNELS)
+        } else {
+            (0, image + filters, s.channels.div_ceil(STAGES).next_multiple_of(CHANNELS))
+        };
+        let fitting = (SHARED_SHARE - always) / (STAGES * of_channel);
+        let whole = if fitting > CHANNELS { fitting - fitting % CHANNELS } else { fitting };
+        let chunk = whole.clamp(1, most.min(s.channels));
+        let shared = always + STAGES * chunk * of_channel;
+        let blocks = if resident { blocks.min(SHARED_BYTES / shared) } else { BLOCKS };
+        kind.launch(s, [threads, blocks], [chunk, resident.into()], shared)
+    }
+}
 
 /// As even parts of `extent` as there are with at most `most` each.
 fn even(extent: usize, most: usize) -> usize {
@@ -72,11 +115,17 @@ impl Kind {
     }
 
     /// The launch of blocks of so many threads, with `chunk` channels in shared memory at a time.
-    fn launch(&self, s: &PooledConvolution, threads: usize, chunk: usize, shared: usize) -> Launch {
+    fn launch(
+        &self,
+        s: &PooledConvolution,
+        [threads, blocks]: [usize; 2],
+        [chunk, resident]: [usize; 2],
+        shared: usize,
+    ) -> Launch {
         let (tiles, (rows, columns)) = (self.tiles(s), self.tile(s));
-        let grid = [tiles.min(BLOCKS * MULTIPROCESSORS), self.groups(s), 1];
+        let grid = [tiles.min(blocks * MULTIPROCESSORS), self.groups(s), 1];
         let launch = Launch::grid(grid, [threads, 1, 1]).entry(self.entry).shared(shared).scalar(tiles as i64);
-        let of_tile = [rows, columns, self.filters, chunk];
+        let of_tile = [rows, columns, self.filters, chunk, resident];
         with_shape(s, launch, of_tile)
     }
 
@@ -87,25 +136,20 @@ impl Kind {
     }
 }
 
-fn with_shape(s: &PooledConvolution, launch: Launch, of_tile: [usize; 4]) -> Launch {
+fn with_shape(s: &PooledConvolution, launch: Launch, of_tile: [usize; 5]) -> Launch {
     let extents = [s.channels, s.height, s.width, s.filters, s.taps, s.activation as usize];
     extents.into_iter().chain(of_tile).fold(launch, |launch, extent| launch.scalar(extent as i32))
 }
 
 fn by_multiplications(s: &PooledConvolution) -> Launch {
-    let which = if direct(s, MANY).fills(s) { MANY } else { FEW };
-    let (kind, (_, of_thread, side_by_side)) = (direct(s, which), which);
-    let of_channel = F32_BYTES * (s.taps * s.taps * (kind.filters + PITCH) + (kind.under(s) | 1));
-    let chunk = (SHARED_BYTES / of_channel).clamp(1, s.channels);
-    let (rows, columns) = kind.tile(s);
-    let threads = (rows * columns / side_by_side * (kind.filters / of_thread)).next_multiple_of(WARP);
-    kind.launch(s, threads, chunk, chunk * of_channel)
+    let way = [WIDE, MANY].into_iter().find(|way| way.kind(s).fills(s)).unwrap_or(FEW);
+    way.launch(s)
 }
 
 fn on_tensor_cores(s: &PooledConvolution) -> Launch {
     let kind = if MMA.fills(s) { MMA } else { MMA_FEW };
     let shared = SLICE * ELEMENT_BYTES * (s.taps * s.taps * kind.filters + kind.under(s));
-    kind.launch(s, THREADS, SLICE, shared)
+    kind.launch(s, [THREADS, BLOCKS], [SLICE, 0], shared)
 }
 
 fn kernel(plan: fn(&PooledConvolution) -> Launch) -> Cuda<PooledConvolution> {
@@ -130,7 +174,7 @@ fn kernel(plan: fn(&PooledConvolution) -> Launch) -> Cuda<PooledConvolution> {
 pub fn naive() -> Cuda<PooledConvolution> {
     kernel(|s| {
         let launch = Launch::blocks(s.outputs().div_ceil(THREADS), THREADS).entry("conv2d_pool_naive");
-        with_shape(s, launch.scalar(s.outputs() as i64), [1, 1, s.filters, s.channels])
+        with_shape(s, launch.scalar(s.outputs() as i64), [1, 1, s.filters, s.channels, 0])
     })
     .untimed()
     .lesson()
@@ -177,7 +221,7 @@ mod tests {
         let [batch, channels, side, filters] = extents;
         let activation = Activation::Relu;
         let s = PooledConvolution { batch, channels, height: side, width: side, filters, taps: 3, activation };
-        let kind = [direct(&s, FEW), direct(&s, MANY), MMA_FEW, MMA]
+        let kind = [FEW.kind(&s), MANY.kind(&s), MMA_FEW, MMA]
             .into_iter()
             .find(|kind| kind.entry.strip_prefix("conv2d_pool_") == Some(entry))
             .unwrap();
