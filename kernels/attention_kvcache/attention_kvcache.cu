@@ -4,8 +4,8 @@
 //
 // Launch (src/ops/attention_kvcache/launch.rs; no dynamic shared memory; may overlap with the launch ahead):
 //   naive                            grid batch * heads * group   block 256   dim <= 256
-//   cluster_1, _2, _4, _8            grid batch * heads * 8       block 256   cluster 8   group <= 1, 2, 4, 8;
-//                                    dim 32, 64 or 128
+//   cluster_1, _2, _4, _8            grid batch * heads * splits  block 256   cluster splits = 1, 2, 4 or 8
+//                                    group <= 1, 2, 4, 8; dim 32, 64 or 128
 #include "cached_attention.cuh"
 #include "dependent.cuh"
 
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / WARP;
-constexpr int CLUSTER = 8;  // blocks that split the keys of a head
+constexpr int MOST_SPLITS = 8;  // blocks of a cluster, which split the keys of a head
 constexpr int MOST_DIM = 128;
 constexpr int LEAST_DIM = 32;
 constexpr int AT_ONCE = 4;  // keys that a lane has in flight
@@ -73,26 +73,25 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     float (*const warp_out)[GROUP][MOST_DIM] = reinterpret_cast<float (*)[GROUP][MOST_DIM]>(storage);
     __shared__ float corrections[2][GROUP];
     // What all blocks of the cluster send to this one.
-    constexpr int MOST_SHARE = (GROUP * MOST_DIM - 1) / CLUSTER + 1;
-    __shared__ float sent_out[CLUSTER][MOST_SHARE];
-    __shared__ float2 sent_stats[CLUSTER][GROUP];  // the maximum, the total
+    __shared__ float sent_out[GROUP * MOST_DIM];       // [split][share]
+    __shared__ float2 sent_stats[MOST_SPLITS][GROUP];  // the maximum, the total
     __shared__ unsigned long long all_sent;
     const int lanes = dim / PACK_LEN;  // of a key
     const int warp = int(threadIdx.x) / WARP;
     const int part = int(threadIdx.x) % lanes, set = int(threadIdx.x) / lanes, sets = THREADS / lanes;
-    const int rank = int(hopper::cluster_rank());
-    const long long head = blockIdx.x / CLUSTER;  // of the keys, of all sequences
+    const int rank = int(hopper::cluster_rank()), splits = int(cluster_size());
+    const int log2_splits = 31 - __clz(splits);
+    const long long head = blockIdx.x >> log2_splits;  // of the keys, of all sequences
 
     const int outputs = group * dim;
-    const int share = (outputs - 1) / CLUSTER + 1;
-    const int own = max(0, min(share, outputs - rank * share));
+    const int share = outputs >> log2_splits;  // which divides 32
     const unsigned barrier = shared_address(&all_sent);
-    if (threadIdx.x == 0) {
+    if (splits > 1 && threadIdx.x == 0) {
         hopper::mbarrier_init(barrier, 1);
         hopper::mbarrier_init_fence();
-        hopper::mbarrier_expect_tx(barrier, CLUSTER * (own * int(sizeof(float)) + GROUP * int(sizeof(float2))));
+        hopper::mbarrier_expect_tx(barrier, splits * (share * int(sizeof(float)) + GROUP * int(sizeof(float2))));
     }
-    cluster_arrive_relaxed();
+    if (splits > 1) cluster_arrive_relaxed();
 
     begin_dependent_launch();
     q = behind_wait(q);
@@ -101,7 +100,7 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     const scalar_t* const of_v = behind_wait(v) + head * dim + part * PACK_LEN;
     // Of the first stretch one key is asked for with the position, wherever that is.
     Pack keys[AT_ONCE], values[AT_ONCE];
-    const long long at_first = min(set * CLUSTER + rank, capacity - 1) * stride;
+    const long long at_first = min(set * splits + rank, capacity - 1) * stride;
     keys[0] = load_pack(of_k + at_first);
     values[0] = load_pack(of_v + at_first);
     const int seen = *behind_wait(position) + 1;
@@ -116,9 +115,9 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     float out[GROUP][PACK_LEN] = {};
     int turn = 0;
 #pragma unroll 1
-    for (int first = rank; first < seen; first += AT_ONCE * sets * CLUSTER, turn ^= 1) {
-        const int stretch = min((seen - first - 1) / CLUSTER + 1, AT_ONCE * sets);
-        auto at = [&](int i) { return (first + min(i * sets + set, stretch - 1) * CLUSTER) * stride; };
+    for (int first = rank; first < seen; first += AT_ONCE * sets * splits, turn ^= 1) {
+        const int stretch = min((seen - first - 1 >> log2_splits) + 1, AT_ONCE * sets);
+        auto at = [&](int i) { return (first + min(i * sets + set, stretch - 1) * splits) * stride; };
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
             if (i * sets < stretch && (i > 0 || first != rank)) keys[i] = load_pack(of_k + at(i));
@@ -224,31 +223,48 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
             for (int e = 0; e < PACK_LEN; ++e) warp_out[warp][query_of_lane + g][part * PACK_LEN + e] = out[g][e];
         }
     }
-    cluster_wait();  // the others' barriers are there
-    if (warp < GROUP && threadIdx.x % WARP < CLUSTER) {
+    if (splits > 1) cluster_wait();  // the others' barriers are there
+    if (warp < GROUP && int(threadIdx.x) % WARP < splits) {
         const unsigned to = threadIdx.x % WARP;
-        st_async_2(mapa_shared(shared_address(&sent_stats[rank][warp]), to), mapa_shared(barrier, to), max, total);
+        if (splits > 1) {
+            st_async_2(mapa_shared(shared_address(&sent_stats[rank][warp]), to), mapa_shared(barrier, to), max, total);
+        } else {
+            sent_stats[0][warp] = make_float2(max, total);
+        }
     }
     __syncthreads();
     for (int i = threadIdx.x; i < outputs; i += THREADS) {
         float of_block = 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) of_block += warp_out[w][i / dim][i % dim];
-        const unsigned to = i / share;
-        st_async_1(mapa_shared(shared_address(&sent_out[rank][i % share]), to), mapa_shared(barrier, to), of_block);
+        if (splits > 1) {
+            const unsigned to = i / share;
+            const unsigned there = shared_address(&sent_out[rank * share + i % share]);
+            st_async_1(mapa_shared(there, to), mapa_shared(barrier, to), of_block);
+        } else {
+            sent_out[i] = of_block;
+        }
     }
-    // Nobody sends to a block that has left: it has seen all that comes.
-    hopper::mbarrier_wait(barrier, 0);
-    for (int i = threadIdx.x; i < own; i += THREADS) {
+    // Nobody sends to a block that has left: it has seen all that comes. A block alone is launched without a cluster, where
+    // st.async is an illegal instruction.
+    if (splits > 1) {
+        hopper::mbarrier_wait(barrier, 0);
+    } else {
+        __syncthreads();
+    }
+    for (int i = threadIdx.x; i < share; i += THREADS) {
         const int g = (rank * share + i) / dim;
         float most = Maximum::identity();
 #pragma unroll
-        for (int r = 0; r < CLUSTER; ++r) most = fmaxf(most, sent_stats[r][g].x);
+        for (int r = 0; r < MOST_SPLITS; ++r) {
+            if (r < splits) most = fmaxf(most, sent_stats[r][g].x);
+        }
         float all = 0.0f, sum = 0.0f;
 #pragma unroll
-        for (int r = 0; r < CLUSTER; ++r) {
+        for (int r = 0; r < MOST_SPLITS; ++r) {
+            if (r >= splits) break;
             const float worth = rescaled(sent_stats[r][g].x, most);
-            all = fmaf(sent_out[r][i], worth, all);
+            all = fmaf(sent_out[r * share + i], worth, all);
             sum = fmaf(sent_stats[r][g].y, worth, sum);
         }
         y[head * outputs + rank * share + i] = from_float<scalar_t>(all / sum);

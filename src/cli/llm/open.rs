@@ -18,9 +18,6 @@ use std::path::Path;
 /// New positions of one run at most: longer prompts go in parts.
 pub const QUERIES: usize = 512;
 
-/// Sequences up to which a graph is faster than a launch a step: for more, attention of the latter is (docs/models.md).
-const GRAPH_UP_TO: usize = 32;
-
 /// A model that was found.
 pub struct Opened {
     /// Its configuration.
@@ -91,8 +88,7 @@ impl Opened {
         let ways: &[&'static str] = match kind {
             DeviceKind::Cpu => &["tiers", "naive"],
             DeviceKind::Cuda if Model::fused(&self.config, limits.batch).is_err() => &["unfused"],
-            DeviceKind::Cuda if limits.batch <= GRAPH_UP_TO => &["graph", "fused", "unfused"],
-            DeviceKind::Cuda => &["unfused", "fused", "graph"],
+            DeviceKind::Cuda => &["graph", "fused", "unfused"],
             DeviceKind::Sim => &["unfused", "fused"],
         };
         let asked = llm.inference.way.as_deref().unwrap_or(ways[0]);

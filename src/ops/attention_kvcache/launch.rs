@@ -3,10 +3,11 @@
 use super::Step;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::launch::Launch;
+use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const THREADS: usize = 256;
-/// Blocks that split the keys of a head: the largest cluster that every device of its kind takes.
-const CLUSTER: usize = 8;
+/// Blocks that split the keys of a head, at the most: the largest cluster that every device of its kind takes.
+const MOST_SPLITS: usize = 8;
 /// Query heads of a head of keys that a thread keeps in registers.
 pub const MOST_GROUP: usize = 8;
 /// The longest rows that the cluster kernel serves, and the shortest; those between are powers of two.
@@ -39,11 +40,18 @@ fn a_query_a_block(s: &Step) -> Launch {
     Launch::blocks(s.batch * s.heads * s.group, THREADS)
 }
 
+/// Blocks of a cluster: as many as one wave has room for, of powers of two.
+fn splits(heads: usize) -> usize {
+    let room = (MULTIPROCESSORS / heads.max(1)).clamp(1, MOST_SPLITS);
+    1 << room.ilog2()
+}
+
 fn split_kv(s: &Step) -> Launch {
     if s.group > MOST_GROUP || s.dim > MOST_DIM || s.dim < LEAST_DIM || !s.dim.is_power_of_two() {
         return a_query_a_block(s);
     }
-    let launch = Launch::blocks(s.batch * s.heads * CLUSTER, THREADS).cluster(CLUSTER);
+    let splits = splits(s.batch * s.heads);
+    let launch = Launch::blocks(s.batch * s.heads * splits, THREADS).cluster(splits);
     launch.entry(format!("attention_kvcache_cluster_{}", s.group.next_power_of_two()))
 }
 
@@ -52,5 +60,23 @@ pub fn naive() -> Cuda<Step> {
 }
 
 pub fn best() -> Cuda<Step> {
-    kernel(split_kv).tiles([("past", CLUSTER), ("past", THREADS), ("group", MOST_GROUP), ("dim", MOST_DIM)])
+    kernel(split_kv).tiles([("past", MOST_SPLITS), ("past", THREADS), ("group", MOST_GROUP), ("dim", MOST_DIM)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(0, 8)]
+    #[case(4, 8)]
+    #[case(16, 8)]
+    #[case(17, 4)]
+    #[case(64, 2)]
+    #[case(132, 1)]
+    #[case(4096, 1)]
+    fn clusters_make_one_wave_while_there_are_few_heads(#[case] heads: usize, #[case] expected: usize) {
+        assert_eq!(splits(heads), expected);
+    }
 }

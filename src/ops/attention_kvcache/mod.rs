@@ -105,15 +105,18 @@ fn operator() -> Op<Step> {
         )
         .varied_around(Step { batch: 2, heads: 3, group: 2, past: 9, spare: 3, dim: 8 })
         .shapes(CASES.map(of))
-        .perf([[1, 4, 8, 2047, 0, 64], [1, 4, 8, 4095, 0, 64], [4, 8, 4, 255, 256, 128]].map(of))
+        .perf(
+            [[1, 4, 8, 2047, 0, 64], [1, 4, 8, 4095, 0, 64], [4, 8, 4, 255, 256, 128], [16, 4, 8, 255, 256, 64]]
+                .map(of),
+        )
 }
 
 /// Roundings besides those of the two sums: scale, difference, two of the exponential, quotient, and three corrections.
 const STEPS: usize = 8;
 
 /// As (batch, heads, group, past, spare, dim): nothing, a first token, every group, rows of every power of two, rows that are
-/// none, fewer keys than blocks of a cluster and more than all threads take at once, and the heads of models.
-const CASES: [[usize; 6]; 18] = [
+/// none, fewer keys than blocks of a cluster and more than all threads take at once, the heads of models, and every cluster.
+const CASES: [[usize; 6]; 21] = [
     [0, 2, 1, 4, 1, 8],
     [1, 1, 1, 0, 0, 1],
     [2, 3, 1, 0, 5, 8],
@@ -132,6 +135,9 @@ const CASES: [[usize; 6]; 18] = [
     [1, 1, 6, 700, 2, 128],
     [1, 4, 8, 130, 30, 64],
     [1, 12, 1, 90, 0, 64],
+    [5, 4, 4, 70, 1, 64],
+    [10, 5, 8, 40, 3, 64],
+    [35, 4, 2, 12, 2, 32],
 ];
 
 fn of([batch, heads, group, past, spare, dim]: [usize; 6]) -> Step {
