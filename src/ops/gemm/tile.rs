@@ -52,15 +52,16 @@ pub(super) const fn tile(
     Tile { name, entry: name, rows, cols, stages, work, at_once }
 }
 
-/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two.
+/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. A
+/// cluster stays within neighbours, so that some are left over: with 31 clusters of eight, or 63 of four, the last waits for the first.
 macro_rules! split_k {
     ($entry:literal, $extents:expr, $stages:expr, $work:path) => {{
         const ALL: usize = 2 * MULTIPROCESSORS;
         [
             tile($entry, $extents, $stages, $work(1), ALL),
             Tile { entry: $entry, ..tile(concat!($entry, "_split2"), $extents, $stages, $work(2), ALL / 2) },
-            Tile { entry: $entry, ..tile(concat!($entry, "_split4"), $extents, $stages, $work(4), ALL / 4) },
-            Tile { entry: $entry, ..tile(concat!($entry, "_split8"), $extents, $stages, $work(8), ALL / 8) },
+            Tile { entry: $entry, ..tile(concat!($entry, "_split4"), $extents, $stages, $work(4), 60) },
+            Tile { entry: $entry, ..tile(concat!($entry, "_split8"), $extents, $stages, $work(8), 30) },
         ]
     }};
 }
@@ -160,11 +161,13 @@ impl Tile {
     /// Blocks that are on one multiprocessor at a time.
     pub(super) fn on_a_multiprocessor(&self, s: &Product) -> usize {
         let blocks = match self.work {
-            Work::SwapAb(sharing) => return self.at_once * sharing / MULTIPROCESSORS,
+            Work::SwapAb(sharing) => return (self.at_once * sharing).div_ceil(MULTIPROCESSORS),
             Work::SwapAbSplitK(split) | Work::Unaligned(split) => split,
             Work::Persistent(_) | Work::SplitK => return 1,
         };
-        (self.clusters(s) * blocks).div_ceil(MULTIPROCESSORS).clamp(1, self.at_once * blocks / MULTIPROCESSORS)
+        (self.clusters(s) * blocks)
+            .div_ceil(MULTIPROCESSORS)
+            .clamp(1, (self.at_once * blocks).div_ceil(MULTIPROCESSORS))
     }
 
     /// Blocks that multicast a to each other, and b.

@@ -258,10 +258,10 @@ impl Operation {
         let clusters = tile.clusters(s) * self.items();
         match tile.work {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => {
-                of(clusters * sharing, tile.at_once * sharing / MULTIPROCESSORS, 1)
+                of(clusters * sharing, (tile.at_once * sharing).div_ceil(MULTIPROCESSORS), 1)
             }
             Work::SwapAbSplitK(split) | Work::Unaligned(split) => {
-                of(clusters * split, tile.at_once * split / MULTIPROCESSORS, split)
+                of(clusters * split, (tile.at_once * split).div_ceil(MULTIPROCESSORS), split)
             }
             Work::SplitK => {
                 let parts = tile.parts(s);
