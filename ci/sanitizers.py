@@ -23,6 +23,8 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {"memcheck": ["--report-api-errors", "no"]}
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
+FINDING = re.compile(r"========= (?!COMPUTE-SANITIZER|.*SUMMARY| )")
+
 
 def operators(gate, skipped):
     """The operators with trials on a GPU."""
@@ -48,8 +50,8 @@ def run(gate, operator, tool, skipped, budget, limit):
         records = json.loads(out.read_text())["records"] if out.exists() else []
         # `operator::` also hits the end of other operators' names.
         records = [record for record in records if record["operator"] == operator and record["device"] == "cuda"]
-        first = next((line for line in said.splitlines() if "=========     " in line), "")
-        return (sum(counts) if counts else None), records, first if sum(counts) else ""
+        first = next((line for line in said.splitlines() if FINDING.match(line)), "")
+        return (sum(counts) if counts else None), records, first
 
 
 def main():
@@ -63,25 +65,27 @@ def main():
     arguments = parser.parse_args()
     gate, tools = os.path.abspath(arguments.gate), arguments.tool or TOOLS
     names = operators(gate, arguments.skip)
-    tasks = [(operator, tool) for tool in tools for operator in names]
+    print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}", flush=True)
+    found_any = False
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        futures = [
-            pool.submit(run, gate, operator, tool, arguments.skip, arguments.budget, arguments.limit) for operator, tool in tasks
-        ]
-        found = dict(zip(tasks, (future.result() for future in futures)))
-    print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}")
-    for operator in names:
-        counts = [found[operator, tool][0] for tool in tools]
-        records = [record for tool in tools for record in found[operator, tool][1]]
-        trials = {record["trial"] for record in records if record["cases"]}
-        failed = {record["trial"] for record in records if record["verdict"] in ("fail", "invalid")}
-        cases = sum(record["cases"] for record in records)
-        shown = "".join(f"{'-' if count is None else count:>11}" for count in counts)
-        print(f"{operator:24}{shown}{len(trials):>9}{cases:>8}{len(failed):>8}")
-        for tool in tools:
-            if found[operator, tool][2]:
-                print(f"    {tool}: {found[operator, tool][2].strip('= ')}")
-    sys.exit(any(found[task][0] != 0 for task in tasks))
+        submit = lambda operator, tool: pool.submit(
+            run, gate, operator, tool, arguments.skip, arguments.budget, arguments.limit
+        )
+        running = {operator: [submit(operator, tool) for tool in tools] for operator in names}
+        for operator, futures in running.items():
+            results = [future.result() for future in futures]
+            counts = [count for count, _, _ in results]
+            records = [record for _, of_tool, _ in results for record in of_tool]
+            trials = {record["trial"] for record in records if record["cases"]}
+            failed = {record["trial"] for record in records if record["verdict"] in ("fail", "invalid")}
+            cases = sum(record["cases"] for record in records)
+            shown = "".join(f"{'-' if count is None else count:>11}" for count in counts)
+            print(f"{operator:24}{shown}{len(trials):>9}{cases:>8}{len(failed):>8}", flush=True)
+            for tool, (_, _, first) in zip(tools, results):
+                if first:
+                    print(f"    {tool}: {first.strip('= ')}", flush=True)
+            found_any |= any(count != 0 for count in counts)
+    sys.exit(found_any)
 
 
 if __name__ == "__main__":
