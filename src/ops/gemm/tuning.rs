@@ -124,10 +124,10 @@ fn fit(tile: &Tile, rows: &[Row]) -> Times {
         rows.iter().map(of_row).sum()
     };
     let grid = [2.5, 3.5, 4.5, 6.0].into_iter().flat_map(|base| {
-        [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6].into_iter().flat_map(move |slice| {
+        [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.4].into_iter().flat_map(move |slice| {
             [0.25, 1.0, 2.0]
                 .into_iter()
-                .flat_map(move |further| [2.5, 3.3, 4.1].map(|read| [base, slice, further, read]))
+                .flat_map(move |further| [1.1, 2.5, 3.3, 4.1].map(|read| [base, slice, further, read]))
         })
     });
     let mut best = grid.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or([3.0, 0.3, 1.0, 3.3]);

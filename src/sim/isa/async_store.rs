@@ -82,14 +82,26 @@ pub(super) fn emit(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, instruction: 
         values,
         change,
     };
-    push(emitter, store);
+    let x = emitter.detail(store);
+    emitter.push_plain(issue_in_cluster, Async, [0, 0, 0, 0, x]);
     Ok(true)
 }
 
-/// Emits a store or reduction.
+/// Emits a store that takes no clusters.
 pub(super) fn push(emitter: &mut Emitter<'_>, store: AsyncStore) {
     let x = emitter.detail(store);
     emitter.push_plain(issue, Async, [0, 0, 0, 0, x]);
+}
+
+/// An H200 ends the instruction as an illegal one where the launch has no clusters, to whichever block it stores.
+fn issue_in_cluster(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> Outcome {
+    if ctx.blocks.len() > 1 {
+        return issue(ctx, program, instr, mask);
+    }
+    let lane = mask.trailing_zeros() as usize;
+    let message = "an asynchronous store in a launch without clusters, which no GPU takes".to_owned();
+    ctx.report(Check::Trap, lane, None, message);
+    Outcome::Abort
 }
 
 fn issue(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> Outcome {
@@ -97,12 +109,6 @@ fn issue(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> 
     let bytes = store.width * store.values.len() as u32;
     let targets = addresses(&ctx.warp.registers, &store.target);
     let objects = addresses(&ctx.warp.registers, &store.object);
-    if ctx.blocks.len() == 1 {
-        let lane = mask.trailing_zeros() as usize;
-        let message = "an asynchronous store in a launch without clusters, which no GPU takes".to_owned();
-        ctx.report(Check::Trap, lane, Some(targets[lane]), message);
-        return Outcome::Abort;
-    }
     let clock = ctx.passed_on_by(mask);
     for lane in lanes(mask) {
         let place = locate(ctx, targets[lane]).filter(|(block, offset)| {
