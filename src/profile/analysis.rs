@@ -213,12 +213,18 @@ mod tests {
         assert_eq!((runs[0].us, runs[0].calls.len(), runs[0].calls[0].us), (100.0, 1, 30.0));
     }
 
-    #[test]
-    fn a_batch_in_one_graph_is_as_many_runs_as_it_has_launches() {
+    /// A run whose only step launches three times.
+    fn batch_of_three() -> (Made, RangeId) {
         let mut made = Made::default();
         let run = made.range(Level::Run, "launch", None, 0, 100_000);
         let step = made.step(run, "add", 1000, 0, 100_000);
         made.timeline.works[0].launches = 3;
+        (made, step)
+    }
+
+    #[test]
+    fn a_batch_in_one_graph_is_as_many_runs_as_it_has_launches() {
+        let (mut made, step) = batch_of_three();
         for at in 0..6u64 {
             let from = 10_000 + 5_000 * at;
             made.timeline.events.push(event(Kind::Kernel, Track::Stream(7), [from, from + 4_000], 1, Some(step)));
@@ -232,10 +238,7 @@ mod tests {
 
     #[test]
     fn one_event_around_a_batch_is_the_mean_of_its_launches() {
-        let mut made = Made::default();
-        let run = made.range(Level::Run, "launch", None, 0, 100_000);
-        let step = made.step(run, "add", 1000, 0, 100_000);
-        made.timeline.works[0].launches = 3;
+        let (mut made, step) = batch_of_three();
         let around = event(Kind::Kernel, Track::Stream(0), [40_000, 70_001], 0, Some(step));
         made.timeline.events.extend(around.split(made.timeline.launches(step)));
         let found = runs(&made.timeline, "launch");

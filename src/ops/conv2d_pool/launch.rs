@@ -62,9 +62,9 @@ impl Direct {
     fn launch(&self, s: &PooledConvolution) -> Launch {
         let kind = self.kind(s);
         let (rows, columns) = kind.tile(s);
-        let pitch = WINDOW * columns + s.taps - 1;
-        let pitch = pitch + (columns + BANKS - pitch % BANKS) % BANKS;
-        let image = F32_BYTES * (((WINDOW * rows + s.taps - 1) * pitch) | 1);
+        let (tall, wide) = kind.under(s);
+        let pitch = wide + (columns + BANKS - wide % BANKS) % BANKS;
+        let image = F32_BYTES * ((tall * pitch) | 1);
         let filters = F32_BYTES * s.taps * s.taps * (kind.filters + PITCH);
         let threads = (rows * columns / self.side_by_side * (kind.filters / self.of_thread)).next_multiple_of(WARP);
         // Registers leave room for two whole blocks a multiprocessor. With a tile each, filters arrive with their channels, half of
@@ -129,10 +129,10 @@ impl Kind {
         with_shape(s, launch, of_tile)
     }
 
-    /// Elements of an image under a tile, of a channel.
-    fn under(&self, s: &PooledConvolution) -> usize {
+    /// Rows and columns of an image under a tile.
+    fn under(&self, s: &PooledConvolution) -> (usize, usize) {
         let (rows, columns) = self.tile(s);
-        (WINDOW * rows + s.taps - 1) * (WINDOW * columns + s.taps - 1)
+        (WINDOW * rows + s.taps - 1, WINDOW * columns + s.taps - 1)
     }
 }
 
@@ -148,7 +148,8 @@ fn by_multiplications(s: &PooledConvolution) -> Launch {
 
 fn on_tensor_cores(s: &PooledConvolution) -> Launch {
     let kind = if MMA.fills(s) { MMA } else { MMA_FEW };
-    let shared = SLICE * ELEMENT_BYTES * (s.taps * s.taps * kind.filters + kind.under(s));
+    let (tall, wide) = kind.under(s);
+    let shared = SLICE * ELEMENT_BYTES * (s.taps * s.taps * kind.filters + tall * wide);
     kind.launch(s, [THREADS, BLOCKS], [SLICE, 0], shared)
 }
 

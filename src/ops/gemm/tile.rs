@@ -53,7 +53,8 @@ pub(super) const fn tile(
 }
 
 /// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. A
-/// cluster stays within neighbours, so that some are left over: with 31 clusters of eight, or 63 of four, the last waits for the first.
+/// cluster stays within neighbours, so that fewer fit than there are blocks for: 62 of four and 30 of eight on an H200, says its driver; for
+/// four, two are left as a margin for other cards.
 macro_rules! split_k {
     ($entry:literal, $extents:expr, $stages:expr, $work:path) => {{
         const ALL: usize = 2 * MULTIPROCESSORS;
