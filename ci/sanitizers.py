@@ -23,7 +23,8 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {"memcheck": ["--report-api-errors", "no"]}
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
-FINDING = re.compile(r"========= (?!COMPUTE-SANITIZER|.*SUMMARY| )")
+# A gate whose trials were cut by their budget ends with an error.
+FINDING = re.compile(r"========= (?!COMPUTE-SANITIZER|.*SUMMARY|Target application returned an error| )")
 
 
 def operators(gate, skipped):
@@ -62,9 +63,13 @@ def main():
     parser.add_argument("--limit", type=float, default=300, help="seconds a run")
     parser.add_argument("--skip", action="append", default=[], help="trials to leave out, as of the gate")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="these tools [default: all four]")
+    parser.add_argument("--operator", action="append", help="these operators [default: all]")
     arguments = parser.parse_args()
     gate, tools = os.path.abspath(arguments.gate), arguments.tool or TOOLS
     names = operators(gate, arguments.skip)
+    if unknown := set(arguments.operator or []) - set(names):
+        parser.error(f"no operator with trials on a GPU is called {', '.join(sorted(unknown))}: there are {', '.join(names)}")
+    names = [name for name in names if name in (arguments.operator or names)]
     print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}", flush=True)
     found_any = False
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
