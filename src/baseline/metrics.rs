@@ -26,7 +26,8 @@ pub fn gate(
 
 fn judge(counted: Counted, subject: &Subject<'_>, arch: &str, settings: &BaselineSettings) -> Outcome {
     let Counted { mut outcome, made_by } = counted;
-    if outcome.metrics.is_empty() {
+    // What failed at one shape has failed, whatever was counted at others.
+    if outcome.verdict != Verdict::Pass || outcome.metrics.is_empty() {
         return outcome;
     }
     let path = settings.metrics_path(subject, arch);
@@ -191,6 +192,31 @@ mod tests {
 
         fn accept(&self) {
             std::fs::rename(pending_path(&self.path()), self.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_failed_at_a_later_shape_has_failed() {
+        let fixture = Fixture::new();
+        let counts = [metric("instructions", 100)];
+        fixture.judge(&counts, "NVRTC 13.0", false);
+        let pending = |is_accepted: bool| {
+            if is_accepted {
+                fixture.accept();
+            }
+            let subject = Subject { operator: &fixture.operator, candidate: &fixture.candidate, dtype: DType::F32 };
+            let settings = BaselineSettings {
+                root: fixture.folder.path().into(),
+                require: false,
+                threshold: None,
+                write_pending: true,
+            };
+            let outcome = Outcome { metrics: counts.to_vec(), cases: 1, ..Outcome::fail("out-of-bounds") };
+            let outcome = judge(Counted { outcome, made_by: "NVRTC 13.0".into() }, &subject, "sm_90a", &settings);
+            (outcome.verdict, outcome.reason)
+        };
+        for is_accepted in [false, true] {
+            assert_eq!(pending(is_accepted), (Verdict::Fail, "out-of-bounds".into()));
         }
     }
 
