@@ -5,6 +5,7 @@ use crate::sim::machine::grid::Grid;
 use crate::sim::machine::log::Log;
 use crate::sim::machine::warp::{Wait, Warp};
 use crate::sim::report::{Check, Place};
+use std::fmt::Display;
 
 /// What a handler decides about the active lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Context<'_> {
 
     /// Records a defect of one lane at the running instruction.
     #[cold]
-    pub fn report(&mut self, check: Check, lane: usize, address: Option<u64>, message: String) {
+    pub fn report(&mut self, check: Check, lane: usize, address: Option<u64>, message: impl Display) {
         self.report_pair(check, lane, address, message, None);
     }
 
@@ -54,13 +55,17 @@ impl Context<'_> {
         check: Check,
         lane: usize,
         address: Option<u64>,
-        message: String,
+        message: impl Display,
         other: Option<Place>,
     ) {
         let block = &self.blocks[self.me];
+        // Of millions of faults of one instruction only the first is told.
+        if self.log.find_again(block.linear, self.pc, check) {
+            return;
+        }
         let thread = self.warp.index * 32 + lane as u32;
         let place = self.grid.place(block.linear, thread, Some(self.pc));
-        self.log.find(block.linear, self.pc, check, place, address, message, other);
+        self.log.find(block.linear, self.pc, check, place, address, message.to_string(), other);
     }
 
     /// Adds sectors of global memory to the running instruction; no fewer than `ideal` would have done.

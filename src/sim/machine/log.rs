@@ -63,6 +63,12 @@ impl Log {
         }
     }
 
+    /// Counts a defect that this block or a lower one is known to have; `false` if none is.
+    pub fn find_again(&mut self, block: u64, pc: u32, check: Check) -> bool {
+        let known = self.findings.get_mut(&(pc, check)).filter(|found| found.block() <= block);
+        known.map(|found| *found.counts.entry(block).or_default() += 1).is_some()
+    }
+
     #[expect(clippy::too_many_arguments, reason = "the fields of a finding, passed on once")]
     pub fn find(
         &mut self,
@@ -74,10 +80,7 @@ impl Log {
         message: String,
         other: Option<Place>,
     ) {
-        if let Some(found) = self.findings.get_mut(&(pc, check))
-            && found.block() <= block
-        {
-            *found.counts.entry(block).or_default() += 1;
+        if self.find_again(block, pc, check) {
             return;
         }
         let finding = Finding { check, kernel: self.kernel.clone(), place, address, other, message, count: 0 };

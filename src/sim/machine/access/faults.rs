@@ -3,20 +3,21 @@
 use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::report::Check;
+use std::fmt::Arguments;
 
-/// Reports the lanes of a pattern whose address has a fault, and returns the others.
+/// Reports the lanes of a pattern whose address has a fault, which `find_fault` tells, and returns the others.
 pub(super) fn valid_lanes(
     ctx: &mut Context<'_>,
     pattern: &Pattern,
-    fault: impl Fn(u64) -> Option<(Check, String)>,
+    find_fault: impl Fn(u64, &mut dyn FnMut(Check, Arguments<'_>)),
 ) -> u32 {
     let mut valid = pattern.mask;
     for lane in pattern.lanes() {
         let address = pattern.address[lane];
-        if let Some((check, message)) = fault(address) {
+        find_fault(address, &mut |check, message| {
             ctx.report(check, lane, Some(address), message);
             valid &= !(1 << lane);
-        }
+        });
     }
     valid
 }

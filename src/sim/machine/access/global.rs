@@ -67,32 +67,28 @@ fn for_each_part(
 fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind) -> u32 {
     let found = ctx.grid.memory.find(pattern.lowest);
     let bytes = pattern.bytes;
-    faults::valid_lanes(ctx, pattern, |address| {
+    let access = kind_name(kind);
+    faults::valid_lanes(ctx, pattern, |address, tell| {
         let offset = address & OFFSET_MASK;
         match found {
-            None => Some((
-                Check::OutOfBounds,
-                format!("{} of {bytes} bytes at an address in no allocation", kind_name(kind)),
-            )),
+            None => tell(Check::OutOfBounds, format_args!("{access} of {bytes} bytes at an address in no allocation")),
             Some((_, allocation)) if !allocation.is_live() => {
-                Some((Check::UseAfterFree, format!("{} of {bytes} bytes in freed memory", kind_name(kind))))
+                tell(Check::UseAfterFree, format_args!("{access} of {bytes} bytes in freed memory"));
             }
-            Some((_, allocation)) if offset + u64::from(bytes) > allocation.bytes() => Some((
-                Check::OutOfBounds,
-                format!(
-                    "{} of {bytes} bytes at offset {offset} of an allocation of {} bytes",
-                    kind_name(kind),
-                    allocation.bytes()
-                ),
-            )),
+            Some((_, allocation)) if offset + u64::from(bytes) > allocation.bytes() => {
+                let size = allocation.bytes();
+                let message =
+                    format_args!("{access} of {bytes} bytes at offset {offset} of an allocation of {size} bytes");
+                tell(Check::OutOfBounds, message);
+            }
             Some((_, allocation)) if kind != Kind::Read && allocation.read_only => {
-                Some((Check::ReadOnly, format!("{} of {bytes} bytes to memory that is read-only", kind_name(kind))))
+                tell(Check::ReadOnly, format_args!("{access} of {bytes} bytes to memory that is read-only"));
             }
-            _ if !offset.is_multiple_of(u64::from(bytes)) => Some((
-                Check::Misaligned,
-                format!("{} of {bytes} bytes at an address that is no multiple of {bytes}", kind_name(kind)),
-            )),
-            _ => None,
+            _ if !offset.is_multiple_of(u64::from(bytes)) => {
+                let message = format_args!("{access} of {bytes} bytes at an address that is no multiple of {bytes}");
+                tell(Check::Misaligned, message);
+            }
+            _ => {}
         }
     })
 }

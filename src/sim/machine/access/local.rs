@@ -14,16 +14,14 @@ fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, size: u64, 
         return pattern.mask;
     }
     let bytes = u64::from(pattern.bytes);
-    faults::valid_lanes(ctx, pattern, |offset| {
+    let access = kind_name(kind);
+    faults::valid_lanes(ctx, pattern, |offset, tell| {
         if offset.saturating_add(bytes) > size {
-            let message = format!("{} of {bytes} bytes at offset {offset} of {size} bytes of {what}", kind_name(kind));
-            Some((Check::OutOfBounds, message))
+            let message = format_args!("{access} of {bytes} bytes at offset {offset} of {size} bytes of {what}");
+            tell(Check::OutOfBounds, message);
         } else if offset % bytes != 0 {
-            let message =
-                format!("{} of {bytes} bytes at {what} offset {offset}, no multiple of {bytes}", kind_name(kind));
-            Some((Check::Misaligned, message))
-        } else {
-            None
+            let message = format_args!("{access} of {bytes} bytes at {what} offset {offset}, no multiple of {bytes}");
+            tell(Check::Misaligned, message);
         }
     })
 }

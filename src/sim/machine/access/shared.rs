@@ -67,20 +67,21 @@ fn for_each_part(
 fn valid_lanes(ctx: &mut Context<'_>, pattern: &Pattern, kind: Kind, block: Option<usize>) -> u32 {
     let size = block.map(|block| ctx.blocks[block].shared.bytes);
     let bytes = pattern.bytes;
-    faults::valid_lanes(ctx, pattern, |offset| match size {
-        None => Some((
-            Check::OutOfBounds,
-            format!("{} of {bytes} bytes in the shared memory of no block of the cluster", kind_name(kind)),
-        )),
-        Some(size) if offset + u64::from(bytes) > u64::from(size) => Some((
-            Check::OutOfBounds,
-            format!("{} of {bytes} bytes at offset {offset} of {size} bytes of shared memory", kind_name(kind)),
-        )),
-        _ if offset % u64::from(bytes) != 0 => Some((
-            Check::Misaligned,
-            format!("{} of {bytes} bytes at shared offset {offset}, no multiple of {bytes}", kind_name(kind)),
-        )),
-        _ => None,
+    let access = kind_name(kind);
+    faults::valid_lanes(ctx, pattern, |offset, tell| match size {
+        None => {
+            let message = format_args!("{access} of {bytes} bytes in the shared memory of no block of the cluster");
+            tell(Check::OutOfBounds, message);
+        }
+        Some(size) if offset + u64::from(bytes) > u64::from(size) => {
+            let message = format_args!("{access} of {bytes} bytes at offset {offset} of {size} bytes of shared memory");
+            tell(Check::OutOfBounds, message);
+        }
+        _ if offset % u64::from(bytes) != 0 => {
+            let message = format_args!("{access} of {bytes} bytes at shared offset {offset}, no multiple of {bytes}");
+            tell(Check::Misaligned, message);
+        }
+        _ => {}
     })
 }
 

@@ -17,6 +17,9 @@ impl Context<'_> {
         let needs_fence = self.grid.options.checks.acquire;
         let warp = &mut self.warp.race;
         let published = &mut self.blocks[block].races.published;
+        if published.is_empty() && (what == Strong::Read || warp.shown.at(needed).is_none()) {
+            return;
+        }
         if what.sees()
             && let Some(passed) = published.get(&offset)
         {
