@@ -3,7 +3,7 @@
 use super::Code;
 
 /// A width in bytes, with the type of PTX and the prefix of its registers.
-const WIDTHS: [(u32, &str, &str); 3] = [(2, "u16", "%rs"), (4, "u32", "%r"), (8, "u64", "%rd")];
+const WIDTHS: [(u32, &str, &str); 4] = [(1, "u8", "%rs"), (2, "u16", "%rs"), (4, "u32", "%r"), (8, "u64", "%rd")];
 
 /// From the own index in `%r0` to that of another thread, in `%r10`.
 fn other(index: &str) -> (&'static str, &'static str) {
@@ -57,14 +57,14 @@ fn exchange(
     let load = format!("ld.{space}.{ty} {out}, [%rd11]; st.global.{ty} [%rd2], {out};");
     let (first, second) = if reads_first { (load, store) } else { (store, load) };
     let clear = if space == "shared" {
-        let zero = if width == 2 {
+        let zero = if width <= 2 {
             "mov.u16 %rs3, 0;"
         } else if width == 4 {
             "mov.u32 %r13, 0;"
         } else {
             "mov.u64 %rd14, 0;"
         };
-        let from = if width == 2 {
+        let from = if width <= 2 {
             "%rs3"
         } else if width == 4 {
             "%r13"

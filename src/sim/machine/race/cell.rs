@@ -13,6 +13,8 @@ pub(super) struct Entry(u64);
 /// The clock of what is in flight: after everything.
 const FLYING: u32 = (1 << 24) - 1;
 const MAX_PC: u32 = (1 << 18) - 1;
+/// In place of a cell's last write where the word is split: no entry has all bits.
+const SPLIT: Entry = Entry(u64::MAX);
 
 /// Strength: 0 for a plain access, else 1 + the scope.
 #[inline(always)]
@@ -93,6 +95,16 @@ impl Entry {
         self.with(Who::every(), self.bytes())
     }
 
+    /// The same of all four bytes.
+    pub fn whole(self) -> Entry {
+        self.with(self.who(), 0xF)
+    }
+
+    /// What it says of one of the bytes.
+    fn of_byte(self, byte: u32) -> Entry {
+        if self.bytes() >> byte & 1 == 0 { Entry::default() } else { self.with(self.who().of_byte(byte), 0xF) }
+    }
+
     /// Whether both are strong, each within the scope of the other.
     #[inline(always)]
     fn is_morally_strong_with(self, now: Entry) -> bool {
@@ -116,14 +128,27 @@ impl Entry {
         if self.is_flying() {
             return true;
         }
-        if self.warp() != now.warp() {
-            return !clock.knows(self.warp(), self.clock(), self.lane());
+        if self.who().is_of_parts() {
+            return self.conflicts_in_parts(now, clock, is_write);
         }
-        // Of several lanes of the running instruction, one at least is another.
-        (self.lane().is_none() && self.is_of_instruction(now))
-            || (!clock.have_met(self.clock(), self.lane(), now.lane())
-                && self.who().has_other_than(now.lane(), now.bytes(), is_write)
-                && !clock.knows(self.warp(), self.clock(), self.lane()))
+        self.is_unordered(self.lane(), now, clock, is_write)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn conflicts_in_parts(self, now: Entry, clock: &WarpClock, is_write: bool) -> bool {
+        self.who().any_owner(self.bytes() & now.bytes(), |lane| self.is_unordered(lane, now, clock, is_write))
+    }
+
+    /// Whether what that lane of it did, or `None` for several, is neither known to `now` nor its own.
+    #[inline(always)]
+    fn is_unordered(self, before: Option<u32>, now: Entry, clock: &WarpClock, is_write: bool) -> bool {
+        if self.warp() != now.warp() {
+            return !clock.knows(self.warp(), self.clock(), before);
+        }
+        !clock.have_met(self.clock(), before, now.lane())
+            && self.who().is_another(before, now.lane(), is_write)
+            && !clock.knows(self.warp(), self.clock(), before)
     }
 
     /// Whether both belong to one instruction between two meetings.
@@ -131,15 +156,21 @@ impl Entry {
         (self.clock(), self.warp(), self.pc()) == (now.clock(), now.warp(), now.pc())
     }
 
-    /// Joins what lanes of one warp did at one time: by one instruction, or by several where nothing is lost.
+    /// Joins what lanes of one warp did at one time, where nothing is lost.
     #[inline(always)]
     fn joined(self, now: Entry) -> Option<Entry> {
         if (self.clock(), self.warp(), self.strength()) != (now.clock(), now.warp(), now.strength()) {
             return None;
         }
-        let (mine, theirs) = (self.who(), now.who());
-        (self.pc() == now.pc() || mine.joins_exactly(self.bytes(), theirs, now.bytes()))
-            .then(|| now.with(mine.joined(self.bytes(), theirs, now.bytes()), self.bytes() | now.bytes()))
+        let who = self.who().joined(self.bytes(), now.who(), now.bytes())?;
+        Some(now.with(who, self.bytes() | now.bytes()))
+    }
+
+    /// Whether `later` says all that this one does: the same lanes did the same again.
+    fn is_repeated_by(self, later: Entry) -> bool {
+        (self.warp(), self.who(), self.strength()) == (later.warp(), later.who(), later.strength())
+            && self.bytes() & !later.bytes() == 0
+            && self.clock() <= later.clock()
     }
 }
 
@@ -160,41 +191,119 @@ impl Cell {
     /// The earlier access that a read conflicts with.
     #[inline(always)]
     pub fn conflict_of_read(&self, now: Entry, clock: &WarpClock) -> Option<Entry> {
-        [self.write, self.strong].into_iter().find(|entry| entry.conflicts(now, clock, false))
+        // The common case first, with few instructions: all of it lies before what orders everything.
+        if self.write.clock().max(self.strong.clock()) <= clock.floor() {
+            return None;
+        }
+        if self.write.conflicts(now, clock, false) {
+            return Some(self.write);
+        }
+        self.strong.conflicts(now, clock, false).then_some(self.strong)
     }
 
     /// The earlier access that a write conflicts with. `same` tells whether it stores what an earlier write left there,
     /// which does no harm.
     #[inline(always)]
     pub fn conflict_of_write(&self, now: Entry, clock: &WarpClock, same: impl Fn(Entry) -> bool) -> Option<Entry> {
-        let writes = [self.write, self.strong].into_iter();
-        writes
-            .filter(|entry| entry.conflicts(now, clock, true) && !same(*entry))
-            .chain(self.reads.into_iter().filter(|entry| entry.conflicts(now, clock, true)))
-            .next()
+        for write in [self.write, self.strong] {
+            if write.clock() > clock.floor() && write.conflicts(now, clock, true) && !same(write) {
+                return Some(write);
+            }
+        }
+        self.reads.into_iter().find(|read| read.clock() > clock.floor() && read.conflicts(now, clock, true))
     }
 
+    /// `false`, and nothing done, where it would forget who read a part of the word.
     #[inline(always)]
-    pub fn record_read(&mut self, now: Entry, clock: &WarpClock) {
+    pub fn record_read(&mut self, now: Entry, clock: &WarpClock) -> bool {
+        let floor = clock.floor();
         let [first, second] = self.reads;
-        if let Some(joined) = first.joined(now) {
-            self.reads[0] = joined;
-        } else if first.clock() <= clock.floor() || (first.warp() == now.warp() && first.lane() == now.lane()) {
-            self.reads[0] = now;
+        let (kept, lost) = if let Some(joined) = first.joined(now) {
+            ([joined, second], Entry::default())
+        } else if first.clock() <= floor || (first.warp() == now.warp() && first.lane() == now.lane()) {
+            ([now, second], first)
         } else if let Some(joined) = second.joined(now) {
-            self.reads[1] = joined;
-        } else if first.warp() == now.warp() && second.clock() > clock.floor() && second.warp() != now.warp() {
+            ([first, joined], Entry::default())
+        } else if first.warp() == now.warp() && second.clock() > floor && second.warp() != now.warp() {
             // Of two warps one read each is kept.
-            self.reads[0] = now;
+            ([now, second], first)
         } else {
-            self.reads = [now, first];
+            ([now, first], second)
+        };
+        if lost.bytes() & !now.bytes() == 0 || lost.clock() <= floor {
+            self.reads = kept;
+            return true;
+        }
+        self.record_read_of_part(now, kept, lost, floor)
+    }
+
+    fn record_read_of_part(&mut self, now: Entry, kept: [Entry; 2], lost: Entry, floor: u32) -> bool {
+        let [first, second] = self.reads;
+        let reads = if second.clock() <= floor {
+            [now, first]
+        } else if lost.is_repeated_by(kept[1]) {
+            kept
+        } else {
+            return false;
+        };
+        self.reads = reads;
+        true
+    }
+
+    /// `false`, and nothing done, where it would forget who wrote a part of the word that not everybody knows of.
+    #[inline(always)]
+    pub fn record_write(&mut self, now: Entry, floor: u32) -> bool {
+        let last = if now.is_strong() { &mut self.strong } else { &mut self.write };
+        let joined = if last.is_of_instruction(now) { last.joined(now) } else { None };
+        if joined.is_none() && last.bytes() & !now.bytes() != 0 && last.clock() > floor {
+            return false;
+        }
+        *last = joined.unwrap_or(now);
+        true
+    }
+
+    /// The same of a plain write of the whole word, which forgets nothing.
+    #[inline(always)]
+    pub fn record_whole_write(&mut self, now: Entry) {
+        if self.is_split() {
+            *self = Cell::default();
+        }
+        let joined = if self.write.is_of_instruction(now) { self.write.joined(now) } else { None };
+        self.write = joined.unwrap_or(now);
+    }
+
+    /// Whether the cells of the bytes tell in place of this one.
+    #[inline(always)]
+    pub fn is_split(&self) -> bool {
+        self.write == SPLIT
+    }
+
+    /// The cell of a split word, which keeps the latest clock.
+    pub fn split(&self) -> Cell {
+        let entries = [self.write, self.strong, self.reads[0], self.reads[1]];
+        let latest = entries.into_iter().max_by_key(|entry| entry.clock()).unwrap_or_default();
+        Cell { write: SPLIT, strong: latest, reads: [Entry::default(); 2] }
+    }
+
+    /// Of a split word: whether everything in it is ordered before what knows of that floor.
+    pub fn is_over(&self, floor: u32) -> bool {
+        self.strong.clock() <= floor
+    }
+
+    /// Of a split word: one of its bytes is accessed.
+    pub fn note(&mut self, now: Entry) {
+        if now.clock() > self.strong.clock() {
+            self.strong = now;
         }
     }
 
-    #[inline(always)]
-    pub fn record_write(&mut self, now: Entry) {
-        let last = if now.is_strong() { &mut self.strong } else { &mut self.write };
-        *last = last.joined(now).filter(|_| last.is_of_instruction(now)).unwrap_or(now);
+    /// The cell of one byte.
+    pub fn of_byte(&self, byte: u32) -> Cell {
+        Cell {
+            write: self.write.of_byte(byte),
+            strong: self.strong.of_byte(byte),
+            reads: self.reads.map(|read| read.of_byte(byte)),
+        }
     }
 }
 
@@ -221,11 +330,11 @@ mod tests {
     #[test]
     fn other_halves_of_a_word_do_not_conflict() {
         let mut cell = Cell::default();
-        cell.record_write(Entry::new(1, 0, 0, 0b0011, None, 0));
-        cell.record_write(Entry::new(1, 0, 1, 0b1100, None, 0));
+        cell.record_write(Entry::new(1, 0, 0, 0b0011, None, 0), 0);
+        cell.record_write(Entry::new(1, 0, 1, 0b1100, None, 0), 0);
         assert!(cell.conflict_of_read(Entry::new(1, 1, 0, 0b0001, None, 5), &clock(1)).is_some());
         let mut half = Cell::default();
-        half.record_write(Entry::new(1, 0, 0, 0b0011, None, 0));
+        half.record_write(Entry::new(1, 0, 0, 0b0011, None, 0), 0);
         assert!(half.conflict_of_write(Entry::new(1, 1, 0, 0b1100, None, 5), &clock(1), |_| false).is_none());
     }
 
@@ -244,7 +353,9 @@ mod tests {
     fn each_of_several_lanes_that_read_a_word_is_remembered() {
         let mut cell = Cell::default();
         let warp = clock(0);
-        (0..32).for_each(|lane| cell.record_read(Entry::new(warp.own, 0, lane, 15, None, 3), &warp));
+        for lane in 0..32 {
+            cell.record_read(Entry::new(warp.own, 0, lane, 15, None, 3), &warp);
+        }
         for lane in [0, 31] {
             let now = Entry::new(warp.own, 0, lane, 15, None, 4);
             assert!(cell.conflict_of_write(now, &warp, |_| false).is_some());
@@ -255,7 +366,7 @@ mod tests {
     fn lanes_of_a_warp_need_a_meeting_between() {
         let mut cell = Cell::default();
         let mut warp = clock(0);
-        cell.record_write(Entry::new(warp.own, 0, 3, 15, None, 0));
+        cell.record_write(Entry::new(warp.own, 0, 3, 15, None, 0), 0);
         warp.show(Scope::Device, 1 << 3);
         assert!(cell.conflict_of_read(Entry::new(warp.own, 0, 4, 15, None, 1), &warp).is_some(), "a fence is none");
         assert!(cell.conflict_of_read(Entry::new(warp.own, 0, 3, 15, None, 1), &warp).is_none());
@@ -273,7 +384,7 @@ mod tests {
         #[case] conflicts: bool,
     ) {
         let mut cell = Cell::default();
-        cell.record_write(Entry::new(1, 0, 0, 15, Some(scope), 0));
+        cell.record_write(Entry::new(1, 0, 0, 15, Some(scope), 0), 0);
         let now = Entry::new(1, warp, 0, 15, Some(Scope::Device), 1);
         assert_eq!(cell.conflict_of_write(now, &clock(warp), |_| false).is_some(), conflicts);
         assert!(cell.conflict_of_read(Entry::new(1, warp, 0, 15, None, 1), &clock(warp)).is_some());
@@ -282,8 +393,8 @@ mod tests {
     #[test]
     fn an_atomic_operation_does_not_hide_the_plain_write_before_it() {
         let mut cell = Cell::default();
-        cell.record_write(Entry::new(1, 0, 0, 15, None, 0));
-        cell.record_write(Entry::new(1, 0, 0, 15, Some(Scope::Device), 1));
+        cell.record_write(Entry::new(1, 0, 0, 15, None, 0), 0);
+        cell.record_write(Entry::new(1, 0, 0, 15, Some(Scope::Device), 1), 0);
         let now = Entry::new(1, 1, 0, 15, Some(Scope::Device), 1);
         assert!(cell.conflict_of_write(now, &clock(1), |_| false).is_some());
     }

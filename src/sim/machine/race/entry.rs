@@ -100,45 +100,68 @@ impl Entry {
         self.instruction() & !u64::from(MAX_PC)
     }
 
-    /// Joined with an entry of another lane of the same instruction.
-    #[inline(always)]
-    pub fn joined(self, now: Entry) -> Entry {
-        if self.0 == 0 || self.instruction() != now.instruction() {
-            return now;
-        }
-        now.with(self.who().joined(self.bytes(), now.who(), now.bytes()), self.bytes() | now.bytes())
+    /// What it says of one of the bytes.
+    pub fn of_byte(self, byte: u32) -> Entry {
+        if self.bytes() >> byte & 1 == 0 { Entry(0) } else { self.with(self.who().of_byte(byte), 0xF) }
     }
 
-    /// Joined with what another lane read at the same time, where nothing is lost by it.
+    /// Joined with what another lane did at the same time, where nothing is lost by it.
+    #[inline(always)]
+    fn joined(self, now: Entry) -> Option<Entry> {
+        let who = self.who().joined(self.bytes(), now.who(), now.bytes())?;
+        Some(now.with(who, self.bytes() | now.bytes()))
+    }
+
     #[inline(always)]
     fn joined_read(self, now: Entry) -> Option<Entry> {
-        let exact =
-            self.instruction() == now.instruction() || self.who().joins_exactly(self.bytes(), now.who(), now.bytes());
-        (self.0 != 0 && self.time() == now.time() && exact)
-            .then(|| now.with(self.who().joined(self.bytes(), now.who(), now.bytes()), self.bytes() | now.bytes()))
+        if self.0 == 0 || self.time() != now.time() { None } else { self.joined(now) }
+    }
+
+    /// Whether `later` says all that this one does: the same lanes did the same again.
+    fn is_repeated_by(self, later: Entry) -> bool {
+        (self.block(), self.warp(), self.who()) == (later.block(), later.warp(), later.who())
+            && self.strength() == later.strength()
+            && self.bytes() & !later.bytes() == 0
+            && self.clock() <= later.clock()
     }
 }
 
-/// The two reads that are kept when another comes: the last one, and beside it one of another block as long as there is
-/// any, else of another warp or lane.
+/// What is kept of the last write when another comes; `None` if it cannot be told in one entry who wrote which part.
 #[inline(always)]
-pub(super) fn kept_reads([first, second]: [Entry; 2], now: Entry) -> [Entry; 2] {
+pub(super) fn kept_write(last: Entry, now: Entry) -> Option<Entry> {
+    let is_covered = last.bytes() & !now.bytes() == 0;
+    if last.0 == 0 || (is_covered && now.who() == Who::every()) {
+        return Some(now);
+    }
+    let joined = if last.instruction() == now.instruction() { last.joined(now) } else { None };
+    joined.or(is_covered.then_some(now))
+}
+
+/// The two reads that are kept when another comes: the last one, and beside it one of another block as long as there is
+/// any, else of another warp or lane. `None` if that would forget who read a part of the word.
+#[inline(always)]
+pub(super) fn kept_reads([first, second]: [Entry; 2], now: Entry) -> Option<[Entry; 2]> {
     if first.0 == 0 {
-        return [now, second];
+        return Some([now, second]);
     }
     if let Some(joined) = first.joined_read(now) {
-        return [joined, second];
+        return Some([joined, second]);
     }
     let same_warp = (first.block(), first.warp()) == (now.block(), now.warp());
-    if same_warp && first.lane() == now.lane() {
-        return [now, second];
+    let (kept, lost) = if same_warp && first.lane() == now.lane() {
+        (second, first)
+    } else if let Some(joined) = second.joined_read(now) {
+        return Some([joined, first]);
+    } else {
+        let keeps_second = second.0 != 0 && first.block() == now.block() && second.block() != now.block();
+        if keeps_second { (second, first) } else { (first, second) }
+    };
+    if lost.bytes() & !now.bytes() == 0 || lost.is_repeated_by(kept) {
+        Some([now, kept])
+    } else {
+        // Where there is room for both.
+        (second.0 == 0).then_some([now, first])
     }
-    if let Some(joined) = second.joined_read(now) {
-        return [joined, first];
-    }
-    let keeps_second =
-        second.0 != 0 && if first.block() == now.block() { second.block() != now.block() } else { false };
-    [now, if keeps_second { second } else { first }]
 }
 
 #[cfg(test)]
@@ -159,10 +182,12 @@ mod tests {
 
     #[test]
     fn lanes_of_one_instruction_are_joined() {
-        let joined = Entry::new(3, 0, 4, 0b0011, None, 1, 9).joined(Entry::new(3, 0, 5, 0b1100, None, 1, 9));
+        let low = Entry::new(3, 0, 4, 0b0011, None, 1, 9);
+        let joined = kept_write(low, Entry::new(3, 0, 5, 0b1100, None, 1, 9)).unwrap();
         assert_eq!((joined.lane(), joined.bytes()), (None, 0xF));
-        let other = Entry::new(3, 1, 5, 0b1100, None, 1, 9);
-        assert_eq!(Entry::new(3, 0, 4, 0b0011, None, 1, 9).joined(other), other);
+        assert_eq!(kept_write(low, Entry::new(3, 1, 5, 0b1100, None, 1, 9)), None, "another warp wrote the other half");
+        let word = Entry::new(3, 1, 5, 0xF, None, 1, 9);
+        assert_eq!(kept_write(low, word), Some(word));
     }
 
     /// Whatever the order in which blocks come, a read of another block is among the two.
@@ -170,8 +195,10 @@ mod tests {
     fn a_read_of_another_block_is_kept() {
         let nobody = [Entry(0); 2];
         for order in [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]] {
-            let reads =
-                order.into_iter().zip(0..).fold(nobody, |reads, (block, warp)| kept_reads(reads, read(block, warp, 0)));
+            let reads = order
+                .into_iter()
+                .zip(0..)
+                .fold(nobody, |reads, (block, warp)| kept_reads(reads, read(block, warp, 0)).unwrap());
             for block in [0, 1] {
                 assert!(reads.iter().any(|kept| kept.block() != block), "{order:?}");
             }
@@ -182,8 +209,8 @@ mod tests {
     fn lanes_that_read_by_several_instructions_are_one_entry() {
         let reads = [3, 4]
             .into_iter()
-            .fold([Entry(0); 2], |reads, lane| kept_reads(reads, Entry::new(0, 0, lane, 0xF, None, 1, lane)));
+            .fold([Entry(0); 2], |reads, lane| kept_reads(reads, Entry::new(0, 0, lane, 0xF, None, 1, lane)).unwrap());
         assert_eq!((reads[0].lane(), reads[1].0), (None, 0));
-        assert!(reads[0].who().has_other_than(Some(3), 0xF, true));
+        assert!(reads[0].who().any_owner(0xF, |before| before != Some(3)));
     }
 }

@@ -32,6 +32,11 @@ impl Range {
         self.offset as usize / 4..(self.offset + self.bytes).div_ceil(4) as usize
     }
 
+    /// From its first byte to the one behind its last.
+    pub(super) fn span(&self) -> (u64, u64) {
+        (u64::from(self.offset), u64::from(self.offset + self.bytes))
+    }
+
     pub(super) fn segments(&self) -> std::ops::Range<usize> {
         (self.offset >> SEGMENT_SHIFT) as usize..((self.offset + self.bytes).div_ceil(1 << SEGMENT_SHIFT)) as usize
     }

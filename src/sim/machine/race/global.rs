@@ -6,6 +6,7 @@
 
 use crate::sim::machine::memory::Memory;
 use crate::sim::machine::memory::pattern::Pattern;
+use crate::sim::machine::race::accesses::Accesses;
 use crate::sim::machine::race::entry::Entry;
 use crate::sim::machine::race::message::Message;
 use crate::sim::machine::registers::LANES;
@@ -34,12 +35,7 @@ pub(crate) struct Watched {
 /// The last accesses to each four bytes of an allocation.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// By plain accesses.
-    pub(super) writes: Vec<AtomicU64>,
-    /// By strong ones. Empty where the kernel has none.
-    pub(super) strong: Vec<AtomicU64>,
-    /// Empty where the kernel does not read.
-    pub(super) reads: [Vec<AtomicU64>; 2],
+    pub(super) words: Accesses,
     /// Of each row of cells: 0 while nobody has written it; the entry of one instruction that wrote all of it, whose
     /// bytes are then the words of each lane; [`IN_CELLS`]. Empty where the kernel reads.
     pub(super) rows: Vec<AtomicU64>,
@@ -60,12 +56,8 @@ pub(super) const STRETCH_WORDS: usize = 256;
 impl Table {
     fn new(bytes: u64, has_reads: bool, has_strong: bool) -> Self {
         let words = bytes.div_ceil(4) as usize;
-        // Zeros from the system, which cost nothing until they are touched.
-        let cells = || vec![0u64; words].into_iter().map(AtomicU64::new).collect::<Vec<_>>();
         Table {
-            writes: cells(),
-            strong: if has_strong { cells() } else { Vec::new() },
-            reads: if has_reads { [cells(), cells()] } else { [Vec::new(), Vec::new()] },
+            words: Accesses::new(words, has_reads, has_strong),
             rows: (0..if has_reads { 0 } else { words.div_ceil(ROW_WORDS) }).map(|_| AtomicU64::new(0)).collect(),
             stretches: (0..words.div_ceil(STRETCH_WORDS)).map(|_| Mutex::new(())).collect(),
         }
@@ -85,7 +77,7 @@ impl Table {
         entry: impl Fn(u32) -> Entry,
         store: impl FnOnce(),
     ) -> bool {
-        if !self.strong.is_empty() || !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
+        if self.words.has_strong() || !pattern.contiguous || pattern.suspect || !pattern.bytes.is_multiple_of(4) {
             return false;
         }
         let words = pattern.bytes as usize / 4;
@@ -107,7 +99,7 @@ impl Table {
             return false;
         }
         rows.iter().for_each(|row| row.store(IN_CELLS, Relaxed));
-        let cells = &self.writes[start..end];
+        let cells = &self.words.writes[start..end];
         // Without an early end, so that it takes a few wide instructions.
         if cells.iter().fold(0, |any, cell| any | cell.load(Relaxed)) != 0 {
             return false;
@@ -142,7 +134,7 @@ impl Table {
         row.store(IN_CELLS, Relaxed);
         if whole != 0 {
             let (whole, start) = (Entry(whole), word / ROW_WORDS * ROW_WORDS);
-            for (at, cell) in self.writes[start..start + ROW_WORDS].iter().enumerate() {
+            for (at, cell) in self.words.writes[start..start + ROW_WORDS].iter().enumerate() {
                 let lane = whole.lane().unwrap_or(0) + at as u32 / whole.bytes();
                 cell.store(whole.with_lane(lane).with_bytes(0xF).0, Relaxed);
             }
@@ -190,7 +182,7 @@ mod tests {
             Pattern::new(std::array::from_fn(|lane| start + lane as u64 * u64::from(bytes)), 0xFF, bytes)
         };
         assert!(table.write_first(&from(16, 8), false, entry, || {}));
-        let lanes: Vec<_> = table.writes.iter().map(|cell| Entry(cell.load(Relaxed))).collect();
+        let lanes: Vec<_> = table.words.writes.iter().map(|cell| Entry(cell.load(Relaxed))).collect();
         assert_eq!([4, 5, 18, 19].map(|at| lanes[at].lane()), [Some(0), Some(0), Some(7), Some(7)]);
         assert!(lanes[3].0 == 0 && lanes[20].0 == 0 && lanes[4] == entry(0), "no further");
         assert!(!table.write_first(&from(76, 4), false, entry, || {}), "one of them was written before");
@@ -213,13 +205,14 @@ mod tests {
         let row_bytes = 4 * ROW_WORDS as u64;
         let all = from(row_bytes, u32::MAX);
         assert!(table.write_first(&all, false, entry, || {}));
-        assert!(table.writes.iter().all(|cell| cell.load(Relaxed) == 0), "no cell is touched");
+        assert!(table.words.writes.iter().all(|cell| cell.load(Relaxed) == 0), "no cell is touched");
         assert!(!table.write_first(&all, false, entry, || {}), "the same rows again");
         assert!(!table.write_first(&from(row_bytes, 1), false, entry, || {}), "a part of them");
         for word in 0..8 * ROW_WORDS {
             table.open_row(word);
         }
         let lanes: Vec<Option<u32>> = table
+            .words
             .writes
             .iter()
             .map(|cell| {
@@ -249,10 +242,10 @@ mod tests {
             let writer = scope.spawn(|| table.write_first(&pattern, false, entry, || {}));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!writer.is_finished(), "it went by whoever holds the stretch");
-            table.writes[STRETCH_WORDS].store(Entry::new(2, 0, 0, 0xF, None, 1, 5).0, Relaxed);
+            table.words.writes[STRETCH_WORDS].store(Entry::new(2, 0, 0, 0xF, None, 1, 5).0, Relaxed);
             drop(held);
             assert!(!writer.join().unwrap(), "it found nothing");
         });
-        assert_eq!(table.writes[STRETCH_WORDS - 1].load(Relaxed), 0, "it entered something all the same");
+        assert_eq!(table.words.writes[STRETCH_WORDS - 1].load(Relaxed), 0, "it entered something all the same");
     }
 }

@@ -5,7 +5,9 @@
 //! before another one if the other warp has learnt of that clock through a barrier. `floor` is the cheap case of it:
 //! every access of any warp up to there is known, which is what a barrier of the whole block gives.
 
+mod accesses;
 mod cell;
+mod cells;
 pub(crate) mod clock;
 mod entry;
 pub(crate) mod flight;

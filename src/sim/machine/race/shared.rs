@@ -6,7 +6,8 @@
 
 use crate::sim::machine::memory::bundle::Bundle;
 use crate::sim::machine::memory::pattern::Pattern;
-use crate::sim::machine::race::cell::{Cell, Entry};
+use crate::sim::machine::race::cell::Entry;
+use crate::sim::machine::race::cells::Cells;
 use crate::sim::machine::race::clock::{Clock, WarpClock};
 use crate::sim::machine::race::flight::{Calm, Reader, is_object};
 use crate::sim::machine::registers::LANES;
@@ -31,6 +32,8 @@ pub(super) struct Segment {
 #[derive(Debug, Clone)]
 pub(super) struct Listed {
     pub(super) offset: [u32; LANES],
+    /// Where the bytes of all lanes lie.
+    pub(super) span: (u32, u32),
     pub(super) mask: u32,
     pub(super) bytes: u32,
     pub(super) clock: u32,
@@ -46,8 +49,10 @@ pub(crate) struct BlockRaces {
     /// The highest clock of any warp of the block.
     pub top: u32,
     pub(super) segments: Vec<Segment>,
-    pub(super) cells: Vec<Cell>,
-    pub(super) listed: Vec<Listed>,
+    pub(super) cells: Cells,
+    listed: Vec<Listed>,
+    /// Where the bytes of all that are listed lie.
+    listed_span: (u32, u32),
     pub(super) latest: Segment,
     /// Asynchronous operations that read, or have read since the last barrier of the block.
     pub(super) readers: Vec<Reader>,
@@ -59,6 +64,8 @@ pub(crate) struct BlockRaces {
     /// Whether the kernel has asynchronous operations that read shared memory.
     pub(super) has_async_readers: bool,
     pub(super) base: u32,
+    /// The clock at the last barrier of the whole block, or at its start.
+    met: u32,
 }
 
 impl BlockRaces {
@@ -67,17 +74,17 @@ impl BlockRaces {
     pub fn restart(&mut self, enabled: bool, bytes: u32, has_async_readers: bool) -> u32 {
         self.has_async_readers = has_async_readers;
         if enabled && self.cells.is_empty() {
-            self.cells = vec![Cell::default(); bytes.div_ceil(4) as usize];
+            self.cells = Cells::new(bytes.div_ceil(4) as usize);
             self.segments = vec![Segment::default(); (bytes as usize).div_ceil(1 << SEGMENT_SHIFT)];
         }
         if self.top > Entry::CLOCK_LIMIT / 2 {
-            self.cells.fill(Cell::default());
+            self.cells.forget_all();
             self.segments.fill(Segment::default());
             self.top = 0;
         }
         if self.latest.in_flight > 0 {
             // The block before ended with copies that nobody waited for.
-            self.cells.fill(Cell::default());
+            self.cells.forget_all();
             self.segments.fill(Segment::default());
         }
         self.listed.clear();
@@ -91,6 +98,7 @@ impl BlockRaces {
     pub fn begin(&mut self, base: u32) {
         self.top = base;
         self.base = base;
+        self.met = base;
         self.readers.clear();
         self.shown_to_async = Clock::default();
     }
@@ -125,7 +133,24 @@ impl BlockRaces {
         }
         self.listed.clear();
         self.readers.retain(|reader| reader.is_flying());
+        self.met = self.top;
         Clock::everything_until(self.top)
+    }
+
+    /// Whether there is room in the list.
+    #[inline(always)]
+    pub(super) fn lists(&self) -> bool {
+        self.listed.len() < MAX_LISTED
+    }
+
+    #[inline(always)]
+    pub(super) fn list(&mut self, mut listed: Listed) {
+        // Cells are words: what touches one of them keeps its order.
+        listed.span = (listed.span.0 & !3, listed.span.1.next_multiple_of(4));
+        let (low, high) = self.listed_span;
+        self.listed_span =
+            if self.listed.is_empty() { listed.span } else { (low.min(listed.span.0), high.max(listed.span.1)) };
+        self.listed.push(listed);
     }
 
     /// Whether the floor orders every write (and for a writer every read) in the segments that the access touches.
@@ -183,16 +208,18 @@ impl BlockRaces {
     ) -> bool {
         let floor = clock.floor();
         let calm = |segment: &Segment| segment.in_flight == 0 && segment.write <= floor;
+        let lists = self.lists();
         let touched =
             &mut self.segments[(span.start >> SEGMENT_SHIFT) as usize..=((span.end - 1) >> SEGMENT_SHIFT) as usize];
-        if self.listed.len() >= MAX_LISTED || !(calm(&self.latest) || touched.iter().all(calm)) {
+        if !lists || !(calm(&self.latest) || touched.iter().all(calm)) {
             return false;
         }
         for segment in touched.iter_mut().chain([&mut self.latest]) {
             segment.read = segment.read.max(clock.own);
         }
-        self.listed.push(Listed {
+        self.list(Listed {
             offset: relative.map(|relative| first.wrapping_add(relative)),
+            span: (span.start as u32, span.end as u32),
             mask: u32::MAX,
             bytes: 0,
             clock: clock.own,
@@ -210,15 +237,22 @@ impl BlockRaces {
             for lane in crate::sim::machine::memory::pattern::lanes(listed.mask) {
                 for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
                     let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, None, listed.pc);
-                    self.cells[at].record_write(entry);
+                    self.cells.record_write(at, entry, self.met);
                 }
             }
         }
     }
 
-    /// Enters the listed accesses into the cells.
-    pub(super) fn enter_listed(&mut self, clock: &WarpClock, bundles: &[Bundle]) {
-        for listed in std::mem::take(&mut self.listed) {
+    /// Enters the listed accesses that touch a span of bytes into the cells: what is asked of the cells there knows them. The
+    /// others stay listed, unless the list is full.
+    pub(super) fn enter_listed(&mut self, (start, end): (u64, u64), clock: &WarpClock, bundles: &[Bundle]) {
+        let meets = |(low, high): (u32, u32)| u64::from(low) < end && start & !3 < u64::from(high);
+        let is_full = !self.lists();
+        if self.listed.is_empty() || !(is_full || meets(self.listed_span)) {
+            return;
+        }
+        let entered: Vec<Listed> = self.listed.extract_if(.., |listed| is_full || meets(listed.span)).collect();
+        for listed in entered {
             let Some(bundle) = listed.bundle.and_then(|bundle| bundles.get(bundle as usize)) else {
                 self.enter(&listed, clock);
                 continue;
@@ -235,9 +269,9 @@ impl BlockRaces {
             for (at, bytes) in words(u64::from(listed.offset[lane]), listed.bytes) {
                 let entry = Entry::new(listed.clock, listed.warp, lane as u32, bytes, None, listed.pc);
                 if listed.write {
-                    self.cells[at].record_write(entry);
+                    self.cells.record_write(at, entry, clock.floor());
                 } else {
-                    self.cells[at].record_read(entry, clock);
+                    self.cells.record_read(at, entry, clock);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::payload::Kind;
-use crate::sim::machine::race::cell::{Cell, Entry};
+use crate::sim::machine::race::cell::Entry;
 use crate::sim::machine::race::clock::Clock;
 use crate::sim::machine::race::flight::{Range, Reader, object_id, reader_in_the_way};
 use crate::sim::report::Check;
@@ -15,17 +15,17 @@ impl Context<'_> {
         }
         let (clock, pc) = (&self.warp.race, self.pc);
         let races = &mut self.blocks[range.block].races;
-        races.enter_listed(clock, self.grid.bundles);
+        races.enter_listed(range.span(), clock, self.grid.bundles);
         races.calm.disturb();
         let now = Entry::new(clock.own, clock.id, lane, 0xF, None, pc);
         let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, now, clock);
         let mut conflicts = u64::from(conflict.is_some());
-        for cell in &mut races.cells[range.words()] {
-            if let Some(other) = cell.conflict_of_write(now, clock, |_| false) {
+        for at in range.words() {
+            if let Some(other) = races.cells.conflict_of_write(at, now, clock, |_| false) {
                 conflicts += 1;
                 conflict.get_or_insert(other);
             }
-            cell.record_write(Entry::flying(clock.id, lane, 0xF, pc));
+            races.cells.record_write(at, Entry::flying(clock.id, lane, 0xF, pc), clock.floor());
         }
         races.change_in_flight(range, true);
         if let Some(other) = conflict {
@@ -42,7 +42,7 @@ impl Context<'_> {
             races.top += 1;
             races.calm.disturb();
             let entry = Entry::new(races.top, object_id(object), 0, 0xF, None, pc);
-            races.cells[range.words()].iter_mut().for_each(|cell: &mut Cell| cell.record_write(entry));
+            range.words().for_each(|at| races.cells.record_write(at, entry, 0));
             races.change_in_flight(range, false);
             let top = races.top;
             for segment in races.segments[range.segments()].iter_mut().chain([&mut races.latest]) {
@@ -69,18 +69,20 @@ impl Context<'_> {
         let mut conflicts = 0;
         let turn = self.log.repeats.turn();
         if (!quiet || may_hide) && !races.calm.covers(turn, &range) {
-            races.enter_listed(clock, self.grid.bundles);
+            races.enter_listed(range.span(), clock, self.grid.bundles);
             let now = Entry::new(clock.own, clock.id, lane, 0xF, None, pc);
             // Writers of matrices move 16 bytes at least: one word in four shows them all.
-            for cell in races.cells[range.words()].iter().step_by(4) {
+            for at in range.words().step_by(4) {
                 // Lanes of the same warp have met: the operation is one of the whole warp.
-                if let Some(other) = cell.conflict_of_read(now, clock)
+                if let Some(other) = races.cells.conflict_of_read(at, now, clock)
                     && (other.is_flying() || other.warp() != now.warp())
                 {
                     conflicts += 1;
                     conflict.get_or_insert(other);
-                } else if may_hide && races.is_hidden_from_async(cell.last_write()) {
-                    hidden.get_or_insert(cell.last_write());
+                } else if may_hide
+                    && let Some(write) = races.cells.last_writes(at).find(|write| races.is_hidden_from_async(*write))
+                {
+                    hidden.get_or_insert(write);
                 }
             }
             if conflict.is_none() && hidden.is_none() {

@@ -4,14 +4,13 @@ use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::allocation::Allocation;
 use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::machine::memory::payload::{Kind, Payload, scatter};
-use crate::sim::machine::race::entry::{BLOCK_BITS, Entry, MAX_CLOCK, MAX_PC, kept_reads};
+use crate::sim::machine::race::entry::{BLOCK_BITS, Entry, MAX_CLOCK, MAX_PC};
 use crate::sim::machine::race::global::{STRETCH_WORDS, Table};
 use crate::sim::machine::race::shared::words;
 use crate::sim::machine::registers::LANES;
 use crate::sim::ptx::types::Scope;
 use crate::sim::report::Check;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Context<'_> {
     /// Checks and remembers an access to an allocation. `values` are the words that a write stores. Where other blocks
@@ -45,7 +44,7 @@ impl Context<'_> {
         let block = self.blocks[self.me].linear;
         let clock = self.warp.race.own - self.blocks[self.me].races.base();
         let allocation = &self.grid.memory.allocations()[number];
-        let has_reads = !table.reads[0].is_empty();
+        let has_reads = table.words.has_reads();
         let is_write = kind != Kind::Read;
         let is_alone = !self.grid.blocks_overlap();
         let stores = values.filter(|_| !is_alone);
@@ -57,7 +56,6 @@ impl Context<'_> {
             }
         }
         let by_every_lane = is_write && pattern.uniform && pattern.mask == self.warp.alive();
-        let writes = if strong.is_some() && is_write { &table.strong } else { &table.writes };
         let mut held: Option<(usize, MutexGuard<'_, ()>)> = None;
         let mut conflict = None;
         let mut conflicts = 0u64;
@@ -73,34 +71,19 @@ impl Context<'_> {
                 table.open_row(at);
                 let now = Entry::new(block, self.warp.index, lane as u32, bytes, strong, clock, self.pc);
                 let row = values.and_then(|rows| rows.get(word));
-                let write = Entry(table.writes[at].load(Relaxed));
-                let is_harmless = |row| self.stores_the_same(write, now, allocation, at, pattern, row);
-                let mut found =
-                    (self.unordered(write, now, is_write) && !row.is_some_and(is_harmless)).then_some(write);
-                if found.is_none()
-                    && let Some(strong) = table.strong.get(at).map(|cell| Entry(cell.load(Relaxed)))
-                {
-                    found = self.unordered(strong, now, is_write).then_some(strong);
-                }
+                let is_harmless =
+                    |write| row.is_some_and(|row| self.stores_the_same(write, now, allocation, at, pattern, row));
+                let unordered = |other, now| self.unordered(other, now, is_write);
+                let found = table.words.conflict(at, now, is_write, unordered, is_harmless);
                 if is_write {
-                    if has_reads && found.is_none() {
-                        let reads = table.reads.iter().map(|reads| Entry(reads[at].load(Relaxed)));
-                        found = reads.into_iter().find(|read| self.unordered(*read, now, true));
-                    }
-                    let joined = Entry(writes[at].load(Relaxed)).joined(now);
-                    writes[at].store(if by_every_lane { now.by_every_lane() } else { joined }.0, Relaxed);
+                    table.words.record_write(at, if by_every_lane { now.by_every_lane() } else { now });
                     if let Some(row) = stores.and_then(|rows| rows.get(word)) {
                         let shift = pattern.address[lane] % 4 * 8;
                         let full = u32::MAX >> (32 - 8 * pattern.bytes.min(4));
                         allocation.store_bits(at, (row[lane] & full) << shift, full << shift);
                     }
-                } else if has_reads {
-                    let [first, second] = [0, 1].map(|kept| Entry(table.reads[kept][at].load(Relaxed)));
-                    let kept = kept_reads([first, second], now);
-                    table.reads[0][at].store(kept[0].0, Relaxed);
-                    if kept[1] != second {
-                        table.reads[1][at].store(kept[1].0, Relaxed);
-                    }
+                } else {
+                    table.words.record_read(at, now);
                 }
                 if let Some(other) = found {
                     conflicts += 1;
@@ -121,12 +104,28 @@ impl Context<'_> {
         self.blocks.iter().position(|block| block.linear & BLOCK_BITS == other.block())
     }
 
-    /// Whether the earlier access touches the same bytes without an order between.
+    /// Whether there is no order between the earlier access and this one, which touches some of the same bytes.
     #[inline(always)]
     fn unordered(&self, other: Entry, now: Entry, is_write: bool) -> bool {
-        if other.0 == 0 || other.bytes() & now.bytes() == 0 || other.clock() == MAX_CLOCK {
+        if other.clock() == MAX_CLOCK {
             return false;
         }
+        if other.who().is_of_parts() {
+            return self.unordered_in_parts(other, now, is_write);
+        }
+        self.unordered_of(other, other.lane(), now, is_write)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unordered_in_parts(&self, other: Entry, now: Entry, is_write: bool) -> bool {
+        let of_lane = |lane| self.unordered_of(other, lane, now, is_write);
+        other.who().any_owner(other.bytes() & now.bytes(), of_lane)
+    }
+
+    /// The same of what that lane of the earlier access did, or `None` for several.
+    #[inline(always)]
+    fn unordered_of(&self, other: Entry, before: Option<u32>, now: Entry, is_write: bool) -> bool {
         let race = &self.warp.race;
         let clock = other.clock() + self.blocks[self.me].races.base();
         if other.block() == now.block() {
@@ -134,11 +133,9 @@ impl Context<'_> {
                 return false;
             }
             if other.warp() == now.warp() {
-                // Of several lanes of the running instruction, one at least is another.
-                return (other.lane().is_none() && other.instruction() == now.instruction())
-                    || (!race.have_met(clock, other.lane(), now.lane())
-                        && other.who().has_other_than(now.lane(), now.bytes(), is_write)
-                        && !race.knows(race.id, clock, other.lane()));
+                return !race.have_met(clock, before, now.lane())
+                    && other.who().is_another(before, now.lane(), is_write)
+                    && !race.knows(race.id, clock, before);
             }
         }
         // Blocks of one cluster know each other's warps; others only what was passed on.
@@ -150,8 +147,8 @@ impl Context<'_> {
             return false;
         }
         match rank {
-            Some(rank) => !race.knows(rank * 32 + other.warp(), clock, other.lane()),
-            None => !race.knows_of_block(other.block(), other.warp(), other.clock(), other.lane()),
+            Some(rank) => !race.knows(rank * 32 + other.warp(), clock, before),
+            None => !race.knows_of_block(other.block(), other.warp(), other.clock(), before),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::machine::memory::payload::Kind;
 use crate::sim::machine::race::cell::Entry;
 use crate::sim::machine::race::flight::{is_object, reader_in_the_way};
-use crate::sim::machine::race::shared::{Listed, MAX_LISTED, SEGMENT_SHIFT, words};
+use crate::sim::machine::race::shared::{Listed, SEGMENT_SHIFT, words};
 use crate::sim::machine::registers::LANES;
 use crate::sim::ptx::types::Scope;
 use crate::sim::report::Check;
@@ -30,9 +30,10 @@ impl Context<'_> {
         let races = &mut self.blocks[block].races;
         let clock = &self.warp.race;
         let simple = strong.is_none() && (!write || increasing(pattern));
-        if simple && races.listed.len() < MAX_LISTED && races.quiet(pattern, clock.floor(), write) {
-            races.listed.push(Listed {
+        if simple && races.lists() && races.quiet(pattern, clock.floor(), write) {
+            races.list(Listed {
                 offset: pattern.address.map(|address| address as u32),
+                span: (pattern.lowest as u32, pattern.highest as u32 + pattern.bytes),
                 mask: pattern.mask,
                 bytes: pattern.bytes,
                 clock: clock.own,
@@ -58,7 +59,7 @@ impl Context<'_> {
     ) {
         let state = &mut self.blocks[block];
         let (races, memory) = (&mut state.races, &state.shared.words);
-        races.enter_listed(&self.warp.race, self.grid.bundles);
+        races.enter_listed(span(pattern), &self.warp.race, self.grid.bundles);
         let by_every_lane = pattern.uniform && pattern.mask == self.warp.members & !self.warp.exited;
         let mut conflict = None;
         let mut conflicts = 0u64;
@@ -66,17 +67,18 @@ impl Context<'_> {
             for (word, (at, bytes)) in words(pattern.address[lane], pattern.bytes).enumerate() {
                 let clock = &self.warp.race;
                 let now = Entry::new(clock.own, clock.id, lane as u32, bytes, strong, self.pc);
-                let cell = &mut races.cells[at];
+                let cells = &mut races.cells;
                 let found = if kind == Kind::Read {
-                    let found = cell.conflict_of_read(now, clock);
-                    cell.record_read(now, clock);
+                    let found = cells.conflict_of_read(at, now, clock);
+                    cells.record_read(at, now, clock);
                     found
                 } else {
                     let row = values.and_then(|rows| rows.get(word));
                     let stored =
                         |other: Entry| row.is_some_and(|row| stores_the_same(other, now, pattern, row, memory[at]));
-                    let found = cell.conflict_of_write(now, clock, stored);
-                    cell.record_write(if by_every_lane { now.by_every_lane() } else { now });
+                    let found = cells.conflict_of_write(at, now, clock, stored);
+                    let entry = if by_every_lane { now.by_every_lane() } else { now };
+                    cells.record_write(at, entry, clock.floor());
                     found
                         .or_else(|| reader_in_the_way(&races.readers, pattern.address[lane], pattern.bytes, now, clock))
                 };
@@ -107,7 +109,7 @@ impl Context<'_> {
         }
         shared::for_each_block(self, pattern, Kind::Write, |ctx, block, pattern| {
             let races = &mut ctx.blocks[block].races;
-            races.enter_listed(&ctx.warp.race, ctx.grid.bundles);
+            races.enter_listed(span(pattern), &ctx.warp.race, ctx.grid.bundles);
             races.calm.disturb();
             let clock = &ctx.warp.race;
             let mut conflict = None;
@@ -115,16 +117,12 @@ impl Context<'_> {
             for lane in pattern.lanes() {
                 for (at, bytes) in words(pattern.address[lane], pattern.bytes) {
                     let now = Entry::new(clock.own, clock.id, lane as u32, bytes, None, ctx.pc);
-                    let cell = &mut races.cells[at];
-                    if begins {
-                        if let Some(other) = cell.conflict_of_write(now, clock, |_| false) {
-                            conflicts += 1;
-                            conflict.get_or_insert((lane, other));
-                        }
-                        cell.record_write(Entry::flying(clock.id, lane as u32, bytes, ctx.pc));
-                    } else {
-                        cell.record_write(now);
+                    if begins && let Some(other) = races.cells.conflict_of_write(at, now, clock, |_| false) {
+                        conflicts += 1;
+                        conflict.get_or_insert((lane, other));
                     }
+                    let entry = if begins { Entry::flying(clock.id, lane as u32, bytes, ctx.pc) } else { now };
+                    races.cells.record_write(at, entry, clock.floor());
                 }
                 let segment = (pattern.address[lane] >> SEGMENT_SHIFT) as usize;
                 for counts in [&mut races.segments[segment], &mut races.latest] {
@@ -179,6 +177,11 @@ impl Context<'_> {
             Some(place),
         );
     }
+}
+
+/// Where the bytes of all lanes lie.
+fn span(pattern: &Pattern) -> (u64, u64) {
+    (pattern.lowest, pattern.highest + u64::from(pattern.bytes))
 }
 
 /// Whether a store leaves what an earlier plain one left, so that it does not matter which comes last. `row` is the word that

@@ -1,21 +1,17 @@
 //! Which lanes of a warp an entry of the race tables stands for, in six bits.
 
-/// One lane, or several with the bytes that more than one of them touched.
+/// One lane, or several, so that of every byte it is known which lane alone touched it, or that more than one did.
 ///
-/// Below 32 a lane; 32 and the bytes that at least two lanes touched; 48 for all bytes of the entry, which every living
-/// lane of the warp wrote with one value. The other codes stand for two neighbouring lanes with half of the word each: 16-bit
-/// elements lie so.
+/// Below 32 a lane. Then several lanes that share all bytes of the entry; every living lane of the warp, which wrote all of
+/// them with one value; pairs of neighbouring lanes with half of the word each, and fours with a byte each: elements of 16 and
+/// of 8 bits lie so. What else lanes do with parts of a word has no code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Who(u32);
 
 const SEVERAL: u32 = 32;
-const EVERY: u32 = 48;
-const BYTES: u32 = 0xF;
-const LOW: u32 = 0b0011;
-const HIGH: u32 = 0b1100;
-/// The codes of pairs: 16 of them. One is taken from bytes that two lanes never share without those between.
-const LAST_PAIR: u32 = SEVERAL | 0b1001;
-const PAIRS_BEFORE: u32 = 15;
+const EVERY: u32 = 33;
+const PAIRS: u32 = 34;
+const FOURS: u32 = PAIRS + 16;
 
 impl Who {
     #[inline(always)]
@@ -44,99 +40,65 @@ impl Who {
         (self.0 < SEVERAL).then_some(self.0)
     }
 
-    /// Lanes 2k and 2k + 1, with the lower and the upper half.
-    fn pair(k: u32) -> Who {
-        Who(if k < PAIRS_BEFORE { EVERY + 1 + k } else { LAST_PAIR })
-    }
-
-    /// The number of a pair.
-    fn of_pair(self) -> Option<u32> {
+    /// The lane that alone touched a byte of the entry, or `None` for several.
+    pub fn owner(self, byte: u32) -> Option<u32> {
         match self.0 {
-            LAST_PAIR => Some(PAIRS_BEFORE),
-            code => code.checked_sub(EVERY + 1),
+            lane @ 0..SEVERAL => Some(lane),
+            SEVERAL..PAIRS => None,
+            pair @ PAIRS..FOURS => Some(2 * (pair - PAIRS) + byte / 2),
+            four => Some(4 * (four - FOURS) + byte),
         }
     }
 
-    /// The half that a lane has in its pair, if these bytes lie in it.
-    fn half(lane: u32, bytes: u32) -> Option<u32> {
-        let half = if lane.is_multiple_of(2) { LOW } else { HIGH };
-        (bytes & !half == 0).then_some(half)
+    /// Who touched one byte.
+    pub fn of_byte(self, byte: u32) -> Who {
+        self.owner(byte).map_or(self, Who::lane)
     }
 
-    /// Those of `bytes` that more than one lane touched.
-    fn shared(self, bytes: u32) -> u32 {
-        match self.0 {
-            EVERY => bytes,
-            SEVERAL..EVERY if self.0 != LAST_PAIR => self.0 & BYTES,
-            _ => 0,
-        }
-    }
-
-    /// With more bytes that two lanes touched.
-    fn several(shared: u32) -> Who {
-        Who(if SEVERAL | shared == LAST_PAIR { SEVERAL } else { SEVERAL | shared })
-    }
-
-    /// The pair that this one, which touched `bytes`, and a lane make.
-    fn pair_with(self, bytes: u32, now: u32, now_bytes: u32) -> Option<Who> {
-        let k = now / 2;
-        let is_mine = match (self.of_pair(), self.only()) {
-            (Some(pair), _) => pair == k,
-            (None, Some(lane)) => lane ^ 1 == now && Who::half(lane, bytes).is_some(),
-            (None, None) => false,
-        };
-        (is_mine && Who::half(now, now_bytes).is_some()).then(|| Who::pair(k))
-    }
-
-    /// Together with `now`, which touched `now_bytes`, where this one touched `bytes`. What two instructions or two
-    /// rounds of a loop leave open counts as touched by one lane.
+    /// Together with `now`, which touched `now_bytes`, where this one touched `bytes`; `None` if there is no code for it.
     #[inline(always)]
-    pub fn joined(self, bytes: u32, now: Who, now_bytes: u32) -> Who {
+    pub fn joined(self, bytes: u32, now: Who, now_bytes: u32) -> Option<Who> {
         if self == now {
-            return self;
+            Some(self)
+        } else if bytes == now_bytes && !self.is_of_parts() && !now.is_of_parts() {
+            Some(Who(SEVERAL))
+        } else {
+            self.joined_by_bytes(bytes, now, now_bytes)
         }
-        self.joined_with_another(bytes, now, now_bytes)
     }
 
-    fn joined_with_another(self, bytes: u32, now: Who, now_bytes: u32) -> Who {
-        if let Some(pair) = now.only().and_then(|lane| self.pair_with(bytes, lane, now_bytes)) {
-            return pair;
-        }
-        let both = match (self.only(), now.only()) {
-            (Some(_), Some(_)) => bytes & now_bytes,
-            // Of a pair, what another lane touches as well.
-            (None, Some(lane)) if self.has_other_than(Some(lane), now_bytes, true) => match self.of_pair() {
-                Some(k) if lane / 2 == k => now_bytes & if lane.is_multiple_of(2) { HIGH } else { LOW },
-                Some(_) => bytes & now_bytes,
-                None => 0,
-            },
-            _ => 0,
+    fn joined_by_bytes(self, bytes: u32, now: Who, now_bytes: u32) -> Option<Who> {
+        let of_both = |byte: u32| {
+            let mine = (bytes >> byte & 1 != 0).then(|| self.owner(byte));
+            let theirs = (now_bytes >> byte & 1 != 0).then(|| now.owner(byte));
+            let is_shared = mine.is_some() && theirs.is_some() && mine != theirs;
+            if is_shared { Some(None) } else { mine.or(theirs) }
         };
-        Who::several(self.shared(bytes) | now.shared(now_bytes) | both)
+        let owners: [Option<Option<u32>>; 4] = std::array::from_fn(|byte| of_both(byte as u32));
+        let codes = match owners.into_iter().flatten().next()? {
+            Some(lane) => [Who(PAIRS + lane / 2), Who(FOURS + lane / 4)],
+            None => [Who(SEVERAL); 2],
+        };
+        let fits = |who: &Who| (0..4).zip(owners).all(|(byte, owner)| owner.is_none_or(|lane| lane == who.owner(byte)));
+        codes.into_iter().find(fits)
     }
 
-    /// Whether the join of another instruction's lane would say all that is known of both.
+    /// Whether several lanes have parts of the word each.
     #[inline(always)]
-    pub fn joins_exactly(self, bytes: u32, now: Who, now_bytes: u32) -> bool {
-        match (self.only(), now.only()) {
-            (Some(_), Some(_)) => true,
-            (None, Some(lane)) if self.of_pair().is_some() => self.pair_with(bytes, lane, now_bytes).is_some(),
-            _ => bytes & now_bytes & !self.shared(bytes) == 0,
-        }
+    pub fn is_of_parts(self) -> bool {
+        self.0 >= PAIRS
     }
 
-    /// Whether a lane other than this one touched one of the bytes; of a write by every lane a read sees what the lane
-    /// itself wrote.
+    /// Whether it holds for one of those who touched the bytes: lanes, or `None` for several.
+    pub fn any_owner(self, bytes: u32, holds: impl Fn(Option<u32>) -> bool) -> bool {
+        (0..4).any(|byte| bytes >> byte & 1 != 0 && holds(self.owner(byte)))
+    }
+
+    /// Whether it is another lane than `now` that touched a byte, where `before` is the lane or `None` for several. Of what
+    /// every lane wrote a lane reads its own.
     #[inline(always)]
-    pub fn has_other_than(self, lane: Option<u32>, bytes: u32, is_write: bool) -> bool {
-        if let Some(only) = self.only() {
-            return lane != Some(only);
-        }
-        match (self.of_pair(), lane) {
-            (Some(k), Some(lane)) if lane / 2 == k => bytes & if lane.is_multiple_of(2) { HIGH } else { LOW } != 0,
-            (Some(_), lane) => lane.is_some(),
-            (None, _) => self.shared(bytes) & bytes != 0 && (is_write || self.0 != EVERY),
-        }
+    pub fn is_another(self, before: Option<u32>, now: Option<u32>, is_write: bool) -> bool {
+        if before.is_some() { before != now } else { is_write || self.0 != EVERY }
     }
 }
 
@@ -144,56 +106,65 @@ impl Who {
 mod tests {
     use super::*;
 
-    #[test]
-    fn bytes_that_two_lanes_touched_are_remembered() {
-        let (zero, one) = (Who::lane(0), Who::lane(1));
-        let word = zero.joined(0xF, one, 0xF);
-        assert!(word.has_other_than(Some(0), 1, false) && word.has_other_than(Some(1), 8, true));
-        let halves = zero.joined(0b0011, one, 0b1100);
-        assert!(!halves.has_other_than(Some(0), 0b0011, true), "it touched that half alone");
-        let bytes = zero.joined(0b0001, one, 0b0010);
-        assert!(!bytes.has_other_than(Some(0), 0b0001, true), "so it did with this byte");
-        let low = zero.joined(0b0011, one, 0b0011).joined(0b0011, Who::lane(2), 0b1100);
-        assert!(low.has_other_than(Some(2), 0b0001, true) && !low.has_other_than(Some(2), 0b1000, true));
-        assert_eq!(zero.joined(0b0011, zero, 0b1100), zero);
+    const LOW: u32 = 0b0011;
+    const HIGH: u32 = 0b1100;
+
+    fn others(who: Who, lane: u32, bytes: u32, is_write: bool) -> bool {
+        who.any_owner(bytes, |before| who.is_another(before, Some(lane), is_write))
     }
 
     #[test]
-    fn a_second_round_of_a_loop_makes_no_lane_another() {
-        let halves = Who::lane(0).joined(0b0011, Who::lane(1), 0b1100);
-        assert_eq!(halves.joined(0xF, Who::lane(0), 0b0011), halves);
-        let bytes = Who::lane(0).joined(0b0001, Who::lane(1), 0b0010);
-        assert_eq!(bytes.joined(0b0011, Who::lane(0), 0b0001), bytes);
-        assert!(!bytes.joins_exactly(0b0011, Who::lane(0), 0b0001));
+    fn what_several_lanes_touched_is_told_exactly_or_not_at_all() {
+        let (zero, one) = (Who::lane(0), Who::lane(1));
+        let word = zero.joined(0xF, one, 0xF).unwrap();
+        assert!(others(word, 0, 1, false) && others(word, 1, 8, true));
+        assert_eq!(word.joined(0xF, Who::lane(2), LOW), Some(word));
+        assert_eq!(word.joined(LOW, Who::lane(2), HIGH), None, "one lane has the upper half");
+        assert_eq!(zero.joined(HIGH, one, LOW), None, "each the other's half");
+        assert_eq!(zero.joined(0xF, one, HIGH), None);
+        assert_eq!(zero.joined(LOW, zero, HIGH), Some(zero));
+        assert_eq!(zero.joined(LOW, one, LOW), Some(word));
     }
 
     #[test]
     fn of_a_pair_each_lane_has_its_half() {
         for k in 0..16 {
             let (even, odd) = (Who::lane(2 * k), Who::lane(2 * k + 1));
-            let pair = even.joined(LOW, odd, HIGH);
-            assert_eq!(odd.joined(HIGH, even, LOW), pair);
-            assert_eq!(pair.only(), None);
-            for (lane, own, others) in [(2 * k, LOW, HIGH), (2 * k + 1, HIGH, LOW)] {
-                assert!(!pair.has_other_than(Some(lane), own, true) && pair.has_other_than(Some(lane), others, false));
-                assert!(
-                    pair.joins_exactly(0xF, Who::lane(lane), own) && !pair.joins_exactly(0xF, Who::lane(lane), others)
-                );
-                assert_eq!(pair.joined(0xF, Who::lane(lane), own), pair);
-                let mixed = pair.joined(0xF, Who::lane(lane), 0xF);
-                assert!(mixed.has_other_than(Some(lane), others, true) && !mixed.has_other_than(Some(lane), own, true));
+            let pair = even.joined(LOW, odd, HIGH).unwrap();
+            assert_eq!((odd.joined(HIGH, even, LOW), pair.only()), (Some(pair), None));
+            for (lane, own, other) in [(2 * k, LOW, HIGH), (2 * k + 1, HIGH, LOW)] {
+                assert!(!others(pair, lane, own, true) && others(pair, lane, other, false));
+                assert_eq!(pair.joined(0xF, Who::lane(lane), own), Some(pair));
+                assert_eq!(pair.joined(0xF, Who::lane(lane), other), None);
             }
             let stranger = (2 * k + 2) % 32;
-            assert!(pair.has_other_than(Some(stranger), 1, false));
-            assert!(pair.joined(0xF, Who::lane(stranger), 0b0100).has_other_than(None, 0b0100, true));
-            assert_eq!(pair.joined(0xF, pair, 0xF), pair);
+            assert!(others(pair, stranger, 1, false));
+            assert_eq!(pair.joined(0xF, Who::lane(stranger), 0b0100), None);
+            assert_eq!((pair.of_byte(1), pair.of_byte(2)), (even, odd));
         }
+    }
+
+    #[test]
+    fn of_four_each_lane_has_its_byte() {
+        for k in 0..8 {
+            let lane = |byte| Who::lane(4 * k + byte);
+            let two = lane(0).joined(1, lane(1), 2).unwrap();
+            let four = two.joined(3, lane(2), 4).and_then(|three| three.joined(7, lane(3), 8)).unwrap();
+            for byte in 0..4 {
+                assert_eq!(four.of_byte(byte), lane(byte));
+                assert!(!others(four, 4 * k + byte, 1 << byte, true));
+                assert!(others(four, 4 * k + byte, 0xF & !(1 << byte), false));
+                assert_eq!(four.joined(0xF, lane(byte), 1 << byte), Some(four));
+            }
+        }
+        assert_eq!(Who::lane(0).joined(1, Who::lane(2), 2), None);
     }
 
     #[test]
     fn what_every_lane_wrote_may_be_read_by_each() {
         let every = Who::every();
-        assert!(!every.has_other_than(Some(3), 0xF, false) && every.has_other_than(Some(3), 0xF, true));
-        assert_eq!(every.joined(0xF, Who::every(), 0xF), every);
+        assert!(!others(every, 3, 0xF, false) && others(every, 3, 0xF, true));
+        assert_eq!(every.joined(0xF, Who::every(), 0xF), Some(every));
+        assert_eq!(every.joined(LOW, Who::lane(3), HIGH), None);
     }
 }
