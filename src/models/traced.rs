@@ -32,9 +32,8 @@ impl Traced<'_> {
     /// What was last read by step `at` is alive no longer.
     pub fn end(&self, at: usize) {
         for &buffer in &self.layout.done[at] {
-            let steps: Vec<_> = self.model.every_step().take(at + 1).collect();
-            let made = steps.into_iter().rev().find(|step| step.output.buffer == buffer);
-            if let Some(step) = made {
+            let made = self.model.every_step().take(at + 1).filter(|step| step.output.buffer == buffer);
+            if let Some(step) = made.last() {
                 trace::freed(&self.model.buffers[buffer].name, self.bytes(step.output));
             }
         }

@@ -9,18 +9,24 @@ use crate::core::suite::Suite;
 use crate::device::{Device, DeviceKind, Heat};
 use crate::measure::lock::DeviceLock;
 use crate::measure::series::Summary;
-use crate::measure::session::{Contestant, measure};
+use crate::measure::session::{Contestant, SessionSettings, measure};
 use crate::models::{CHAINS, Chain, STAGES, Stages, Tier, chain_suite, stage_points};
 use crate::report::workloads::{Exchange, RunTime, Stage, VERSION, WorkloadRun};
+use std::time::Duration;
 
 /// The tiers of a stage, in the order of the columns.
 pub const TIERS: [Tier; 3] = [Tier::Naive, Tier::Library, Tier::Best];
+
+/// How long each of the stages and chains is sampled on a CPU, unless said otherwise.
+const HOST_SAMPLING: Duration = Duration::from_millis(600);
 
 /// What is measured where.
 pub struct Bench<'d> {
     device: &'d dyn Device,
     dtype: DType,
     seed: u64,
+    /// How the chain and its stages are sampled, for one of them.
+    settings: SessionSettings,
     chain: Suite,
     stages: Vec<Suite>,
 }
@@ -57,11 +63,11 @@ impl From<Summary> for Time {
 }
 
 impl<'d> Bench<'d> {
-    /// The chain and its stages in one dtype.
+    /// The chain and its stages in one dtype, each sampled for so long.
     ///
     /// # Errors
     /// When they do not run in it.
-    pub fn new(device: &'d dyn Device, dtype: DType, seed: u64) -> Result<Self, String> {
+    pub fn new(device: &'d dyn Device, dtype: DType, seed: u64, sampling: Option<Duration>) -> Result<Self, String> {
         let chain = chain_suite();
         if !chain.dtypes.contains(&dtype) {
             return Err(format!("--dtype {dtype}: the chain runs in f32 and bf16"));
@@ -71,7 +77,14 @@ impl<'d> Bench<'d> {
             let at = all.iter().position(|suite| suite.operator.name() == stage);
             at.map(|at| all.swap_remove(at)).ok_or_else(|| format!("no operator `{stage}` in the catalogue"))
         });
-        Ok(Bench { device, dtype, seed, chain, stages: stages.into_iter().collect::<Result<_, _>>()? })
+        let mut settings = PerfSettings::of(device.kind()).session;
+        if device.kind() == DeviceKind::Cpu {
+            // Undisturbed times are few where others share the processor.
+            settings.stopping.budget = HOST_SAMPLING;
+            settings.stopping.max_rounds = usize::MAX;
+        }
+        settings.stopping.budget = sampling.unwrap_or(settings.stopping.budget);
+        Ok(Bench { device, dtype, seed, settings, chain, stages: stages.into_iter().collect::<Result<_, _>>()? })
     }
 
     /// The names of a tier's candidates, the first that there is.
@@ -115,7 +128,7 @@ impl<'d> Bench<'d> {
         for (name, _) in CHAINS {
             contestants.push(self.contestant(&self.chain, &[&format!("{prefix}{name}")], &size.to_point())?);
         }
-        let settings = PerfSettings::of(self.device.kind()).session.shared_with(contestants.len());
+        let settings = self.settings.shared_with(contestants.len());
         let measurement = measure(&mut contestants, &settings, self.seed).map_err(|fault| fault.to_string())?;
         let times: Vec<Time> = (0..contestants.len()).map(|at| measurement.summary(at).into()).collect();
         let (stages, chains) = times.split_at(STAGES.len() * TIERS.len());

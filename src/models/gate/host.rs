@@ -5,7 +5,7 @@ use crate::core::candidate::CpuBody;
 use crate::core::dtype::DType;
 use crate::core::shape::Shape;
 use crate::core::tensor::{Inputs, Outputs};
-use crate::device::trace::Layers;
+use crate::device::trace::{self, Layers};
 use crate::models::catalogue::Operators;
 use crate::models::description::{Extents, Kind, Model, Operand, Step};
 use crate::models::error::Error;
@@ -57,12 +57,16 @@ impl<S: Shape + PartialEq> OnHost<S> {
             let Kept { model, layout, places, .. } = &mut kept;
             let traced = Traced { model, layout, dtype: self.dtype, extents: &e };
             let mut layers = Layers::default();
+            let is_recorded = trace::handle().is_some();
             for (at, step) in model.steps.iter().enumerate() {
                 let call = step.call(model, &e);
-                let span = traced.begin(&mut layers, at, call, self.tiers[call.operator].name(), true);
+                let span =
+                    is_recorded.then(|| traced.begin(&mut layers, at, call, self.tiers[call.operator].name(), true));
                 self.step(step, model, layout, places, (&e, part), inputs, outputs);
                 drop(span);
-                traced.end(at);
+                if is_recorded {
+                    traced.end(at);
+                }
             }
         }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);

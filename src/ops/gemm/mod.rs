@@ -199,12 +199,13 @@ fn tiled<T: Float>(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) 
     simd::gemm(s.m, s.n, s.k, inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
 }
 
-/// faer, on all threads of the pool.
+/// faer, on all threads of the pool where that is worth their waking.
 fn library(s: &Product, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
     let a = MatRef::from_row_major_slice(inputs.slice::<f32>(0), s.m, s.k);
     let b = MatRef::from_row_major_slice(inputs.slice::<f32>(1), s.k, s.n);
     let c = MatMut::from_row_major_slice_mut(outputs.slice::<f32>(0), s.m, s.n);
-    matmul(c, Accum::Replace, a, b, 1.0, Par::rayon(0));
+    let threads = if s.m * s.n * s.k < simd::SERIAL_BELOW { Par::Seq } else { Par::rayon(0) };
+    matmul(c, Accum::Replace, a, b, 1.0, threads);
 }
 
 const HALF: [DType; 2] = [DType::F16, DType::BF16];

@@ -61,6 +61,7 @@ pub use conv2d::{ConvolutionExtents, conv2d};
 pub use elementwise::{erf, exp, gelu, gelu_tanh, relu, silu, tanh};
 pub use embedding::{NoSuchRow, embedding};
 pub use fused::{add, add_rmsnorm, rope, row_sums, swiglu};
+pub(super) use gemm::SERIAL_BELOW;
 pub use gemm::gemm;
 pub use gemv::gemv;
 pub use lane::Lane;

@@ -32,8 +32,9 @@ const LEAST_WIDTH: usize = 96;
 const ROWS: usize = 512;
 /// Up to this many rows of A reading B dominates, and packing it would cost more than it gains.
 const THIN_ROWS: usize = 32;
-/// Below this many multiplications waking a thread costs more than it computes.
-pub(super) const SERIAL_BELOW: usize = 64 * 64 * 64;
+/// Below this many multiplications waking a thread costs more than it computes: behind a stage that took one thread, the
+/// others sleep.
+pub(in crate::ops) const SERIAL_BELOW: usize = 1 << 20;
 
 /// `c = a b` for row-major `a` (m x k), `b` (k x n), `c` (m x n); sums in f32.
 ///
