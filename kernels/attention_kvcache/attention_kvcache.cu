@@ -4,7 +4,7 @@
 //
 // Launch (src/ops/attention_kvcache/launch.rs; no dynamic shared memory; may overlap with the launch ahead):
 //   naive                            grid batch * heads * group   block 256   dim <= 256
-//   cluster_1, _2, _4, _8            grid batch * heads * splits  block 256   cluster splits = 1, 2, 4 or 8
+//   cluster_1, _2, _4, _8            grid batch * heads * splits  block 256   cluster splits = 1, 2, 4 or 8, of cluster_8 16
 //                                    group <= 1, 2, 4, 8; dim 32, 64 or 128
 #include "cached_attention.cuh"
 #include "dependent.cuh"
@@ -29,7 +29,12 @@ namespace {
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / WARP;
-constexpr int MOST_SPLITS = 8;  // blocks of a cluster, which split the keys of a head
+// Whether what comes next is asked for ahead, for which more registers are worth having than leave room for two blocks on a
+// multiprocessor; only then do many blocks split the keys of a head.
+template <int GROUP>
+constexpr bool IS_AHEAD = GROUP == 8;
+template <int GROUP>
+constexpr int MOST_SPLITS = IS_AHEAD<GROUP> ? 16 : 8;
 constexpr int MOST_DIM = 128;
 constexpr int LEAST_DIM = 32;
 constexpr int AT_ONCE = 4;  // keys that a lane has in flight
@@ -74,7 +79,7 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     __shared__ float corrections[2][GROUP];
     // What all blocks of the cluster send to this one.
     __shared__ float sent_out[GROUP * MOST_DIM];       // [split][share]
-    __shared__ float2 sent_stats[MOST_SPLITS][GROUP];  // the maximum, the total
+    __shared__ float2 sent_stats[MOST_SPLITS<GROUP>][GROUP];  // the maximum, the total
     __shared__ unsigned long long all_sent;
     const int lanes = dim / PACK_LEN;  // of a key
     const int warp = int(threadIdx.x) / WARP;
@@ -113,18 +118,28 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
     }
     float max = Maximum::identity(), total = 0.0f;  // of query `warp`
     float out[GROUP][PACK_LEN] = {};
+    const int step = AT_ONCE * sets * splits;
+    auto stretch_at = [&](int first) { return min((seen - first - 1 >> log2_splits) + 1, AT_ONCE * sets); };
+    // Packs of the stretch that begins there, from the i-th of a lane on.
+    auto load = [&](Pack(&packs)[AT_ONCE], const scalar_t* from, int first, int i) {
+        const int stretch = stretch_at(first);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const int key = first + min(j * sets + set, stretch - 1) * splits;
+            if (j >= i && j * sets < stretch) packs[j] = load_pack(from + key * stride);
+        }
+    };
+    if (IS_AHEAD<GROUP> && rank < seen) {
+        load(keys, of_k, rank, 1);
+        load(values, of_v, rank, 1);
+    }
     int turn = 0;
 #pragma unroll 1
-    for (int first = rank; first < seen; first += AT_ONCE * sets * splits, turn ^= 1) {
-        const int stretch = min((seen - first - 1 >> log2_splits) + 1, AT_ONCE * sets);
-        auto at = [&](int i) { return (first + min(i * sets + set, stretch - 1) * splits) * stride; };
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
-            if (i * sets < stretch && (i > 0 || first != rank)) keys[i] = load_pack(of_k + at(i));
-        }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
-            if (i * sets < stretch && (i > 0 || first != rank)) values[i] = load_pack(of_v + at(i));
+    for (int first = rank; first < seen; first += step, turn ^= 1) {
+        const int stretch = stretch_at(first);
+        if (!IS_AHEAD<GROUP>) {
+            load(keys, of_k, first, first == rank);
+            load(values, of_v, first, first == rank);
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
@@ -146,6 +161,7 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
                 for (int g = 0; g < GROUP; ++g) weights[turn][g][i * sets + set] = scores[g];
             }
         }
+        if (IS_AHEAD<GROUP> && first + step < seen) load(keys, of_k, first + step, 0);
         __syncthreads();
         if (warp < GROUP) {
             const int lane = int(threadIdx.x) % WARP;
@@ -183,6 +199,7 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
                 for (int e = 0; e < PACK_LEN; ++e) out[g][e] = fmaf(weight, value[e], out[g][e]);
             }
         }
+        if (IS_AHEAD<GROUP> && first + step < seen) load(values, of_v, first + step, 0);
     }
 
     __syncthreads();  // the weights have been used
@@ -256,12 +273,12 @@ __device__ __forceinline__ void split_kv(PARAMETERS) {
         const int g = (rank * share + i) / dim;
         float most = Maximum::identity();
 #pragma unroll
-        for (int r = 0; r < MOST_SPLITS; ++r) {
+        for (int r = 0; r < MOST_SPLITS<GROUP>; ++r) {
             if (r < splits) most = fmaxf(most, sent_stats[r][g].x);
         }
         float all = 0.0f, sum = 0.0f;
 #pragma unroll
-        for (int r = 0; r < MOST_SPLITS; ++r) {
+        for (int r = 0; r < MOST_SPLITS<GROUP>; ++r) {
             if (r >= splits) break;
             const float worth = rescaled(sent_stats[r][g].x, most);
             all = fmaf(sent_out[r * share + i], worth, all);

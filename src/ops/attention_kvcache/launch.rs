@@ -6,8 +6,16 @@ use crate::core::launch::Launch;
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const THREADS: usize = 256;
-/// Blocks that split the keys of a head, at the most: the largest cluster that every device of its kind takes.
-const MOST_SPLITS: usize = 8;
+/// Blocks that split the keys of a head, at the most: the largest cluster that every device of its kind takes, and the largest
+/// that there is.
+const PORTABLE_SPLITS: usize = 8;
+const MOST_SPLITS: usize = 16;
+/// Heads of keys whose clusters of sixteen run at the same time: a cluster lies within a part of the device (GPC).
+const MOST_WIDE_HEADS: usize = 7;
+/// Packs of a row that a block has in flight.
+const PACKS_AT_ONCE: usize = 4 * THREADS;
+/// Elements of a pack in half width.
+const PACK_LEN: usize = 8;
 /// Query heads of a head of keys that a thread keeps in registers.
 pub const MOST_GROUP: usize = 8;
 /// The longest rows that the cluster kernel serves, and the shortest; those between are powers of two.
@@ -40,9 +48,14 @@ fn a_query_a_block(s: &Step) -> Launch {
     Launch::blocks(s.batch * s.heads * s.group, THREADS)
 }
 
-/// Blocks of a cluster: as many as one wave has room for, of powers of two.
-fn splits(heads: usize) -> usize {
-    let room = (MULTIPROCESSORS / heads.max(1)).clamp(1, MOST_SPLITS);
+/// Blocks of a cluster: as many as one wave has room for, of powers of two; for large groups sixteen where fewer would go to the
+/// memory more than once.
+fn splits(heads: usize, group: usize, capacity: usize, dim: usize) -> usize {
+    let is_long = capacity * dim > PORTABLE_SPLITS * PACKS_AT_ONCE * PACK_LEN;
+    if group > MOST_GROUP / 2 && is_long && (1..=MOST_WIDE_HEADS).contains(&heads) {
+        return MOST_SPLITS;
+    }
+    let room = (MULTIPROCESSORS / heads.max(1)).clamp(1, PORTABLE_SPLITS);
     1 << room.ilog2()
 }
 
@@ -50,7 +63,7 @@ fn split_kv(s: &Step) -> Launch {
     if s.group > MOST_GROUP || s.dim > MOST_DIM || s.dim < LEAST_DIM || !s.dim.is_power_of_two() {
         return a_query_a_block(s);
     }
-    let splits = splits(s.batch * s.heads);
+    let splits = splits(s.batch * s.heads, s.group, s.capacity(), s.dim);
     let launch = Launch::blocks(s.batch * s.heads * splits, THREADS).cluster(splits);
     launch.entry(format!("attention_kvcache_cluster_{}", s.group.next_power_of_two()))
 }
@@ -60,13 +73,30 @@ pub fn naive() -> Cuda<Step> {
 }
 
 pub fn best() -> Cuda<Step> {
-    kernel(split_kv).tiles([("past", MOST_SPLITS), ("past", THREADS), ("group", MOST_GROUP), ("dim", MOST_DIM)])
+    let splits = [("past", PORTABLE_SPLITS), ("past", MOST_SPLITS)];
+    kernel(split_kv).tiles(splits).tiles([("past", THREADS), ("group", MOST_GROUP), ("dim", MOST_DIM)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[rstest]
+    #[case::one_stretch_each(4, 8, 1024, 64, 8)]
+    #[case::more(4, 8, 1025, 64, 16)]
+    #[case::longer_rows(4, 5, 513, 128, 16)]
+    #[case::no_room(8, 8, 4096, 64, 8)]
+    #[case::small_groups(4, 4, 4096, 64, 8)]
+    fn long_caches_of_few_heads_take_wider_clusters(
+        #[case] heads: usize,
+        #[case] group: usize,
+        #[case] capacity: usize,
+        #[case] dim: usize,
+        #[case] expected: usize,
+    ) {
+        assert_eq!(splits(heads, group, capacity, dim), expected);
+    }
 
     #[rstest]
     #[case(0, 8)]
@@ -77,6 +107,6 @@ mod tests {
     #[case(132, 1)]
     #[case(4096, 1)]
     fn clusters_make_one_wave_while_there_are_few_heads(#[case] heads: usize, #[case] expected: usize) {
-        assert_eq!(splits(heads), expected);
+        assert_eq!(splits(heads, 8, 512, 64), expected);
     }
 }

@@ -116,7 +116,7 @@ const STEPS: usize = 8;
 
 /// As (batch, heads, group, past, spare, dim): nothing, a first token, every group, rows of every power of two, rows that are
 /// none, fewer keys than blocks of a cluster and more than all threads take at once, the heads of models, and every cluster.
-const CASES: [[usize; 6]; 21] = [
+const CASES: [[usize; 6]; 22] = [
     [0, 2, 1, 4, 1, 8],
     [1, 1, 1, 0, 0, 1],
     [2, 3, 1, 0, 5, 8],
@@ -134,6 +134,7 @@ const CASES: [[usize; 6]; 21] = [
     [2, 4, 2, 511, 0, 32],
     [1, 1, 6, 700, 2, 128],
     [1, 4, 8, 130, 30, 64],
+    [1, 1, 8, 2100, 3, 64],
     [1, 12, 1, 90, 0, 64],
     [5, 4, 4, 70, 1, 64],
     [10, 5, 8, 40, 3, 64],
