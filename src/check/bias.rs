@@ -75,7 +75,7 @@ mod tests {
     /// bf16 results of `values` by one way of rounding.
     fn leaning(values: Vec<f64>, magnitude: f64, round: impl Fn(f32) -> bf16) -> Option<Lean> {
         let got: Vec<f64> = values.iter().map(|&v| round(v as f32).to_f64()).collect();
-        let expected = Expected { magnitudes: vec![magnitude; values.len()], values };
+        let expected = Expected::new(values.clone(), vec![magnitude; values.len()]);
         lean(&Tensor::from_f64(DType::BF16, &[got.len()], &got), &expected, &JUDGE)
     }
 

@@ -8,22 +8,37 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// The reference of one output, with what its tolerance needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The values, in f64.
     pub values: Vec<f64>,
     /// The size of what was added or cancelled to make them; [`UNSPECIFIED`] where an output may hold anything.
     pub magnitudes: Vec<f64>,
+    /// Other values that elements may have instead, as `(element, value)`.
+    pub others: Vec<(usize, f64)>,
 }
 
 /// In the place of a magnitude, which is never negative: nothing is said of this element.
 pub const UNSPECIFIED: f64 = f64::NEG_INFINITY;
 
 impl Expected {
+    /// Values with their magnitudes, and no others.
+    pub fn new(values: Vec<f64>, magnitudes: Vec<f64>) -> Self {
+        Expected { values, magnitudes, others: Vec::new() }
+    }
+
     /// The output with the reference in the places of which nothing is said.
     pub fn settle(&self, output: &mut Tensor) {
         let free = self.magnitudes.iter().enumerate().filter(|(_, magnitude)| **magnitude == UNSPECIFIED);
         free.for_each(|(at, _)| output.set(at, self.values[at]));
+    }
+
+    /// The output with the reference where an element has one of the other values.
+    pub fn settle_others(&self, output: &mut Tensor) {
+        // Looked at before any is replaced: one element may have several.
+        let found: Vec<usize> =
+            self.others.iter().filter(|(at, value)| output.get(*at) == *value).map(|(at, _)| *at).collect();
+        found.into_iter().for_each(|at| output.set(at, self.values[at]));
     }
 }
 
@@ -216,7 +231,7 @@ mod tests {
     #[case::integer_far_off(DType::I32, 1e9 + 1.0, 1e9, false)]
     fn classes_and_values(#[case] dtype: DType, #[case] got: f64, #[case] value: f64, #[case] accepted: bool) {
         let judge = Judge { dtype, tolerance: Tolerance::new(1.0, 1.0), depth: 1.0, equal_terms: false };
-        let expected = Expected { values: vec![value], magnitudes: vec![0.0] };
+        let expected = Expected::new(vec![value], vec![0.0]);
         let comparison = compare(&Tensor::from_f64(dtype, &[1], &[got]), &expected, &judge);
         assert_eq!(comparison.failing == 0, accepted, "{comparison:?}");
     }
@@ -242,7 +257,7 @@ mod tests {
     #[test]
     fn elements_of_another_class_are_counted_and_come_first() {
         let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
-        let expected = Expected { values: vec![1.0, 1.0, INF, NAN, 1.0], magnitudes: vec![1.0; 5] };
+        let expected = Expected::new(vec![1.0, 1.0, INF, NAN, 1.0], vec![1.0; 5]);
         let got = Tensor::from_f64(DType::F32, &[5], &[1e9, NAN, -INF, 1.0, 1.0]);
         let comparison = compare(&got, &expected, &judge);
         assert_eq!((comparison.failing, comparison.of_other_class, comparison.worst), (4, 3, Some(1)));
@@ -251,7 +266,7 @@ mod tests {
     #[test]
     fn the_worst_element_is_named() {
         let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
-        let expected = Expected { values: vec![1.0; 6], magnitudes: vec![1.0; 6] };
+        let expected = Expected::new(vec![1.0; 6], vec![1.0; 6]);
         let got = Tensor::from_f64(DType::F32, &[2, 3], &[1.0, 1.1, 1.0, 1.0, 1.0, 1.5]);
         let worst = compare(&got, &expected, &judge).describe("y", &got, &expected, &judge).unwrap();
         assert_eq!((worst.index, worst.failing), (vec![1, 2], 2));

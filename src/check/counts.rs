@@ -90,26 +90,28 @@ pub fn at(context: &Context<'_>, subject: &Subject<'_>, point: &Point) -> Result
 }
 
 /// Halves extents until the case can be simulated: first the number of independent rows, which changes nothing about
-/// a row, then whatever is largest.
+/// a row, then whatever is largest of what makes it smaller.
 fn cut(subject: &Subject<'_>, mut point: Point) -> Point {
-    let operator = subject.operator;
-    let fits = |point: &Point| {
-        elements(operator, point) <= MOST_ELEMENTS && operator.cost(point, subject.dtype).flops <= MOST_FLOPS
+    let size = |point: &Point| {
+        let operator = subject.operator;
+        [elements(operator, point), operator.cost(point, subject.dtype).flops]
     };
-    while !fits(&point) {
-        let Some(axis) = next_axis(operator, &point) else { break };
+    while size(&point)[0] > MOST_ELEMENTS || size(&point)[1] > MOST_FLOPS {
+        let Some(axis) = next_axis(subject.operator, &point, size) else { break };
         point[axis] = point[axis].div_ceil(2);
     }
     point
 }
 
-fn next_axis(operator: &dyn Operator, point: &Point) -> Option<usize> {
+fn next_axis(operator: &dyn Operator, point: &Point, size: impl Fn(&Point) -> [usize; 2]) -> Option<usize> {
     let lies_outside = |axis: usize| rows_of_output(operator, 0, point, axis) == 0;
     let rows = operator.separable().filter(|&axis| point[axis] > FEWEST_ROWS && lies_outside(axis));
     rows.or_else(|| {
         let can_halve = |&i: &usize| {
             let axis = &operator.axes()[i];
-            axis.is_extent() && point[i].div_ceil(2) >= axis.bounds().0.max(1) && point[i] > 1
+            let mut halved = point.clone();
+            halved[i] = point[i].div_ceil(2);
+            axis.is_extent() && halved[i] >= axis.bounds().0.max(1) && point[i] > 1 && size(&halved) != size(point)
         };
         (0..point.len()).filter(can_halve).max_by_key(|&i| point[i])
     })

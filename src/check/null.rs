@@ -56,21 +56,21 @@ mod tests {
     #[case::as_wide_as_their_spread(1e7, Some("its own mean everywhere"))]
     fn a_tolerance_that_accepts_nothing_computed_is_named(#[case] factor: f64, #[case] null: Option<&str>) {
         let values: Vec<f64> = (0..16).map(|i| 1.0 + 0.01 * f64::from(i)).collect();
-        let expected = Expected { magnitudes: values.clone(), values };
+        let expected = Expected::new(values.clone(), values);
         assert_eq!(accepted_null(&expected, &[], &judge(factor)), null);
     }
 
     #[test]
     fn values_past_the_range_of_the_dtype_ask_for_nothing() {
         let values: Vec<f64> = (0..16).map(|i| 1e5 + f64::from(i)).collect();
-        let expected = Expected { magnitudes: values.clone(), values };
+        let expected = Expected::new(values.clone(), values);
         let judge = Judge { dtype: DType::F16, ..judge(4.0) };
         assert_eq!(accepted_null(&expected, &[], &judge), None);
     }
 
     #[test]
     fn a_null_that_is_the_answer_is_let_pass() {
-        let expected = Expected { values: vec![1.0; 16], magnitudes: vec![1.0; 16] };
+        let expected = Expected::new(vec![1.0; 16], vec![1.0; 16]);
         assert_eq!(accepted_null(&expected, &[], &judge(4.0)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Metamorphic relations, held against the candidate itself: no reference can be wrong in the same way.
 
 use super::case::Case;
-use super::judge::{Rejection, failed, judge_of, prepare, reject, settle};
+use super::judge::{Rejection, failed, judge_of, prepare, reject, settle, settle_others};
 use super::reference::expected;
 use super::{Context, Subject};
 use crate::core::distribution::Distribution;
@@ -86,8 +86,10 @@ pub fn rows_are_independent(context: &Context<'_>, subject: &Subject<'_>, point:
 fn run(context: &Context<'_>, subject: &Subject<'_>, case: &Case, inputs: &[Tensor]) -> Result<Vec<Tensor>, Rejection> {
     let mut problem = prepare(context, subject, case, inputs)?;
     let mut outputs = problem.run(Poison::Nan).map_err(|fault| reject(context, subject, case, fault))?;
-    if subject.operator.has_unspecified() {
-        settle(&mut outputs, &expected(subject.operator, &case.point, subject.dtype, inputs));
+    if subject.operator.has_unspecified() || subject.operator.has_alternatives() {
+        let expected = expected(subject.operator, &case.point, subject.dtype, inputs);
+        settle(&mut outputs, &expected);
+        settle_others(&mut outputs, &expected);
     }
     Ok(outputs)
 }

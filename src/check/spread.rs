@@ -114,7 +114,7 @@ mod tests {
         let fold = |term: fn(f64) -> f64| -> Vec<f64> {
             rows().map(|(a, b)| a.iter().zip(b).map(|(a, b)| term(a * b)).sum()).collect()
         };
-        let expected = Expected { values: fold(|x| x), magnitudes: fold(f64::abs) };
+        let expected = Expected::new(fold(|x| x), fold(f64::abs));
         let got: Vec<f64> = rows().map(|(a, b)| sum(a, b)).collect();
         let judge = Judge { dtype, tolerance: Tolerance::default(), depth: k as f64, equal_terms: false };
         spread(&Tensor::from_f64(dtype, &[ROWS], &got), &expected, &judge, dtype, ROWS).unwrap()
@@ -153,7 +153,7 @@ mod tests {
         let got: Vec<f64> =
             x.chunks_exact(k).map(|x| x.iter().fold(0.0f32, |sum, x| sum + x.abs() as f32).into()).collect();
         let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: k as f64, equal_terms: false };
-        let expected = Expected { magnitudes: values.clone(), values };
+        let expected = Expected::new(values.clone(), values);
         let found = spread(&Tensor::from_f64(DType::F32, &[rows], &got), &expected, &judge, DType::F32, rows).unwrap();
         assert!(found.of_typical < 1.0, "{found:?}");
     }
@@ -183,7 +183,7 @@ mod tests {
     fn integers_and_few_elements_have_none() {
         let judge = |dtype| Judge { dtype, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
         let of = |dtype: DType, n: usize| {
-            let expected = Expected { values: vec![1.0; n], magnitudes: vec![1.0; n] };
+            let expected = Expected::new(vec![1.0; n], vec![1.0; n]);
             spread(&Tensor::from_f64(dtype, &[n], &vec![9.0; n]), &expected, &judge(dtype), dtype, n)
         };
         assert_eq!((of(DType::I32, 100), of(DType::F32, FEWEST - 1)), (None, None));
@@ -199,7 +199,7 @@ mod tests {
         let got: Vec<f64> = values.iter().map(|value| DType::BF16.round(*value)).collect();
         let got: Vec<f64> = got.iter().enumerate().map(off).collect();
         let judge = Judge { dtype: DType::BF16, tolerance: Tolerance::default(), depth: 1.0, equal_terms: false };
-        let expected = Expected { magnitudes: values.clone(), values };
+        let expected = Expected::new(values.clone(), values);
         let found = spread(&Tensor::from_f64(DType::BF16, &[100], &got), &expected, &judge, DType::BF16, 100).unwrap();
         assert!((found.rms_ulp - 5.0).abs() < 1e-9 && found.elements == 100, "{found:?}");
     }
@@ -213,8 +213,7 @@ mod tests {
         let added = |x: &[f64]| x.chunks(16).fold(0.0, |all, x| f64::from(cut_off(all + sum(x))));
         let (values, got): (Vec<f64>, Vec<f64>) = x.chunks_exact(k).map(|x| (sum(x), added(x))).unzip();
         let judge = Judge { dtype: DType::F32, tolerance: Tolerance::default(), depth: k as f64, equal_terms: false };
-        let (expected, got) =
-            (Expected { magnitudes: values.clone(), values }, Tensor::from_f64(DType::F32, &[rows], &got));
+        let (expected, got) = (Expected::new(values.clone(), values), Tensor::from_f64(DType::F32, &[rows], &got));
         let of = |inputs| spread(&got, &expected, &judge, inputs, rows).unwrap().of_typical;
         assert!(of(DType::BF16) < 1.0 && of(DType::F32) > 1.0, "{} and {}", of(DType::BF16), of(DType::F32));
     }

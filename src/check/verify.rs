@@ -111,7 +111,7 @@ fn elements_are_right(
 ) -> Result<Errors, Rejection> {
     let of = |&at: &usize| subject.operator.element(&case.point, inputs, at).unwrap_or([f64::NAN; 2]);
     let (values_there, magnitudes) = elements.par_iter().map(of).map(|[value, magnitude]| (value, magnitude)).unzip();
-    let expected = Arc::new(vec![Expected { values: values_there, magnitudes }]);
+    let expected = Arc::new(vec![Expected::new(values_there, magnitudes)]);
     values(subject, case, &[got[0].elements(elements)], &expected).map_err(|rejection| match rejection {
         Rejection::Failed(mut failure) => {
             if let Some(worst) = &mut failure.worst {

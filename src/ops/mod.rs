@@ -87,6 +87,7 @@ catalogue![
     attention_cached,
     attention_kvcache,
     argmax,
+    sample,
     conv2d,
     conv2d_pool,
     max_pool2d,

@@ -73,6 +73,8 @@ fn stored(
     key: &Key,
     store: Option<&Store>,
 ) -> Vec<Expected> {
+    // An entry has no room for other values than the reference's.
+    let store = store.filter(|_| !operator.has_alternatives());
     let Some((store, executable)) = store.and_then(|store| Some((store, store::executable()?))) else {
         return compute(operator, point, dtype, inputs);
     };
@@ -145,7 +147,10 @@ fn whole(operator: &dyn Operator, point: &[usize], dtype: DType, inputs: &[Tenso
         let marked = magnitudes.iter_mut().flatten().zip(free.iter().flatten());
         marked.filter(|(_, free)| **free).for_each(|(magnitude, _)| *magnitude = UNSPECIFIED);
     }
-    values.into_iter().zip(magnitudes).map(|(values, magnitudes)| Expected { values, magnitudes }).collect()
+    let mut others: Vec<Vec<(usize, f64)>> = vec![Vec::new(); values.len()];
+    operator.alternatives(point, &inputs, &mut others);
+    let of_outputs = values.into_iter().zip(magnitudes).zip(others);
+    of_outputs.map(|((values, magnitudes), others)| Expected { values, magnitudes, others }).collect()
 }
 
 /// Puts together what was computed of some rows each, along the dimension of every output that has the rows.
@@ -161,7 +166,13 @@ fn concatenate(operator: &dyn Operator, point: &[usize], axis: usize, parts: &[V
             };
             (0..outer).flat_map(|at| parts.iter().flat_map(move |part| of_part(part, at))).collect()
         };
-        Expected { values: join(|e| &e.values), magnitudes: join(|e| &e.magnitudes) }
+        let widths: Vec<usize> = parts.iter().map(|part| part[i].values.len() / outer.max(1)).collect();
+        let width: usize = widths.iter().sum();
+        let others = parts.iter().enumerate().flat_map(|(number, part)| {
+            let (before, own) = (widths[..number].iter().sum::<usize>(), widths[number]);
+            part[i].others.iter().map(move |&(at, value)| (at / own * width + before + at % own, value))
+        });
+        Expected { values: join(|e| &e.values), magnitudes: join(|e| &e.magnitudes), others: others.collect() }
     });
     outputs.collect()
 }

@@ -146,7 +146,7 @@ fn decode(entry: &[u8]) -> Option<Vec<Expected>> {
         let bytes = usize::try_from(u64::from_le_bytes(*length)).ok()?.checked_mul(8)?;
         let (values, rest) = rest.split_at_checked(bytes)?;
         let (magnitudes, rest) = rest.split_at_checked(bytes)?;
-        expected.push(Expected { values: numbers(values), magnitudes: numbers(magnitudes) });
+        expected.push(Expected::new(numbers(values), numbers(magnitudes)));
         payload = rest;
     }
     payload.is_empty().then_some(expected)
@@ -165,7 +165,7 @@ mod tests {
     fn reference(seed: u8, elements: usize) -> Vec<Expected> {
         let values: Vec<f64> = (0..elements).map(|i| f64::from(seed) + i as f64 / 8.0).collect();
         let magnitudes = values.iter().map(|v| 2.0 * v).collect();
-        vec![Expected { values, magnitudes }, Expected { values: vec![f64::INFINITY], magnitudes: vec![0.0] }]
+        vec![Expected::new(values, magnitudes), Expected::new(vec![f64::INFINITY], vec![0.0])]
     }
 
     #[test]

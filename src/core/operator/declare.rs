@@ -21,6 +21,7 @@ type NumberFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 type ReferenceFn = Arc<dyn Fn(&[usize], DType, &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
 type ComputeFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<f64>]) + Send + Sync>;
 type UnspecifiedFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<bool>]) + Send + Sync>;
+type AlternativesFn = Arc<dyn Fn(&[usize], &[&[f64]], &mut [Vec<(usize, f64)>]) + Send + Sync>;
 type IndicesFn = Arc<dyn Fn(&[usize]) -> Vec<i64> + Send + Sync>;
 type ElementFn = Arc<dyn Fn(&[usize], &[Tensor], usize) -> [f64; 2] + Send + Sync>;
 type CostFn = Arc<dyn Fn(&[usize], DType) -> Cost + Send + Sync>;
@@ -64,6 +65,7 @@ pub struct Op<S> {
     constraints: Vec<Constraint>,
     reference: Option<ReferenceFn>,
     unspecified: Option<UnspecifiedFn>,
+    alternatives: Option<AlternativesFn>,
     magnitude: Option<ComputeFn>,
     element: Option<ElementFn>,
     depth: DepthFn,
@@ -96,6 +98,7 @@ impl<S: Shape> Op<S> {
             constraints: Vec::new(),
             reference: None,
             unspecified: None,
+            alternatives: None,
             magnitude: None,
             element: None,
             depth: Arc::new(|_| 1.0),
@@ -147,6 +150,30 @@ impl<S: Shape> Op<S> {
     pub fn unspecified(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<bool>]) + Send + Sync + 'static) -> Self {
         self.identity = fresh_identity();
         self.unspecified = Some(Arc::new(move |point, x, free| f(&S::from_point(point), x, free)));
+        self
+    }
+
+    /// Other values that elements of the outputs may have, as `(element, value)` of each output: where a choice hangs on a
+    /// rounding, what is chosen on either side of it. `f` sees the inputs, and says how large that rounding may be. Any of
+    /// them counts as the reference's; two runs on the same inputs must have the same one.
+    ///
+    /// ```
+    /// use kernelgate::prelude::*;
+    /// shape! { struct Vector { n: 1..=1 << 20 } }
+    /// // A quotient that is so close to an integer that it may round to either side.
+    /// let op = Op::<Vector>::new("whole_parts")
+    ///     .input("x", |s| [s.n])
+    ///     .output("y", |s| [s.n]).in_dtype(I32)
+    ///     .reference(|_, x, y| y[0].iter_mut().zip(x[0]).for_each(|(y, x)| *y = (x / 3.0).floor()))
+    ///     .alternatives(|_, x, others| for (at, x) in x[0].iter().enumerate() {
+    ///         let (exact, rounding) = (x / 3.0, x.abs() * 2f64.powi(-23));
+    ///         others[0].extend([exact - rounding, exact + rounding].map(|near| (at, near.floor())));
+    ///     });
+    /// assert!(op.has_alternatives());
+    /// ```
+    pub fn alternatives(mut self, f: impl Fn(&S, &[&[f64]], &mut [Vec<(usize, f64)>]) + Send + Sync + 'static) -> Self {
+        self.identity = fresh_identity();
+        self.alternatives = Some(Arc::new(move |point, x, others| f(&S::from_point(point), x, others)));
         self
     }
 
@@ -395,6 +422,14 @@ impl<S: Shape> Operator for Op<S> {
     fn unspecified(&self, point: &[usize], inputs: &[&[f64]], free: &mut [Vec<bool>]) {
         if let Some(unspecified) = &self.unspecified {
             unspecified(point, inputs, free);
+        }
+    }
+    fn has_alternatives(&self) -> bool {
+        self.alternatives.is_some()
+    }
+    fn alternatives(&self, point: &[usize], inputs: &[&[f64]], others: &mut [Vec<(usize, f64)>]) {
+        if let Some(alternatives) = &self.alternatives {
+            alternatives(point, inputs, others);
         }
     }
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

@@ -67,6 +67,12 @@ pub trait Operator: Send + Sync {
     }
     /// Marks the places of the outputs that may hold anything.
     fn unspecified(&self, _point: &[usize], _inputs: &[&[f64]], _free: &mut [Vec<bool>]) {}
+    /// Whether elements may have other values than the reference.
+    fn has_alternatives(&self) -> bool {
+        false
+    }
+    /// Adds `(element, value)` of each output for every other value that an element may have.
+    fn alternatives(&self, _point: &[usize], _inputs: &[&[f64]], _others: &mut [Vec<(usize, f64)>]) {}
     /// The size of what was added or cancelled to make each output; on entry it holds the reference outputs.
     fn magnitude(&self, point: &[usize], inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
     /// Whether it says how to compute a single element.
