@@ -7,8 +7,9 @@ mod show;
 
 use super::{Failure, print, project};
 use crate::core::dtype::DType;
+use crate::core::seed::derive;
 use crate::harness::progress::{Progress, Quiet};
-use crate::models::{Golden, Sampling, perplexity};
+use crate::models::{Golden, Sampler, Sampling, perplexity};
 use crate::report::summary::Summary;
 use clap::Args;
 use inference::Inference;
@@ -91,8 +92,10 @@ impl Llm {
         }
     }
 
-    fn sampling(&self) -> Sampling {
-        Sampling { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p }
+    /// How tokens are chosen.
+    fn sampler(&self) -> Sampler {
+        let sampling = Sampling { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p };
+        Sampler::new(sampling, derive(self.inference.seed, &["tokens"]))
     }
 
     fn measure(&self, opened: &Opened) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! How an architecture is written down: one method an operator, each returning where its result is.
 
 use super::description::{Buffer, BufferId, Call, Extents, Kind, Model, Operand, Step, View};
+use super::sampling::Sampler;
 use crate::core::shape::{Point, Shape};
 use crate::ops::attention_cached::Cached;
 use crate::ops::embedding::Lookup;
@@ -318,13 +319,14 @@ impl Builder {
         let tokens = Operand { buffer: self.tokens(), view: View::Asked };
         let shape = move |e: &Extents| Matrix { rows: e.asked(), cols: vocabulary };
         let usual = call("argmax", shape, [Operand { buffer: logits, view: View::Asked }]);
-        let argmax = Step { usual, few: None, output: tokens, layer: Arc::clone(&self.layer) };
-        Model { argmax: Some(argmax), ..self.model(logits, vocabulary, context) }
+        let choice = Step { usual, few: None, output: tokens, layer: Arc::clone(&self.layer) };
+        Model { choice: Some(choice), ..self.model(logits, vocabulary, context) }
     }
 
     fn model(mut self, logits: BufferId, vocabulary: usize, context: usize) -> Model {
         let decode = self.before_decode.map(|at| self.steps.split_off(at)).unwrap_or_default();
-        Model { buffers: self.buffers, steps: self.steps, decode, argmax: None, logits, vocabulary, context }
+        let sampler = Sampler::default();
+        Model { buffers: self.buffers, steps: self.steps, decode, choice: None, sampler, logits, vocabulary, context }
     }
 }
 

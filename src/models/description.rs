@@ -5,6 +5,7 @@
 //! Tokens are ordered position by position: row `position · batch + sequence`. What a step appends to the cache is then one
 //! range of rows, and what attention reads is another.
 
+use super::sampling::Sampler;
 use crate::core::shape::Point;
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ impl Extents {
     /// So many sequences of one position: rows that have nothing to do with each other.
     pub const fn rows(rows: usize) -> Self {
         Extents { batch: rows, queries: 1, past: 0, all_logits: false, capacity: 1 }
+    }
+
+    /// The last of the new positions.
+    pub const fn last(&self) -> usize {
+        self.past + self.queries - 1
     }
 
     /// Rows of logits.
@@ -71,6 +77,10 @@ pub enum Kind {
     Positions(usize),
     /// The position of the first of them, an index.
     Past,
+    /// The position of the last of them, an index.
+    Last,
+    /// What tokens are drawn by, a row a position and sequence, as indices.
+    Draws(Sampler),
     /// A row for each new token.
     Activation,
     /// A row for each row of logits.
@@ -91,7 +101,7 @@ pub struct Buffer {
 impl Buffer {
     /// Whether its elements are indices.
     pub const fn is_index(&self) -> bool {
-        matches!(self.kind, Kind::Tokens | Kind::Positions(_) | Kind::Past)
+        matches!(self.kind, Kind::Tokens | Kind::Positions(_) | Kind::Past | Kind::Last | Kind::Draws(_))
     }
 
     /// The tensors of the model's files that it holds.
@@ -116,8 +126,8 @@ impl Buffer {
             }
             Kind::Stacked(parts) => parts.iter().map(|(_, dims)| dims[0]).sum(),
             Kind::Constant(rows, _) => *rows,
-            Kind::Past => 1,
-            Kind::Table(_) | Kind::Cache => capacity * batch,
+            Kind::Past | Kind::Last => 1,
+            Kind::Table(_) | Kind::Cache | Kind::Draws(_) => capacity * batch,
             Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
             Kind::Logits => asked,
         }
@@ -228,8 +238,10 @@ pub struct Model {
     pub steps: Vec<Step>,
     /// Other steps for runs of one new token a sequence, none of whose launches depends on its position; or none.
     pub decode: Vec<Step>,
-    /// From the logits to the most likely tokens, in a model that has tokens.
-    pub argmax: Option<Step>,
+    /// From the logits to the next tokens, in a model that has tokens.
+    pub choice: Option<Step>,
+    /// How it chooses them: [`Model::sampled`] sets it.
+    pub sampler: Sampler,
     /// Where the logits are, or whatever else it computes.
     pub logits: BufferId,
     /// Columns of that: the tokens that there are.
@@ -282,14 +294,16 @@ impl Model {
                 Some((0..tokens.len()).map(|i| (e.past + i / e.batch + offset) as i32).collect())
             }
             Kind::Past => Some(vec![e.past as i32]),
+            Kind::Last => Some(vec![e.last() as i32]),
             _ => None,
         };
         self.buffers.iter().filter_map(of).collect()
     }
 
-    /// The buffers of indices.
+    /// The buffers of indices that a run is given.
     pub fn index_buffers(&self) -> impl Iterator<Item = BufferId> {
-        (0..self.buffers.len()).filter(|&id| self.buffers[id].is_index())
+        let is_given = |buffer: &Buffer| buffer.is_index() && !matches!(buffer.kind, Kind::Draws(_));
+        (0..self.buffers.len()).filter(move |&id| is_given(&self.buffers[id]))
     }
 
     /// Elements that all caches keep of one position of one sequence.

@@ -75,7 +75,7 @@ impl<'a> LaunchedExecutor<'a> {
         let operators = Operators::new();
         let arch = arena.arch();
         let mut ready = BTreeMap::new();
-        for call in model.every_step().chain(&model.argmax).flat_map(Step::calls) {
+        for call in model.every_step().chain(&model.choice).flat_map(Step::calls) {
             if !ready.contains_key(call.operator) {
                 let kernel = operators.on_gpu(call.operator, dtype, &arch)?;
                 let id = arena.load(&kernel, dtype)?;
@@ -102,6 +102,11 @@ impl<'a> LaunchedExecutor<'a> {
             match buffer.map(|buffer| (&buffer.kind, buffer.width)) {
                 Some((Kind::Table(value), width)) => {
                     let made = filled(dtype, bytes, |i| value(i / width / limits.batch, i % width));
+                    arena.upload(id, 0, made.as_slice())?;
+                }
+                Some((Kind::Draws(sampler), _)) => {
+                    let number = |i: usize| sampler.number(i / limits.batch, i % limits.batch);
+                    let made = filled(DType::I32, bytes, |i| f64::from(number(i)));
                     arena.upload(id, 0, made.as_slice())?;
                 }
                 Some((Kind::Constant(_, value), width)) => {
@@ -213,7 +218,7 @@ impl Executor for LaunchedExecutor<'_> {
         let indices = self.model.indices(tokens, e);
         self.write_indices(&indices)?;
         self.launch_steps(e)?;
-        self.launch_argmax(e)?;
+        self.launch_choice(e)?;
         let mut next = vec![0; e.batch];
         let tokens = self.tokens_place();
         self.arena.download(tokens, 0, bytemuck::cast_slice_mut(&mut next))?;
@@ -264,21 +269,25 @@ impl LaunchedExecutor<'_> {
         Ok(())
     }
 
-    /// Enqueues the choice of the most likely tokens, which become the tokens of the next run.
-    fn launch_argmax(&mut self, e: &Extents) -> Result<(), Error> {
-        let Some(argmax) = self.model.argmax.clone() else {
+    /// Enqueues the choice of the next tokens, which become those of the next run.
+    fn launch_choice(&mut self, e: &Extents) -> Result<(), Error> {
+        let Some(choice) = self.model.choice.clone() else {
             return Err(Error::input("the model", "tokens", "none"));
         };
         // As rows of a run of one token each: the first of the buffer, where the next run looks for its own.
-        let tokens = Operand { view: View::New, ..argmax.output };
-        self.step(&argmax.usual, tokens, &Extents { queries: 1, ..*e })
+        let tokens = Operand { view: View::New, ..choice.output };
+        self.step(&choice.usual, tokens, &Extents { queries: 1, ..*e })
     }
 
     /// Enqueues everything up to the next tokens.
     fn begin_token(&mut self, e: &Extents) -> Result<Pending, Error> {
-        let past = self.model.buffers.iter().position(|buffer| matches!(buffer.kind, Kind::Past));
-        if let Some(past) = past {
-            self.arena.set(self.places[self.layout.places[past]], 0, e.past as i32)?;
+        for (buffer, place) in self.model.buffers.iter().zip(&self.layout.places) {
+            let position = match buffer.kind {
+                Kind::Past => e.past,
+                Kind::Last => e.last(),
+                _ => continue,
+            };
+            self.arena.set(self.places[*place], 0, position as i32)?;
         }
         match self.token {
             Some(graph) => self.arena.replay(graph)?,
@@ -297,7 +306,7 @@ impl LaunchedExecutor<'_> {
 
     fn launch_token(&mut self, e: &Extents) -> Result<(), Error> {
         self.launch_steps(e)?;
-        self.launch_argmax(e)
+        self.launch_choice(e)
     }
 
     fn record_token(&mut self, e: &Extents) -> Result<Option<GraphId>, Error> {
@@ -311,7 +320,7 @@ impl LaunchedExecutor<'_> {
     }
 
     fn tokens_place(&self) -> BufferId {
-        let buffer = self.model.argmax.as_ref().map_or(self.model.logits, |argmax| argmax.output.buffer);
+        let buffer = self.model.choice.as_ref().map_or(self.model.logits, |choice| choice.output.buffer);
         self.places[self.layout.places[buffer]]
     }
 }

@@ -23,6 +23,7 @@
 mod builder;
 mod catalogue;
 mod chain;
+mod choice;
 mod cnn;
 mod config;
 mod cpu;

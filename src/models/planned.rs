@@ -62,10 +62,12 @@ fn passed_bytes(model: &Model, operand: &Operand, e: &Extents, dtype: DType) -> 
     let buffer: &Buffer = &model.buffers[operand.buffer];
     let element = if buffer.is_index() { DType::I32 } else { dtype };
     match buffer.kind {
-        Kind::Activation | Kind::Logits | Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Past => {
+        Kind::Activation | Kind::Logits | Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Past | Kind::Last => {
             operand.rows(buffer, e).1 * buffer.width * element.size()
         }
-        Kind::Weight { .. } | Kind::Stacked(_) | Kind::Table(_) | Kind::Constant(..) | Kind::Cache => 0,
+        Kind::Weight { .. } | Kind::Stacked(_) | Kind::Table(_) | Kind::Constant(..) | Kind::Draws(_) | Kind::Cache => {
+            0
+        }
     }
 }
 

@@ -1,16 +1,15 @@
 //! The next token from logits: the largest, or drawn, with a temperature, from the most likely ones.
 
-use crate::core::seed::{Rng, rng};
-use rand_pcg::rand_core::Rng as _;
+use crate::ops::sample::{DRAWS, Rule, draw};
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by; 0 takes the largest.
+    /// What logits are divided by, in millionths from .001 to 1000; 0 takes the largest.
     pub temperature: f64,
-    /// Only this many of the most likely; 0 for all.
+    /// Only this many of the most likely, and those as likely as the last of them; 0 for all.
     pub top_k: usize,
-    /// Only the most likely that together have this probability.
+    /// Only the most likely that together have this probability, in millionths.
     pub top_p: f64,
 }
 
@@ -21,39 +20,47 @@ impl Default for Sampling {
     }
 }
 
-/// Draws tokens, the same from the same seed.
+/// Chooses tokens: the same for the same seed, position and sequence, whatever was chosen before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampler {
     sampling: Sampling,
-    rng: Rng,
+    seed: u64,
 }
 
 impl Sampler {
-    /// A sampler of its own state.
+    /// A sampler whose numbers are those of a seed.
     pub fn new(sampling: Sampling, seed: u64) -> Self {
-        Sampler { sampling, rng: rng(seed) }
+        Sampler { sampling, seed }
     }
 
-    /// The next token of one row of logits.
-    pub fn next(&mut self, logits: &[f32]) -> u32 {
-        if self.sampling.temperature <= 0.0 {
-            return largest(logits) as u32;
-        }
-        let likely = likely(&self.sampling, logits);
-        let total: f64 = likely.iter().map(|(_, p)| p).sum();
-        let mut left = uniform(&mut self.rng) * total;
-        for &(token, p) in &likely {
-            left -= p;
-            if left < 0.0 {
-                return token as u32;
-            }
-        }
-        likely[likely.len() - 1].0 as u32
+    /// How tokens are drawn, where they are.
+    pub fn rule(&self) -> Option<Rule> {
+        let Sampling { temperature, top_k, top_p } = self.sampling;
+        (temperature > 0.0).then(|| Rule::of(temperature, top_k, top_p))
+    }
+
+    /// The token behind a position of a sequence, from the logits there.
+    pub fn choose(&self, logits: &[f32], position: usize, sequence: usize) -> u32 {
+        let token = match self.rule() {
+            Some(rule) => draw(logits, &rule, self.number(position, sequence)),
+            None => largest(logits),
+        };
+        token as u32
+    }
+
+    /// What the token behind a position of a sequence is drawn by: uniform below 2³¹, without a state.
+    pub fn number(&self, position: usize, sequence: usize) -> u32 {
+        let mixed = [position, sequence].iter().fold(mix(self.seed), |mixed, &part| mix(mixed ^ part as u64));
+        (mixed >> (u64::BITS - DRAWS.ilog2())) as u32
     }
 }
 
-/// In [0, 1).
-fn uniform(rng: &mut Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+/// A step of SplitMix64.
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// The first of the largest, NaN left out of account.
@@ -62,59 +69,40 @@ pub fn largest(logits: &[f32]) -> usize {
     (0..logits.len()).reduce(larger).unwrap_or(0)
 }
 
-/// The tokens that may be drawn, the most likely first, with weights.
-fn likely(sampling: &Sampling, logits: &[f32]) -> Vec<(usize, f64)> {
-    let max = f64::from(logits[largest(logits)]);
-    let weight = |&logit: &f32| ((f64::from(logit) - max) / sampling.temperature).exp();
-    let mut all: Vec<(usize, f64)> = logits.iter().map(weight).enumerate().collect();
-    all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    if sampling.top_k > 0 {
-        all.truncate(sampling.top_k);
-    }
-    let total: f64 = all.iter().map(|(_, p)| p).sum();
-    let mut sum = 0.0;
-    let kept = all.iter().take_while(|(_, p)| {
-        let before = sum;
-        sum += p;
-        before < sampling.top_p * total
-    });
-    let kept = kept.count().max(1);
-    all.truncate(kept);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
 
     const LOGITS: [f32; 4] = [0.0, 2.0, 1.0, -1.0];
 
-    #[rstest]
-    #[case(Sampling { temperature: 1.0, top_k: 2, top_p: 1.0 }, &[1, 2])]
-    #[case(Sampling { temperature: 1.0, top_k: 0, top_p: 0.7 }, &[1, 2])]
-    #[case(Sampling { temperature: 1.0, top_k: 0, top_p: 0.0 }, &[1])]
-    #[case(Sampling { temperature: 0.1, top_k: 0, top_p: 0.99 }, &[1])]
-    #[case(Sampling { temperature: 1.0, top_k: 0, top_p: 1.0 }, &[1, 2, 0, 3])]
-    fn only_the_likely_are_drawn(#[case] sampling: Sampling, #[case] expected: &[usize]) {
-        let tokens: Vec<usize> = likely(&sampling, &LOGITS).into_iter().map(|(token, _)| token).collect();
-        assert_eq!(tokens, expected);
-        let mut sampler = Sampler::new(sampling, 3);
-        assert!((0..200).all(|_| expected.contains(&(sampler.next(&LOGITS) as usize))));
+    #[test]
+    fn tokens_come_as_often_as_they_are_likely() {
+        let sampler = Sampler::new(Sampling { temperature: 1.0, ..Sampling::default() }, 7);
+        let weights: Vec<f64> = LOGITS.iter().map(|x| f64::from(*x).exp()).collect();
+        let n = 20_000;
+        // Along positions, and along sequences.
+        for at in [|i| (i, 0), |i| (0, i)] {
+            let drawn = (0..n).map(at).map(|(position, sequence)| sampler.choose(&LOGITS, position, sequence));
+            let ones = drawn.filter(|token| *token == 1).count() as f64 / n as f64;
+            assert!((ones - weights[1] / weights.iter().sum::<f64>()).abs() < 0.01, "{ones}");
+        }
     }
 
     #[test]
-    fn tokens_come_as_often_as_they_are_likely() {
-        let mut sampler = Sampler::new(Sampling { temperature: 1.0, ..Sampling::default() }, 7);
-        let n = 20_000;
-        let ones = (0..n).filter(|_| sampler.next(&LOGITS) == 1).count() as f64 / f64::from(n);
-        let weights: Vec<f64> = LOGITS.iter().map(|x| f64::from(*x).exp()).collect();
-        assert!((ones - weights[1] / weights.iter().sum::<f64>()).abs() < 0.01, "{ones}");
+    fn numbers_depend_on_seed_position_and_sequence() {
+        let of = |seed| Sampler::new(Sampling::default(), seed);
+        let mut numbers: Vec<u32> =
+            (0..4).flat_map(|seed| (0..20).flat_map(move |i| (0..20).map(move |j| of(seed).number(i, j)))).collect();
+        assert!(numbers.iter().all(|number| (*number as usize) < DRAWS));
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 1600);
+        assert_eq!(of(3).number(5, 6), of(3).number(5, 6));
     }
 
     #[test]
     fn without_temperature_the_first_largest_is_taken() {
-        assert_eq!(Sampler::new(Sampling::default(), 0).next(&[1.0, f32::NAN, 3.0, 3.0]), 2);
+        assert_eq!(Sampler::default().choose(&[1.0, f32::NAN, 3.0, 3.0], 0, 0), 2);
         assert_eq!(largest(&[f32::NAN, 1.0]), 1);
     }
 }

@@ -3,7 +3,6 @@
 use super::description::{Extents, Model};
 use super::error::Error;
 use super::layout::{Limits, Memory};
-use super::sampling::largest;
 
 /// Runs the steps of a model on some device.
 pub trait Executor {
@@ -32,16 +31,18 @@ pub trait Executor {
         self.run_on(&indices, extents)
     }
 
-    /// Runs all steps and returns the most likely next token of each sequence.
+    /// Runs all steps and returns the next token of each sequence, as the model [chooses](Model::sampled) it.
     ///
     /// # Errors
     /// What the device said.
     fn next_tokens(&mut self, tokens: &[i32], extents: &Extents) -> Result<Vec<i32>, Error> {
         let logits = self.run(tokens, extents)?;
-        Ok(logits.chunks_exact(self.vocabulary()).map(|row| largest(row) as i32).collect())
+        let rows = logits.chunks_exact(self.vocabulary()).enumerate();
+        let sampler = self.model().sampler;
+        Ok(rows.map(|(sequence, row)| sampler.choose(row, extents.last(), sequence).cast_signed()).collect())
     }
 
-    /// Writes `count` tokens a sequence behind `first`, always the most likely ones, and hands each batch of them on as soon as
+    /// Writes `count` tokens a sequence behind `first`, as the model chooses them, and hands each batch of them on as soon as
     /// it is there; ends early where that answers `false`.
     ///
     /// # Errors
@@ -116,11 +117,11 @@ impl<'e> Session<'e> {
         self.append_rows(tokens, true)
     }
 
-    /// Appends tokens as [`Session::append`] does, and returns the most likely next one of each sequence.
+    /// Appends tokens as [`Session::append`] does, and returns the next one of each sequence, as the model chooses it.
     ///
     /// # Errors
     /// As [`Session::append`].
-    pub fn append_greedily(&mut self, tokens: &[u32]) -> Result<Vec<u32>, Error> {
+    pub fn append_for_next(&mut self, tokens: &[u32]) -> Result<Vec<u32>, Error> {
         let mut next = Vec::new();
         for (part, extents) in self.parts(tokens, false)? {
             next = self.executor.next_tokens(&part, &extents)?;
@@ -129,7 +130,7 @@ impl<'e> Session<'e> {
         Ok(next.into_iter().map(i32::cast_unsigned).collect())
     }
 
-    /// Appends `first`, then up to `count` - 1 further tokens, always the most likely ones; each is handed on as soon as it is
+    /// Appends `first`, then up to `count` - 1 further tokens, as the model chooses them; each is handed on as soon as it is
     /// known, and `false` ends it. What is in the cache afterwards is not said: begin another session.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ fn tokens_stay_on_the_device(
     let mut executor = LaunchedExecutor::new(&model, &folder, limits, DType::F32, launches, arena, progress).unwrap();
     let mut session = Session::new(&mut executor);
     let prompt: Vec<u32> = golden.prompt.iter().flat_map(|&token| vec![token; batch]).collect();
-    let first = session.append_greedily(&prompt).unwrap();
+    let first = session.append_for_next(&prompt).unwrap();
     let mut written = vec![first.clone()];
     session
         .write(&first, 15, |tokens| {
@@ -136,6 +136,77 @@ fn tokens_stay_on_the_device(
         .unwrap();
     let expected: Vec<Vec<u32>> = golden.tokens[..12].iter().map(|&token| vec![token; batch]).collect();
     assert_eq!(written, expected);
+}
+
+/// Tokens that are drawn on the device are those that the host draws from the logits there.
+#[rstest]
+fn tokens_are_drawn_on_the_device(
+    #[values(1, 3)] batch: usize,
+    #[values(Launches::EachStep, Launches::Recorded)] launches: Launches,
+    #[values(DType::F32, DType::BF16)] dtype: DType,
+) {
+    let (folder, _) = open("llama-tiny");
+    let golden = golden_of("llama-tiny");
+    let sampler = Sampler::new(Sampling { temperature: 1.5, top_k: 40, top_p: 0.9 }, 5);
+    let model = Model::fused(&folder.config, batch).unwrap().sampled(sampler);
+    let limits = Limits { batch, ..golden.limits() };
+    let device = device();
+    let executor = || {
+        let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
+        LaunchedExecutor::new(&model, &folder, limits, dtype, launches, arena, |_, _| {}).unwrap()
+    };
+    let prompt: Vec<u32> = golden.prompt.iter().flat_map(|&token| vec![token; batch]).collect();
+    let mut launched = executor();
+    let mut session = Session::new(&mut launched);
+    let first = session.append_for_next(&prompt).unwrap();
+    let mut written = vec![first.clone()];
+    session
+        .write(&first, 7, |tokens| {
+            written.push(tokens.to_vec());
+            true
+        })
+        .unwrap();
+    let mut by_host = executor();
+    let mut session = Session::new(&mut by_host);
+    let mut tokens = prompt;
+    for (i, written) in written.iter().enumerate() {
+        let logits = session.append(&tokens).unwrap();
+        let rows = logits.chunks_exact(model.vocabulary).enumerate();
+        let last = golden.prompt.len() - 1 + i;
+        tokens = rows.map(|(sequence, row)| sampler.choose(row, last, sequence)).collect();
+        assert_eq!(*written, tokens, "token {i}");
+    }
+    // Sequences of the same prompt go their own ways, and not the most likely one.
+    assert!(batch == 1 || written.iter().any(|tokens| tokens[0] != tokens[1]), "{written:?}");
+    assert!(written.iter().zip(&golden.tokens).any(|(tokens, likely)| tokens[0] != *likely), "{written:?}");
+}
+
+/// The same seed gives the same tokens on the CPU, whose logits are all but the same.
+#[test]
+fn the_cpu_draws_the_tokens_of_the_device() {
+    let (folder, model) = open("llama-tiny");
+    let golden = golden_of("llama-tiny");
+    let sampler = Sampler::new(Sampling { temperature: 0.8, top_k: 0, top_p: 0.95 }, 11);
+    let (model, limits) = (model.sampled(sampler), golden.limits());
+    let write = |executor: &mut dyn Executor| {
+        let mut session = Session::new(executor);
+        let first = session.append_for_next(&golden.prompt).unwrap();
+        let mut written = first.clone();
+        session
+            .write(&first, 15, |tokens| {
+                written.extend(tokens);
+                true
+            })
+            .unwrap();
+        written
+    };
+    let device = device();
+    let (each, arena) = (Launches::EachStep, Box::new(SimArena::new(&device)));
+    let mut on_device = LaunchedExecutor::new(&model, &folder, limits, DType::F32, each, arena, |_, _| {}).unwrap();
+    let mut on_cpu = CpuExecutor::new(&model, &folder, limits, DType::F32).unwrap();
+    let written = write(&mut on_device);
+    assert_eq!(write(&mut on_cpu), written);
+    assert_ne!(written, golden.tokens);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::device::{Device, DeviceKind, Heat, Poison, TimingPlan};
 use crate::harness::progress::Progress;
 use crate::measure::yardstick::Yardstick;
-use crate::models::{Executor, Memory, Sampler, Session, Text};
+use crate::models::{Executor, Memory, Session, Text};
 use crate::report::models::{MemoryParts, ModelRun, Quantiles, VERSION};
 use std::time::{Duration, Instant};
 
@@ -76,22 +76,10 @@ impl Measured {
         mut show: impl FnMut(u32) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let batch = usize::from(llm.inference.batch);
-        let mut samplers: Vec<Sampler> = (0..batch)
-            .map(|i| Sampler::new(llm.sampling(), derive(llm.inference.seed, &["sequence", &i.to_string()])))
-            .collect();
-        let vocabulary = executor.vocabulary();
         let side_by_side: Vec<u32> = prompt.iter().flat_map(|&token| vec![token; batch]).collect();
-        let is_greedy = llm.sampling().temperature <= 0.0;
-        let mut next = |logits: &[f32]| -> Vec<u32> {
-            samplers.iter_mut().zip(logits.chunks_exact(vocabulary)).map(|(sampler, row)| sampler.next(row)).collect()
-        };
         let mut session = Session::new(executor);
         let mut begun = Instant::now();
-        let mut tokens = if is_greedy {
-            session.append_greedily(&side_by_side).map_err(input)?
-        } else {
-            next(&session.append(&side_by_side).map_err(input)?)
-        };
+        let tokens = session.append_for_next(&side_by_side).map_err(input)?;
         self.first_ms.push(begun.elapsed().as_secs_f64() * 1e3);
         self.tokens = 1;
         let ends = |tokens: &[u32]| stops && opened.config.eos.contains(&tokens[0]);
@@ -108,16 +96,7 @@ impl Measured {
             shown = if ends(tokens) { return false } else { show(tokens[0]) };
             shown.is_ok()
         };
-        if is_greedy {
-            session.write(&tokens, llm.tokens - 1, &mut each).map_err(input)?;
-        } else {
-            for _ in 1..llm.tokens {
-                tokens = next(&session.append(&tokens).map_err(input)?);
-                if !each(&tokens) {
-                    break;
-                }
-            }
-        }
+        session.write(&tokens, llm.tokens - 1, &mut each).map_err(input)?;
         shown
     }
 

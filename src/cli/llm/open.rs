@@ -44,7 +44,7 @@ impl Opened {
             let folder = Folder::open(path).map_err(input)?;
             let config = folder.config.clone();
             let text = path.join("tokenizer.json").exists().then(|| Text::open(path, &config)).transpose();
-            let model = Model::of(&config).map_err(input)?;
+            let model = Model::of(&config).map_err(input)?.sampled(llm.sampler());
             return Ok(Opened { config, model, weights: Box::new(folder), text: text.map_err(input)? });
         }
         let config = named(&llm.inference.model).ok_or_else(|| {
@@ -54,7 +54,7 @@ impl Opened {
                 NAMES.join(", ")
             ))
         })?;
-        let model = Model::of(&config).map_err(input)?;
+        let model = Model::of(&config).map_err(input)?.sampled(llm.sampler());
         Ok(Opened { config, model, weights: Box::new(RandomWeights { seed: llm.inference.seed }), text: None })
     }
 
@@ -158,7 +158,7 @@ impl Opened {
         let (model, launches) = match way {
             "unfused" => (&self.model, Launches::EachStep),
             _ => {
-                fused = Model::fused(&self.config, limits.batch).map_err(input)?;
+                fused = Model::fused(&self.config, limits.batch).map_err(input)?.sampled(self.model.sampler);
                 (&fused, if way == "graph" { Launches::Recorded } else { Launches::EachStep })
             }
         };

@@ -11,7 +11,7 @@ use crate::device::{Device, DeviceKind};
 use crate::harness::command::{ProfileOptions, apart, compared, knowledge, plain_command};
 use crate::harness::terminal::note;
 use crate::measure::lock::DeviceLock;
-use crate::models::{Executor, Sampler, Sampling, Session};
+use crate::models::{Executor, Sampler, Session};
 use crate::profile::{Clock, Identity, Knowledge, Pairs, ProfileRun, record};
 use crate::report::summary::Summary;
 use clap::Args;
@@ -153,14 +153,14 @@ impl ProfileLlm {
         let batch = usize::from(self.inference.batch);
         let vocabulary = executor.vocabulary();
         let side_by_side: Vec<u32> = prompt.iter().flat_map(|&token| vec![token; batch]).collect();
-        let mut sampler = Sampler::new(Sampling::default(), self.inference.seed);
         let mut session = Session::new(executor);
         let mut append = |run: &str, tokens: &[u32]| {
             let begun = Instant::now();
             // The range and the clock have the same extent: the choice of the next tokens is part of a run.
             let whole = trace::run(run);
             let logits = session.append(tokens).map_err(input)?;
-            let next: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| sampler.next(row)).collect();
+            let next: Vec<u32> =
+                logits.chunks_exact(vocabulary).map(|row| Sampler::default().choose(row, 0, 0)).collect();
             drop(whole);
             Ok::<_, Failure>((begun.elapsed().as_secs_f64() * 1e6, next))
         };
