@@ -41,7 +41,7 @@ pub fn judge(
     }
     outcome.verdict = worst(&outcome.timings);
     if settings.require {
-        outcome.require_baseline();
+        outcome.require_baseline(!reasons.missing.is_empty());
     }
     if outcome.reason.is_empty() {
         outcome.reason = reasons.of(outcome.verdict, &fingerprint.key());
@@ -110,24 +110,21 @@ impl Reasons {
 }
 
 fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, threshold: f64, reasons: &mut Reasons) {
-    // What could not be measured, or not believed, is no candidate for a baseline either.
-    if timing.verdict != Verdict::Pass {
-        if timing.verdict == Verdict::Unclear {
-            reasons.unclear.push(format!("{}: only {} samples", timing.shape, timing.samples));
-        }
-        return;
-    }
-    let half_width = half_width_of(timing);
-    if half_width.is_nan() || half_width > MOST_HALF_WIDTH {
+    let row = accepted.row(&timing.shape, timing.heat);
+    // What could not be measured, or not believed, is no candidate for a baseline either. It lacks one all the same.
+    if let Some(doubt) = doubt(timing) {
         timing.verdict = Verdict::Unclear;
-        let percent = 100.0 * half_width;
-        reasons.unclear.push(format!("{}: known to ±{percent:.1} % only", timing.shape));
+        reasons.unclear.push(format!("{}: {doubt}", timing.shape));
+    }
+    if row.is_none() && matches!(timing.verdict, Verdict::Pass | Verdict::Unclear) {
+        reasons.missing.push(timing.shape.clone());
+    }
+    if timing.verdict != Verdict::Pass {
         return;
     }
     timing.threshold = Some(threshold);
-    let Some(row) = accepted.row(&timing.shape, timing.heat) else {
+    let Some(row) = row else {
         timing.verdict = Verdict::Skip;
-        reasons.missing.push(timing.shape.clone());
         proposed.rows.push(Row::of(timing, None));
         return;
     };
@@ -159,6 +156,18 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
     if matches!(standing.change, Change::Slower | Change::Faster) || row.has_other_yardstick(timing) {
         let epoch = (!standing.new_epoch).then(|| row.epoch_for(timing));
         replace(proposed, Row::of(timing, epoch));
+    }
+}
+
+/// Why a time that was taken cannot be held against another one.
+fn doubt(timing: &Timing) -> Option<String> {
+    let half_width = half_width_of(timing);
+    match timing.verdict {
+        Verdict::Unclear => Some(format!("only {} samples", timing.samples)),
+        Verdict::Pass if half_width.is_nan() || half_width > MOST_HALF_WIDTH => {
+            Some(format!("known to ±{:.1} % only", 100.0 * half_width))
+        }
+        _ => None,
     }
 }
 
@@ -204,5 +213,51 @@ fn metadata(subject: &Subject<'_>, fingerprint: &Fingerprint) -> Metadata {
             fingerprint.name
         ),
         info: info.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::simulated::timing;
+    use crate::core::candidate::{Cpu, IntoCandidate};
+    use crate::core::dtype::DType;
+    use crate::core::operator::Op;
+    use crate::device::Device;
+    use crate::device::cpu::CpuDevice;
+    use rstest::rstest;
+
+    crate::shape! { struct Vector { n: 1..=64 } }
+
+    /// A time known to a half of itself.
+    fn vague(shape: &str) -> Timing {
+        Timing { low_us: 5.0, high_us: 15.0, ..timing(shape, 10.0, None) }
+    }
+
+    #[rstest]
+    #[case::measured(&[timing("n=8", 10.0, None)], Verdict::Skip, "n=8")]
+    #[case::known_too_badly(&[vague("n=8")], Verdict::Unclear, "n=8")]
+    #[case::one_of_each(&[timing("n=8", 10.0, None), vague("n=9")], Verdict::Unclear, "n=8; n=9")]
+    fn what_lacks_a_baseline_fails_where_one_is_required(
+        #[case] timings: &[Timing],
+        #[case] verdict: Verdict,
+        #[case] missing: &str,
+    ) {
+        let operator = Op::<Vector>::new("k").output("y", |s| [s.n]).perf([Vector { n: 8 }, Vector { n: 9 }]);
+        let candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let folder = tempfile::tempdir().unwrap();
+        let device = CpuDevice::new();
+        let judged = |require: bool| {
+            let settings =
+                BaselineSettings { root: folder.path().into(), require, threshold: None, write_pending: false };
+            let outcome = Outcome { timings: timings.to_vec(), ..Outcome::new(Verdict::Pass) };
+            judge(outcome, &subject, device.fingerprint(), &settings)
+        };
+        assert_eq!((judged(false).verdict, judged(false).lacks_baseline), (verdict, false));
+        let required = judged(true);
+        assert_eq!((required.verdict, required.lacks_baseline), (Verdict::Fail, true));
+        let reason = required.reason;
+        assert!(reason.starts_with("no baseline for ") && reason.ends_with(missing), "{reason}");
     }
 }

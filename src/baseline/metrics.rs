@@ -68,7 +68,7 @@ fn judge(counted: Counted, subject: &Subject<'_>, arch: &str, settings: &Baselin
         _ => (Verdict::Pass, String::new()),
     };
     if settings.require {
-        outcome.require_baseline();
+        outcome.require_baseline(outcome.verdict == Verdict::Skip);
     }
     if settings.write_pending {
         let proposed = proposal(subject, comparable, &outcome.metrics, &shapes, made_by);

@@ -174,9 +174,9 @@ impl Outcome {
         }
     }
 
-    /// A skip for want of a baseline is a failure where one is required.
-    pub fn require_baseline(&mut self) {
-        self.lacks_baseline = self.verdict == Verdict::Skip;
+    /// What lacks a baseline has failed where one is required, however well it could be measured.
+    pub fn require_baseline(&mut self, lacks: bool) {
+        self.lacks_baseline = lacks && matches!(self.verdict, Verdict::Skip | Verdict::Unclear);
         if self.lacks_baseline {
             self.verdict = Verdict::Fail;
         }
