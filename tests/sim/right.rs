@@ -3,6 +3,7 @@
 use super::subject::{self, Group, Subject};
 use super::{catalogue, mutation};
 use kernelgate::sim::{Check, Module, Options};
+use rayon::prelude::*;
 use rstest::rstest;
 
 fn silent(group: &Group, seeds: std::ops::Range<u64>) {
@@ -38,7 +39,7 @@ fn fixtures_are_right_and_silent_under_20_seeds() {
 fn the_catalogue_is_right_and_silent_under_20_seeds() {
     let groups = catalogue::kernels();
     assert!(groups.len() > 20, "{} kernels", groups.len());
-    groups.iter().for_each(|group| silent(group, 0..20));
+    groups.par_iter().for_each(|group| silent(group, 0..20));
 }
 
 /// Two slips around barrier objects, which hardware may forgive.

@@ -276,7 +276,7 @@ fn carry_out<const N: usize>(ctx: &mut Context<'_>, program: &Program, instr: &I
                 for lane in pattern.lanes() {
                     let start = pattern.address[lane] & OFFSET_MASK;
                     let done = change(lane, &mut |offset, new| change_global(allocation, start + offset, width, new));
-                    ctx.pass_on_global(pattern.address[lane], access.scope, done);
+                    ctx.pass_on_global(pattern.address[lane], pattern.bytes, access.scope, done);
                 }
                 define(allocation, pattern);
             });

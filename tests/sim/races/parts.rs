@@ -260,6 +260,18 @@ fn blocks() -> Vec<Case> {
             false,
             "@%p1 st.global.u16 [%rd0], 7; @%p1 st.global.u16 [%rd0+2], 7; @%p2 st.global.u16 [%rd0+4], 8;",
         ),
+        (
+            "data behind a flag, another flag in the other half",
+            false,
+            "@%p1 st.global.u32 [%rd0+64], 7; @%p1 st.release.gpu.global.u16 [%rd1], 1; @%p2 st.release.gpu.global.u16 [%rd1+2], 1;
+            @!%p3 bra E; L: ld.acquire.gpu.global.u16 %rs1, [%rd1]; setp.eq.u16 %p5, %rs1, 0; @%p5 bra L; ld.global.u32 %r12, [%rd0+64];",
+        ),
+        (
+            "data behind no flag, flags in both halves",
+            true,
+            "@%p1 st.release.gpu.global.u16 [%rd1], 1; @%p1 st.global.u32 [%rd0+64], 7; @%p2 st.release.gpu.global.u16 [%rd1+2], 1;
+            @!%p3 bra E; L: ld.acquire.gpu.global.u16 %rs1, [%rd1]; setp.eq.u16 %p5, %rs1, 0; @%p5 bra L; ld.global.u32 %r12, [%rd0+64];",
+        ),
         ("only read, by bytes and whole", false, "ld.global.u8 %rs1, [%rd11]; ld.global.u32 %r12, [%rd0];"),
     ];
     cases.map(|(name, races, body)| (name.to_owned(), races, 64, format!("{begin} {body} E:"))).into()

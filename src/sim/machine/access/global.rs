@@ -122,7 +122,7 @@ fn read_part<const W: usize>(
     }
     ctx.track_global::<W>(number, pattern, Kind::Read, strong, None);
     if let Some(scope) = strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane], scope, Strong::Read));
+        pass_on(ctx, pattern, scope, Strong::Read);
     }
     gather(allocation.words(), pattern, data);
 }
@@ -172,7 +172,7 @@ fn write_part<const W: usize>(
 ) {
     let is_stored = ctx.track_global(number, pattern, Kind::Write, strong, Some(data));
     if let Some(scope) = strong {
-        pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane], scope, Strong::Write));
+        pass_on(ctx, pattern, scope, Strong::Write);
     }
     if allocation.tracks_definition() {
         define(allocation, pattern);
@@ -180,6 +180,10 @@ fn write_part<const W: usize>(
     if !is_stored {
         scatter(allocation, pattern, data);
     }
+}
+
+fn pass_on(ctx: &mut Context<'_>, pattern: &Pattern, scope: Scope, what: Strong) {
+    pattern.lanes().for_each(|lane| ctx.pass_on_global(pattern.address[lane], pattern.bytes, scope, what));
 }
 
 /// Counts sectors.
