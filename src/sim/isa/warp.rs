@@ -69,20 +69,14 @@ pub(super) fn together(
     mask: u32,
     mut act: impl FnMut(&mut Context<'_>, u32),
 ) -> Outcome {
-    if are_together(ctx, members, mask) {
+    let row = *ctx.warp.registers.word(members);
+    let first = row[mask.trailing_zeros() as usize & 31];
+    if first == mask && lanes(mask).all(|lane| row[lane] == first) {
         act(ctx, mask);
         ctx.meet_of(mask);
         return Outcome::Next;
     }
-    let row = *ctx.warp.registers.word(members);
     apart(ctx, &row, mask, act)
-}
-
-/// Whether the member masks of these lanes all name just these lanes.
-#[inline(always)]
-fn are_together(ctx: &Context<'_>, members: u32, mask: u32) -> bool {
-    let row = ctx.warp.registers.word(members);
-    lanes(mask).all(|lane| row[lane] == mask)
 }
 
 #[cold]
@@ -180,50 +174,37 @@ fn shuffle_index(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: 
 
 #[inline(always)]
 fn exchange(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32, direction: Direction) -> Outcome {
-    let members = program.lists[instr.x as usize][1].index;
-    // The common case is no closure, so that it gets the build for wide registers.
-    if are_together(ctx, members, mask) {
-        exchange_among(ctx, program, instr, mask, direction);
-        ctx.meet_of(mask);
-        return Outcome::Next;
-    }
-    together(ctx, members, mask, |ctx, group| exchange_among(ctx, program, instr, group, direction))
-}
-
-#[inline(always)]
-fn exchange_among(ctx: &mut Context<'_>, program: &Program, instr: &Instr, group: u32, direction: Direction) {
-    let [c, p] = [0, 2].map(|at| program.lists[instr.x as usize][at].index);
-    let registers = &mut ctx.warp.registers;
-    let (value, shift, control) = (*registers.word(instr.a), *registers.word(instr.b), *registers.word(c));
-    let mut sources = [0; LANES];
-    let mut inside = 0;
-    for lane in 0..LANES as u32 {
-        let at = lane as usize;
-        let segment = control[at] >> 8 & 31;
-        let clamp = control[at] & 31;
-        let shift = shift[at] & 31;
-        let last = (lane & segment) | (clamp & !segment);
-        let source = match direction {
-            Direction::Up => lane.wrapping_sub(shift),
-            Direction::Down => lane + shift,
-            Direction::Butterfly => lane ^ shift,
-            Direction::Index => (lane & segment) | (shift & !segment),
-        };
-        let valid = match direction {
-            Direction::Up => source as i32 >= last as i32,
-            _ => source <= last,
-        };
-        sources[at] = if valid { source & 31 } else { lane };
-        inside |= u32::from(valid) << lane;
-    }
-    let mut result = [0; LANES];
-    for (result, source) in result.iter_mut().zip(sources) {
-        *result = if group >> source & 1 != 0 { value[source as usize & 31] } else { UNDEFINED };
-    }
-    registers.set_word(instr.d, &result, group);
-    if p != NO_SLOT {
-        registers.set_pred(p, inside, group);
-    }
+    let [c, members, p] = [0, 1, 2].map(|at| program.lists[instr.x as usize][at].index);
+    together(ctx, members, mask, |ctx, group| {
+        let registers = &mut ctx.warp.registers;
+        let (value, shift, control) = (*registers.word(instr.a), *registers.word(instr.b), *registers.word(c));
+        let mut result = [0; LANES];
+        let mut inside = 0;
+        for lane in 0..LANES as u32 {
+            let at = lane as usize;
+            let segment = control[at] >> 8 & 31;
+            let clamp = control[at] & 31;
+            let shift = shift[at] & 31;
+            let last = (lane & segment) | (clamp & !segment);
+            let source = match direction {
+                Direction::Up => lane.wrapping_sub(shift),
+                Direction::Down => lane + shift,
+                Direction::Butterfly => lane ^ shift,
+                Direction::Index => (lane & segment) | (shift & !segment),
+            };
+            let valid = match direction {
+                Direction::Up => source as i32 >= last as i32,
+                _ => source <= last,
+            };
+            let source = if valid { source & 31 } else { lane };
+            inside |= u32::from(valid) << lane;
+            result[at] = if group >> source & 1 != 0 { value[source as usize] } else { UNDEFINED };
+        }
+        registers.set_word(instr.d, &result, group);
+        if p != NO_SLOT {
+            registers.set_pred(p, inside, group);
+        }
+    })
 }
 
 fn vote(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {

@@ -119,7 +119,7 @@ fn read_part<const W: usize>(
     }
     ctx.track_shared(block, pattern, Kind::Read, strong, None);
     if let Some(scope) = strong {
-        ctx.pass_on_shared_of(block, pattern, scope, Strong::Read);
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane], scope, Strong::Read));
     }
     let words = &ctx.blocks[block].shared.words;
     if pattern.bytes < 4 {
@@ -213,7 +213,7 @@ fn write_part<const W: usize>(
 ) {
     ctx.track_shared(block, pattern, Kind::Write, strong, Some(data));
     if let Some(scope) = strong {
-        ctx.pass_on_shared_of(block, pattern, scope, Strong::Write);
+        pattern.lanes().for_each(|lane| ctx.pass_on_shared(block, pattern.address[lane], scope, Strong::Write));
     }
     ctx.blocks[block].shared.store(pattern, data);
 }

@@ -2,22 +2,12 @@
 //! as far as the scopes of both reach.
 
 use crate::sim::machine::context::Context;
-use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::machine::race::clock::{Clock, Shown};
 use crate::sim::machine::race::message::{Message, Strong};
 use crate::sim::ptx::types::Scope;
 use std::sync::PoisonError;
 
 impl Context<'_> {
-    /// The same of all lanes of an access, which mostly has nothing to carry.
-    #[inline(always)]
-    pub fn pass_on_shared_of(&mut self, block: usize, pattern: &Pattern, scope: Scope, what: Strong) {
-        let shows_nothing = what == Strong::Read || self.warp.race.shown.at(Scope::Block).is_none();
-        if !(shows_nothing && self.blocks[block].races.published.is_empty()) {
-            pattern.lanes().for_each(|lane| self.pass_on_shared(block, pattern.address[lane], scope, what));
-        }
-    }
-
     /// A strong access to shared memory carries knowledge from those before to those after.
     pub fn pass_on_shared(&mut self, block: usize, offset: u64, scope: Scope, what: Strong) {
         let needed = if block == self.me { Scope::Block } else { Scope::Cluster };
@@ -27,6 +17,9 @@ impl Context<'_> {
         let needs_fence = self.grid.options.checks.acquire;
         let warp = &mut self.warp.race;
         let published = &mut self.blocks[block].races.published;
+        if published.is_empty() && (what == Strong::Read || warp.shown.at(needed).is_none()) {
+            return;
+        }
         if what.sees()
             && let Some(passed) = published.get(&offset)
         {
