@@ -215,9 +215,8 @@ fn cluster(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>) -> Result<()> {
 fn cluster_arrive(ctx: &mut Context<'_>, _: &Program, _: &Instr, mask: u32) -> Outcome {
     ctx.log.counters.barriers += 1;
     let generation = ctx.blocks[0].cluster_barrier.generation;
-    let clock = ctx.warp.race.publish();
     let barrier = &mut ctx.blocks[0].cluster_barrier;
-    barrier.clock.join(&clock);
+    ctx.warp.race.publish_to(&mut barrier.clock);
     barrier.shown.join(&ctx.warp.race.shown);
     barrier.arrived += mask.count_ones();
     ctx.warp.cluster_generation = generation;

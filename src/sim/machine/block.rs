@@ -42,6 +42,20 @@ impl Default for Reduction {
     }
 }
 
+impl Barrier {
+    /// Lets those who have arrived go on, with what all of them knew.
+    fn open(&mut self) {
+        self.arrived = 0;
+        self.expected = None;
+        self.generation += 1;
+        self.result = std::mem::take(&mut self.gathered);
+        // The memory of the clock before serves the next generation.
+        std::mem::swap(&mut self.released_clock, &mut self.clock);
+        self.clock.forget();
+        self.released_shown = std::mem::take(&mut self.shown);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// Number in the grid.
@@ -100,16 +114,9 @@ impl Block {
             let expected = barrier.expected.unwrap_or(self.alive);
             if barrier.arrived >= expected {
                 self.gathering &= !(1 << id);
-                barrier.arrived = 0;
-                barrier.expected = None;
-                barrier.generation += 1;
-                barrier.result = std::mem::take(&mut barrier.gathered);
-                barrier.released_clock = std::mem::take(&mut barrier.clock);
-                barrier.released_shown = std::mem::take(&mut barrier.shown);
+                barrier.open();
                 if whole_block && self.alone {
-                    let mut all = self.races.everything_met();
-                    all.join_far(&barrier.released_clock);
-                    barrier.released_clock = all;
+                    barrier.released_clock.learn_everything_until(self.races.everything_met());
                 }
                 opened = true;
             }
@@ -127,10 +134,7 @@ pub(crate) fn open_cluster_barrier(blocks: &mut [Block]) -> bool {
     let barrier = &mut blocks[0].cluster_barrier;
     let opens = barrier.arrived >= alive;
     if opens {
-        barrier.arrived = 0;
-        barrier.generation += 1;
-        barrier.released_clock = std::mem::take(&mut barrier.clock);
-        barrier.released_shown = std::mem::take(&mut barrier.shown);
+        barrier.open();
     }
     opens
 }

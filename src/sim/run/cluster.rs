@@ -91,13 +91,13 @@ impl Cluster {
     pub fn go_on(&mut self, grid: &Job<'_>, log: &mut Log) -> Progress {
         log.work = self.work;
         let takes_turns = grid.clusters_take_turns();
+        let mut done = Vec::with_capacity(self.order.len());
         while !self.order.is_empty() {
             if grid.options.warp_order == WarpOrder::Seeded {
                 self.rng.shuffle(&mut self.order);
             }
             let mut progress = false;
-            let mut done = vec![false; self.order.len()];
-            for (done, &(block, warp)) in done.iter_mut().zip(&self.order) {
+            for &(block, warp) in &self.order {
                 let mut ctx = Context {
                     warp: &mut self.warps[block][warp],
                     blocks: &mut self.blocks,
@@ -108,15 +108,16 @@ impl Cluster {
                 };
                 let (stop, ran) = (self.run)(&mut ctx, grid.program);
                 progress |= ran;
-                *done = stop == Stop::Finished;
+                done.push(stop == Stop::Finished);
                 if stop == Stop::Aborted {
                     return Progress::Stopped;
                 }
                 progress |= self.blocks[block].open_barriers();
                 progress |= crate::sim::machine::block::open_cluster_barrier(&mut self.blocks);
             }
-            let mut done = done.into_iter();
-            self.order.retain(|_| !done.next().unwrap_or(true));
+            let mut ended = done.drain(..);
+            self.order.retain(|_| !ended.next().unwrap_or(true));
+            drop(ended);
             if !progress && !self.order.is_empty() && !self.land_one(grid, log) {
                 self.report_deadlock(grid, log);
                 return Progress::Stopped;

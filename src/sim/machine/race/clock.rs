@@ -47,7 +47,7 @@ impl Clock {
     }
 
     /// Learns only what the other one knows of other clusters.
-    pub fn join_far(&mut self, other: &Clock) {
+    fn join_far(&mut self, other: &Clock) {
         match (&mut self.far, &other.far) {
             (_, None) => {}
             (Some(mine), Some(theirs)) if Arc::ptr_eq(mine, theirs) => {}
@@ -115,6 +115,19 @@ impl Clock {
     /// All accesses up to `floor`, whoever made them.
     pub fn everything_until(floor: u32) -> Clock {
         Clock { floor, ..Clock::default() }
+    }
+
+    /// Learns of all accesses of the cluster up to `floor`, which is all that there is to know of it.
+    pub fn learn_everything_until(&mut self, floor: u32) {
+        self.floor = floor;
+        self.known.clear();
+        self.lanes.clear();
+    }
+
+    /// Knows nothing again.
+    pub fn forget(&mut self) {
+        self.learn_everything_until(0);
+        self.far = None;
     }
 }
 
@@ -197,9 +210,15 @@ impl WarpClock {
 
     /// Everything that this warp did and knows up to now.
     pub fn publish(&self) -> Clock {
-        let mut clock = self.seen.clone();
-        clock.learn(self.id, self.own);
+        let mut clock = Clock::default();
+        self.publish_to(&mut clock);
         clock
+    }
+
+    /// The same, for a clock that knows of others already.
+    pub fn publish_to(&self, clock: &mut Clock) {
+        clock.join(&self.seen);
+        clock.learn(self.id, self.own);
     }
 
     /// What some lanes did, the others as far as the warp has met since, and what it knows.

@@ -69,9 +69,8 @@ impl Context<'_> {
     #[inline]
     pub fn arrive(&mut self, barrier: u32) {
         if self.grid.options.checks.races {
-            let clock = self.warp.race.publish();
             let barrier = &mut self.blocks[self.me].barriers[barrier as usize];
-            barrier.clock.join(&clock);
+            self.warp.race.publish_to(&mut barrier.clock);
             barrier.shown.join(&self.warp.race.shown);
             self.warp.race.advance();
             self.note_clock();

@@ -126,15 +126,15 @@ impl BlockRaces {
         self.base
     }
 
-    /// A barrier of the whole block: all before is ordered before all after.
-    pub fn everything_met(&mut self) -> Clock {
+    /// A barrier of the whole block: all before is ordered before all after. Gives the clock up to which that is.
+    pub fn everything_met(&mut self) -> u32 {
         if self.has_async_readers {
             self.enter_listed_writes();
         }
         self.listed.clear();
         self.readers.retain(|reader| reader.is_flying());
         self.met = self.top;
-        Clock::everything_until(self.top)
+        self.top
     }
 
     /// Whether there is room in the list.
