@@ -18,7 +18,7 @@ impl Context<'_> {
         races.enter_listed(range.span(), clock, self.grid.bundles);
         races.calm.disturb();
         let now = Entry::new(clock.own, clock.id, lane, 0xF, None, pc);
-        let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, now, clock);
+        let mut conflict = reader_in_the_way(&races.readers, u64::from(range.offset), range.bytes, clock);
         let mut conflicts = u64::from(conflict.is_some());
         for at in range.words() {
             if let Some(other) = races.cells.conflict_of_write(at, now, clock, |_| false) {

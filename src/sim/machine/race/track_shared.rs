@@ -5,7 +5,7 @@ use crate::sim::machine::context::Context;
 use crate::sim::machine::memory::pattern::Pattern;
 use crate::sim::machine::memory::payload::Kind;
 use crate::sim::machine::race::cell::Entry;
-use crate::sim::machine::race::flight::{is_object, reader_in_the_way};
+use crate::sim::machine::race::flight::{Reader, is_object, reader_in_the_way};
 use crate::sim::machine::race::shared::{Listed, SEGMENT_SHIFT, words};
 use crate::sim::machine::registers::LANES;
 use crate::sim::ptx::types::Scope;
@@ -61,11 +61,15 @@ impl Context<'_> {
         let (races, memory) = (&mut state.races, &state.shared.words);
         races.enter_listed(span(pattern), &self.warp.race, self.grid.bundles);
         let by_every_lane = pattern.uniform && pattern.mask == self.warp.members & !self.warp.exited;
+        let clock = &self.warp.race;
+        // Most stores are far from what asynchronous operations read: that is asked once, and not for each word.
+        let (low, high) = span(pattern);
+        let is_near = reader_in_the_way(&races.readers, low, (high - low) as u32, clock).is_some();
+        let readers: &[Reader] = if is_near { &races.readers } else { &[] };
         let mut conflict = None;
         let mut conflicts = 0u64;
         for lane in pattern.lanes() {
             for (word, (at, bytes)) in words(pattern.address[lane], pattern.bytes).enumerate() {
-                let clock = &self.warp.race;
                 let now = Entry::new(clock.own, clock.id, lane as u32, bytes, strong, self.pc);
                 let cells = &mut races.cells;
                 let found = if kind == Kind::Read {
@@ -79,8 +83,7 @@ impl Context<'_> {
                     let found = cells.conflict_of_write(at, now, clock, stored);
                     let entry = if by_every_lane { now.by_every_lane() } else { now };
                     cells.record_write(at, entry, clock.floor());
-                    found
-                        .or_else(|| reader_in_the_way(&races.readers, pattern.address[lane], pattern.bytes, now, clock))
+                    found.or_else(|| reader_in_the_way(readers, pattern.address[lane], pattern.bytes, clock))
                 };
                 if let Some(other) = found {
                     conflicts += 1;
