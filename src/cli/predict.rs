@@ -1,5 +1,6 @@
 //! `kernelgate predict`: how long cases take before they are run; the sweep that this is fitted to, and how well it does.
 
+mod ending;
 mod fit;
 mod recorded;
 mod say;
@@ -16,6 +17,7 @@ use crate::measure::shapes::Limits;
 use crate::predict::{Fitted, Observation, Sweep, sweep};
 use clap::Args;
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -85,7 +87,12 @@ impl Predict {
         }
     }
 
-    fn measure(&self, selected: &Selected<'_>, seed: u64) -> Result<Vec<Observation>, Failure> {
+    fn measure(
+        &self,
+        selected: &Selected<'_>,
+        seed: u64,
+        ends: impl Fn() -> bool,
+    ) -> Result<Vec<Observation>, Failure> {
         let (device, subject) = (selected.device, &selected.subject);
         let limits = Limits::of(subject.candidate.body.is_host());
         let budget = Duration::try_from_secs_f64(self.seconds)
@@ -96,6 +103,7 @@ impl Predict {
             found += 1;
             let of_time = begun.elapsed().as_secs_f64() / self.seconds;
             selected.reach(of_time.max(found as f64 / self.cases as f64));
+            if ends() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         sweep(device, subject, &settings, &mut say)
             .map_err(|fault| Failure::Input(format!("{}: {fault}", subject.operator.name())))

@@ -14,6 +14,7 @@ use crate::measure::session::SessionSettings;
 use crate::measure::shapes::{Limits, MOST_MISSES};
 use crate::measure::stopping::StoppingRule;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How a family is swept.
@@ -29,7 +30,7 @@ pub struct Sweep {
     pub limits: Limits,
 }
 
-/// Measures random shapes. `say` is told each.
+/// Measures random shapes. `say` is told each, and whether to go on is its answer.
 ///
 /// # Errors
 /// A fault that is not the candidate's refusal of a shape.
@@ -37,7 +38,7 @@ pub fn sweep(
     device: &dyn Device,
     subject: &Subject<'_>,
     sweep: &Sweep,
-    say: &mut dyn FnMut(&Observation),
+    say: &mut dyn FnMut(&Observation) -> ControlFlow<()>,
 ) -> Result<Vec<Observation>, Fault> {
     let begun = Instant::now();
     let operator = subject.operator;
@@ -57,9 +58,12 @@ pub fn sweep(
                     _ => None,
                 };
                 let observation = Observation { shape: describe(operator.axes(), &point), us, work, modelled_us: None };
-                say(&observation);
+                let goes_on = say(&observation);
                 found.push(observation);
                 misses = 0;
+                if goes_on.is_break() {
+                    break;
+                }
             }
             Err(Fault::Unsupported(_)) => misses += 1,
             Err(fault) => return Err(fault),
@@ -115,12 +119,19 @@ mod tests {
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
         let limits = Limits { bytes: 1 << 20, flops: 1 << 30 };
         let limits = Sweep { shapes: 6, budget: Duration::from_secs(60), seed: 1, limits };
-        let mut said = 0;
-        let found = sweep(&CpuDevice::new(), &subject, &limits, &mut |_| said += 1).unwrap();
-        assert!(found.len() == 6 && said == 6);
+        let swept = |limits: &Sweep, until: usize| {
+            let mut said = 0;
+            let mut say = |_: &Observation| {
+                said += 1;
+                if said < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            sweep(&CpuDevice::new(), &subject, limits, &mut say).unwrap()
+        };
+        let found = swept(&limits, usize::MAX);
+        assert_eq!((found.len(), swept(&limits, 2).len()), (6, 2));
         let cases = with_features(&subject, &found);
         assert!(cases.iter().all(|(features, us)| features.bytes() <= (1 << 20) as f64 && *us > 0.0));
         let none = Sweep { budget: Duration::ZERO, ..limits };
-        assert!(sweep(&CpuDevice::new(), &subject, &none, &mut |_| ()).unwrap().is_empty());
+        assert!(swept(&none, usize::MAX).is_empty());
     }
 }

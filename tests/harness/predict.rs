@@ -131,3 +131,27 @@ fn predictions_are_held_against_what_was_recorded() {
         nobody.stderr
     );
 }
+
+/// A busy machine measures less in a time, so it is given more until there is enough to fit.
+#[cfg(unix)]
+#[test]
+fn a_sweep_that_is_ended_keeps_what_it_has_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("fit.json");
+    let calibration = root().join("snapshots/calibration/nvidia-h200-132.json");
+    for seconds in [4, 16, 64] {
+        let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));
+        command.args(["predict", "silu::tiled::f32", "--sweep", "--device", "cpu", "--seconds", "600", "--cases"]);
+        command.args(["1000000", "--calibration"]).arg(&calibration).arg("--out").arg(&out);
+        let mut running = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        let pid = running.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert_eq!(running.wait().unwrap().code(), Some(143));
+        if out.exists() {
+            break;
+        }
+    }
+    let fitted: Value = serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert!(!fitted["families"][0]["observations"].as_array().unwrap().is_empty(), "{fitted}");
+}

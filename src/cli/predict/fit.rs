@@ -1,6 +1,7 @@
 //! `predict --sweep` and `--refit`: families from what is measured now, was recorded, or is in their file.
 
 use super::Predict;
+use super::ending::Ending;
 use super::recorded::Recorded;
 use crate::calibrate::Calibration;
 use crate::check::Subject;
@@ -22,10 +23,15 @@ impl Predict {
         let mut file: Option<(PathBuf, Fitted)> = None;
         let suites = crate::ops::catalogue();
         if self.recorded.is_empty() {
+            let ending = Ending::watched();
             self.selection.each(&Workplace { project: &project(), suites: &suites }, |selected| {
                 let calibration = self.calibration(Some(selected.device.fingerprint()))?;
-                let observations = self.measure(selected, derive(self.selection.seed, &["fit"]))?;
-                self.keep(&mut file, &selected.subject, &calibration, observations, project().describe_run(0).started)
+                let observations =
+                    self.measure(selected, derive(self.selection.seed, &["fit"]), || ending.is_asked_for())?;
+                let started = project().describe_run(0).started;
+                self.keep(&mut file, &selected.subject, &calibration, observations, started)?;
+                ending.end_if_asked();
+                Ok(())
             })?;
         } else {
             let (recorded, calibration) = (Recorded::read(&self.recorded)?, self.calibration(None)?);

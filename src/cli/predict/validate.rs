@@ -22,7 +22,7 @@ impl Predict {
                 if fitted.swept(subject).is_none() {
                     return Ok(());
                 }
-                let unseen = self.measure(selected, derive(self.selection.seed, &["validation"]))?;
+                let unseen = self.measure(selected, derive(self.selection.seed, &["validation"]), || false)?;
                 self.hold(&mut all, subject, (&calibration, &fitted), &unseen)
             })?;
         } else {
