@@ -1,6 +1,6 @@
 //! The harness from outside: a gate with candidates that misbehave, run as people and runners run it.
 
-use crate::support::{Fixture, Ran};
+use crate::support::{Fixture, Ran, TRIES, tried};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -331,24 +331,17 @@ fn a_summary_that_cannot_be_written_is_an_error() {
     assert!(ran.stderr.contains("file: cannot create"), "{}", ran.stderr);
 }
 
-/// Runs the timed trial until the machine is quiet enough for `wanted`.
+/// Runs the timed trial until it is judged as wanted.
 fn timed(fixture: &Fixture, variables: &[(&str, &str)], wanted: &str) -> Ran {
-    let mut ran = None;
-    for _ in 0..5 {
+    let run = || {
         let mut command = fixture.command("right", &["--exact", "double::right::f32::perf"]);
-        command.env("MISBEHAVE_TIMED", "1").envs(variables.iter().copied());
-        let now = Ran::from(command.output().unwrap());
-        let verdict = fixture.summary()["records"][0]["verdict"].clone();
-        if verdict == wanted {
-            return now;
-        }
-        ran = Some(now.stdout);
-    }
-    panic!("never `{wanted}`: {}", ran.unwrap_or_default());
+        let ran = Ran::from(command.env("MISBEHAVE_TIMED", "1").envs(variables.iter().copied()).output().unwrap());
+        (ran, fixture.summary()["records"][0]["verdict"].clone())
+    };
+    let (ran, verdict) = tried(run, |(_, verdict)| verdict == wanted);
+    assert_eq!(verdict, wanted, "{}", ran.stdout);
+    ran
 }
-
-/// How often something is tried that a busy machine may spoil.
-const TRIES: usize = 8;
 
 /// On a busy machine a baseline taken at a bad moment spoils all that follows: the story is then told again from its
 /// start. What is wrong with the gate itself goes wrong every time.
@@ -375,8 +368,7 @@ fn a_time_without_a_baseline_is_taken_in_brief_where_the_run_has_no_time_and_say
     let brief = run("0.001");
     assert!(is_brief(&brief) && !is_pending(&brief), "{brief}");
     // What is known too badly is not proposed: a moment of another process may be in it.
-    let mut moments = (0..TRIES).map(|_| run("60"));
-    let full = moments.find(|full| full["verdict"] != "unclear").expect("a quiet moment");
+    let full = tried(|| run("60"), |full| full["verdict"] != "unclear");
     assert!(!is_brief(&full) && is_pending(&full), "{full}");
     // How many more a full one has depends on the noise: a quiet one is precise early.
     assert!(0 < samples(&brief) && 0 < samples(&full), "{brief} {full}");

@@ -108,6 +108,21 @@ pub fn target() -> (PathBuf, Option<&'static str>) {
     (folders.next().unwrap().to_owned(), flag)
 }
 
+/// How often something is tried that a busy machine may spoil.
+pub const TRIES: usize = 8;
+
+/// What `run` gives once that is clear, or for the last time.
+pub fn tried<T>(mut run: impl FnMut() -> T, is_clear: impl Fn(&T) -> bool) -> T {
+    let mut given = run();
+    for _ in 1..TRIES {
+        if is_clear(&given) {
+            break;
+        }
+        given = run();
+    }
+    given
+}
+
 /// Builds a test target and returns its executable.
 pub fn build(manifest: &Path, test: &str) -> PathBuf {
     let (target, flag) = target();
