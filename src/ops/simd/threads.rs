@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 /// Below this many elements waking a thread costs more than it computes.
-const SERIAL_BELOW: usize = 32 << 10;
+const SERIAL_BELOW: usize = 128 << 10;
 /// A piece is long against the cost of handing it over, short against the whole.
 const PIECE: usize = 64 << 10;
 

@@ -34,7 +34,7 @@ const ROWS: usize = 512;
 const THIN_ROWS: usize = 32;
 /// Below this many multiplications waking a thread costs more than it computes: behind a stage that took one thread, the
 /// others sleep.
-pub(in crate::ops) const SERIAL_BELOW: usize = 1 << 20;
+pub(in crate::ops) const SERIAL_BELOW: usize = 1 << 22;
 
 /// `c = a b` for row-major `a` (m x k), `b` (k x n), `c` (m x n); sums in f32.
 ///
