@@ -5,14 +5,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Writes a file, and its folder where that is not there.
+/// Writes a file, packed if its name ends in `.xz`, and its folder where that is not there.
 ///
 /// # Errors
 /// With the path, what went wrong.
 pub fn write(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())? + "\n";
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    folder.and_then(|()| std::fs::write(path, text)).map_err(|error| format!("{}: {error}", path.display()))
+    let is_packed = path.extension().is_some_and(|extension| extension == "xz");
+    let content = if is_packed { packed::pack(text.as_bytes()) } else { Ok(text.into_bytes()) };
+    folder
+        .and(content)
+        .and_then(|content| std::fs::write(path, content))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Reads a file, plain or packed with xz, by `parse`.

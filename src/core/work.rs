@@ -15,6 +15,9 @@ pub struct Work {
     pub cache_bytes: usize,
     /// Bytes of the workspace that are read and written besides the operands: copies with other strides.
     pub copied_bytes: usize,
+    /// Rows and columns of a tile of a product; 0 of anything else.
+    #[serde(default)]
+    pub extents: [usize; 2],
 }
 
 /// One tile of a matrix product.
@@ -41,6 +44,7 @@ impl Work {
             flops: 2 * rows * cols * tile.depth,
             cache_bytes: read * tile.depth * tile.element_bytes,
             copied_bytes: 0,
+            extents: tile.extents,
         }
     }
 

@@ -114,17 +114,8 @@ mod tests {
         let limits = Limits::of(&calibration).unwrap();
         let us = |n: usize| Parameters::IDEAL.time_us(&Features::of(&subject, &[n]), &limits);
         let sizes = (16..27).map(|shift| 1usize << shift);
-        let observations = sizes
-            .map(|n| Observation { shape: format!("n={n}"), us: us(n) * 1.01, work: None, modelled_us: None })
-            .collect();
-        let (operator_name, candidate_name) = ("copy".into(), "cuda".into());
-        let swept = Swept {
-            operator: operator_name,
-            candidate: candidate_name,
-            dtype: DType::F32,
-            parameters: Parameters::IDEAL,
-            observations,
-        };
+        let observations = sizes.map(|n| Observation::new(format!("n={n}"), us(n) * 1.01)).collect();
+        let swept = Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations);
         let (measured, calibrated) = (calibration.measured.clone(), calibration.measured.clone());
         let device = calibration.device.clone();
         let fitted = Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] };

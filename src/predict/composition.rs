@@ -97,8 +97,8 @@ struct OverFloor {
 const UNKNOWN: OverFloor = OverFloor { launch: [2.0, 4.0], memory: [1.2, 3.0], compute: [1.5, 4.0] };
 
 impl OverFloor {
-    /// Of these families, and of their cases with the time of each.
-    fn of(families: &[Family], cases: &[(Features, f64)], limits: &Limits) -> Self {
+    /// Of these families, and of the cases of each with their times. Every family counts once, however many cases it has.
+    fn of(families: &[Family], cases: &[Vec<(Features, f64)>], limits: &Limits) -> Self {
         let middle = |values: &[f64], unknown: [f64; 2]| {
             if values.is_empty() { unknown } else { [median(values), quantile_sorted(&sorted(values), 0.9)] }
         };
@@ -107,16 +107,28 @@ impl OverFloor {
             families.iter().map(|family| family.parameters.launch).filter(|launch| *launch > 0.5).collect();
         let launch = middle(&launches, UNKNOWN.launch);
         let (mut memory, mut compute) = (Vec::new(), Vec::new());
-        for (features, us) in cases {
-            let (of_memory, of_pipe) = (limits.memory_of(features, None), pipe_us(features, limits));
-            let (larger, launched) = (of_memory.max(of_pipe), launch[0] * limits.launch_us * features.launches);
-            // Of what is mostly launch nothing is left to tell.
-            if larger > launched {
-                let ratios = if of_memory >= of_pipe { &mut memory } else { &mut compute };
-                ratios.push(((us - launched) / larger).max(1.0));
+        for of_family in cases {
+            let (mut by_memory, mut by_pipe) = (Vec::new(), Vec::new());
+            for (features, us) in of_family {
+                let (of_memory, of_pipe) = (limits.memory_of(features, None), pipe_us(features, limits));
+                let (larger, launched) = (of_memory.max(of_pipe), launch[0] * limits.launch_us * features.launches);
+                // Of what is mostly launch nothing is left to tell.
+                if larger > launched {
+                    let ratios = if of_memory >= of_pipe { &mut by_memory } else { &mut by_pipe };
+                    ratios.push(((us - launched) / larger).max(1.0));
+                }
+            }
+            for (all, ratios) in [(&mut memory, by_memory), (&mut compute, by_pipe)] {
+                if !ratios.is_empty() {
+                    all.push(middle(&ratios, [0.0; 2]));
+                }
             }
         }
-        let (memory, compute) = (middle(&memory, UNKNOWN.memory), middle(&compute, UNKNOWN.compute));
+        let of_families = |all: &[[f64; 2]], unknown: [f64; 2]| {
+            let each = |i: usize| all.iter().map(|of_family| of_family[i]).collect::<Vec<f64>>();
+            if all.is_empty() { unknown } else { [median(&each(0)), median(&each(1))] }
+        };
+        let (memory, compute) = (of_families(&memory, UNKNOWN.memory), of_families(&compute, UNKNOWN.compute));
         OverFloor { launch, memory, compute }
     }
 
@@ -148,7 +160,7 @@ impl<'f> Composer<'f> {
             });
             let Some(subject) = found else { continue };
             families.extend(fitted.family(&subject, limits));
-            cases.extend(with_features(&subject, &swept.observations));
+            cases.push(with_features(&subject, &swept.observations));
         }
         let over_floor = OverFloor::of(&families, &cases, limits);
         Composer { families, limits, over_floor }
@@ -238,18 +250,16 @@ mod tests {
         let parameters = Parameters { memory: 2.0, ..Parameters::IDEAL };
         let us = |n: usize| parameters.time_us(&Features::of(&subject, &[n]), limits);
         let sizes = (16..27).map(|shift| 1usize << shift).chain([3 << 20]);
-        let observations =
-            sizes.map(|n| Observation { shape: format!("n={n}"), us: us(n), work: None, modelled_us: None }).collect();
+        let observations = sizes.map(|n| Observation::new(format!("n={n}"), us(n))).collect();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
         let calibration = Calibration::read(std::path::Path::new(path)).unwrap();
-        let (operator, candidate, dtype) = ("copy".into(), "cuda".into(), DType::F32);
         Fitted {
             version: VERSION,
             device: calibration.device.clone(),
             measured: calibration.measured.clone(),
             revision: None,
             calibrated: calibration.measured,
-            families: vec![Swept { operator, candidate, dtype, parameters, observations }],
+            families: vec![Swept::new(("copy", "cuda", DType::F32), parameters, observations)],
         }
     }
 

@@ -1,14 +1,12 @@
 //! A fitted family: prediction, interval, domain.
 
 use super::features::Features;
-use super::fit::{PATH_PRIOR, fit};
+use super::fitted::Swept;
 use super::limits::Limits;
 use super::model::Parameters;
+use super::process::{Place, Process};
 use crate::core::dtype::DType;
-use crate::core::stats::sorted;
-use crate::core::work::Work;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// A measured case of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,29 +15,42 @@ pub struct Observation {
     pub shape: String,
     /// Median time of a cold launch, µs.
     pub us: f64,
-    /// The tiles of a library, where it was asked for them.
+    /// What a library said of its algorithm, where it says such things.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
-    /// What the fitted parameters alone give for it on the device of the sweep, µs. Files before 2026-11-26 do not say it.
+    pub algorithm: Option<String>,
+    /// What the fitted parameters alone give for it on the device of the sweep, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modelled_us: Option<f64>,
 }
 
-/// A case of the sweep, as the model sees it.
+impl Observation {
+    /// A time of a shape, of which nothing else is known.
+    pub fn new(shape: String, us: f64) -> Self {
+        Observation { shape, us, algorithm: None, modelled_us: None }
+    }
+}
+
+/// A case of the sweep, as the process sees it.
 #[derive(Clone, Debug)]
 struct Case {
     features: Features,
-    place: Vec<f64>,
-    /// By how much the model missed it, as the logarithm of a ratio.
-    miss: f64,
-    /// The same where a library was not asked for its tiles.
-    unasked_miss: f64,
+    place: Place,
+    /// Where a library was not asked for its algorithm; of anything else none.
+    unasked: Option<Place>,
 }
 
 impl Case {
-    /// Of a prediction that knows as much as this one.
-    fn miss(&self, is_unasked: bool) -> f64 {
-        if is_unasked { self.unasked_miss } else { self.miss }
+    /// Those of a sweep on a device of so many units: each with what the model gives for it there, µs.
+    fn all(
+        cases: impl Iterator<Item = (Features, f64)>,
+        parameters: &Parameters,
+        (limits, units): (&Limits, f64),
+    ) -> Vec<Self> {
+        let one = |(features, modelled_us): (Features, f64)| {
+            let unasked = features.unasked().map(|unasked| unasked.place(units, parameters.time_us(&unasked, limits)));
+            Case { place: features.place(units, modelled_us), unasked, features }
+        };
+        cases.map(one).collect()
     }
 }
 
@@ -71,34 +82,29 @@ pub struct Family {
     pub dtype: DType,
     /// What was fitted.
     pub parameters: Parameters,
+    /// What the model leaves over, as the logarithm of a ratio.
+    pub process: Process,
+    /// The same where a library was not asked for its algorithm; of anything else none.
+    pub unasked: Option<Process>,
+    /// What the others say of each case that it was fitted to, µs; empty of one that was kept in a file.
+    pub left_out_us: Vec<f64>,
     cases: Vec<Case>,
     limits: Limits,
-    /// Nine of ten predictions are this near, as the logarithm of a ratio.
-    pub spread: f64,
-    /// The same where a library is not asked for its tiles.
-    unasked_spread: f64,
 }
 
 /// Cases that a family is fitted to at the least.
+#[cfg(feature = "catalogue")]
 pub const FEWEST: usize = 12;
 
 /// Extents may be outside those of the sweep by this factor.
 const MARGIN: f64 = 1.25;
-
-/// Cases whose logarithms are apart by this hardly say anything of each other.
-const REACH: f64 = 0.7;
-
-/// What another attribute, or another path, adds to the square of a distance.
-const OTHER: f64 = 0.5;
-
-/// How much a correction is drawn to zero, in neighbours that lie at the same place.
-const PRIOR: f64 = 1.0;
 
 impl Family {
     /// Fits a family to measured cases.
     ///
     /// # Errors
     /// If they are too few.
+    #[cfg(feature = "catalogue")]
     pub fn fitted(
         (operator, candidate, dtype): (&str, &str, DType),
         measured: Vec<(Features, f64)>,
@@ -110,80 +116,67 @@ impl Family {
                 measured.len()
             ));
         }
-        let parameters = fit(&measured, limits);
-        Ok(Family::with((operator, candidate, dtype), parameters, measured, limits))
+        let parameters = super::fit::fit(&measured, limits);
+        let (features, us): (Vec<_>, Vec<f64>) = measured.into_iter().unzip();
+        let modelled: Vec<f64> = features.iter().map(|features| parameters.time_us(features, limits)).collect();
+        let misses =
+            |modelled: &[f64]| -> Vec<f64> { us.iter().zip(modelled).map(|(us, said)| (us / said).ln()).collect() };
+        let cases = Case::all(features.into_iter().zip(modelled.iter().copied()), &parameters, (limits, limits.units));
+        let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
+        let (process, said) = super::process::fit(&places, &misses(&modelled));
+        let left_out_us = said.iter().zip(&modelled).map(|(said, us)| us * said.exp()).collect();
+        let unasked_us = |case: &Case| Some(parameters.time_us(&case.features.unasked()?, limits));
+        let unasked: Option<(Vec<&Place>, Vec<f64>)> =
+            cases.iter().map(|case| Some((case.unasked.as_ref()?, unasked_us(case)?))).collect();
+        let unasked = unasked.map(|(places, modelled)| super::process::fit(&places, &misses(&modelled)).0);
+        let (operator, candidate, limits) = (operator.into(), candidate.into(), limits.clone());
+        Ok(Family { operator, candidate, dtype, parameters, process, unasked, left_out_us, cases, limits })
     }
 
-    /// A family whose parameters are known.
+    /// A family that was fitted before, on a device of so many units, with its cases and what the model gave for them there,
+    /// µs: what the model does not know of a kernel carries over to another device, the other one's times do not. `None` if
+    /// the cases are not those of its fit.
     pub fn with(
-        (operator, candidate, dtype): (&str, &str, DType),
-        parameters: Parameters,
-        measured: Vec<(Features, f64)>,
-        limits: &Limits,
-    ) -> Self {
-        let cases = measured.into_iter().map(|(features, us)| {
-            let miss = |features: &Features| (us / parameters.time_us(features, limits)).ln();
-            let unasked_miss = features.unasked().as_ref().map_or_else(|| miss(&features), miss);
-            Case { place: features.place(), miss: miss(&features), unasked_miss, features }
+        swept: &Swept,
+        cases: impl Iterator<Item = (Features, Option<f64>)>,
+        (limits, units): (&Limits, f64),
+    ) -> Option<Self> {
+        let parameters = swept.parameters;
+        let cases = cases.map(|(features, modelled_us)| {
+            let modelled_us = modelled_us.unwrap_or_else(|| parameters.time_us(&features, limits));
+            (features, modelled_us)
         });
-        let mut family = Family {
-            operator: operator.into(),
-            candidate: candidate.into(),
-            dtype,
+        let cases = Case::all(cases, &parameters, (limits, units));
+        let unasked: Vec<&Place> = cases.iter().filter_map(|case| case.unasked.as_ref()).collect();
+        let fits = swept.process.is_of(cases.iter().map(|case| &case.place))
+            && swept.unasked.as_ref().is_none_or(|process| process.is_of(unasked.iter().copied()));
+        fits.then(|| Family {
+            operator: swept.operator.clone(),
+            candidate: swept.candidate.clone(),
+            dtype: swept.dtype,
             parameters,
-            cases: cases.collect(),
+            process: swept.process.clone(),
+            unasked: swept.unasked.clone(),
+            left_out_us: Vec::new(),
+            cases,
             limits: limits.clone(),
-            spread: 0.0,
-            unasked_spread: 0.0,
-        };
-        family.spread = family.spread_of(false);
-        family.unasked_spread = family.spread_of(true);
-        family
+        })
     }
 
-    /// The same family on another device than that of its sweep: a case's miss is what it was there, where the model gave so many
-    /// µs for it. What the model does not know of a kernel carries over, the other device's times do not.
-    pub fn carried(mut self, modelled_us: &[Option<f64>]) -> Self {
-        for (case, modelled) in self.cases.iter_mut().zip(modelled_us) {
-            if let Some(there) = modelled {
-                let here = self.parameters.time_us(&case.features, &self.limits);
-                let moved = (here / there).ln();
-                (case.miss, case.unasked_miss) = (case.miss + moved, case.unasked_miss + moved);
+    /// The process for what these features say.
+    fn process(&self, features: &Features) -> &Process {
+        self.unasked.as_ref().filter(|_| features.is_unasked()).unwrap_or(&self.process)
+    }
+
+    /// What the cases of the sweep say of the model's miss.
+    fn correction(&self, features: &Features) -> f64 {
+        let here = features.place(self.limits.units, self.parameters.time_us(features, &self.limits));
+        match &self.unasked {
+            Some(process) if features.is_unasked() => {
+                process.value(&here, self.cases.iter().filter_map(|case| case.unasked.as_ref()))
             }
+            _ => self.process.value(&here, self.cases.iter().map(|case| &case.place)),
         }
-        self.spread = self.spread_of(false);
-        self.unasked_spread = self.spread_of(true);
-        self
-    }
-
-    /// How far nine of ten cases are from what the others would have predicted.
-    fn spread_of(&self, is_unasked: bool) -> f64 {
-        let left = self.cases.iter().enumerate();
-        let left = left.map(|(i, case)| (case.miss(is_unasked) - self.correction(case, is_unasked, Some(i))).abs());
-        let left = sorted(&left.collect::<Vec<f64>>());
-        // The rank that covers nine of ten of what comes, not of what was seen.
-        let rank = (0.9 * (left.len() + 1) as f64).ceil() as usize;
-        left.get(rank.clamp(1, left.len().max(1)) - 1).copied().unwrap_or(0.0)
-    }
-
-    /// What the cases of the same path and the nearest ones of the sweep say of the model's miss, the `without`th left out.
-    fn correction(&self, at: &Case, is_unasked: bool, without: Option<usize>) -> f64 {
-        let others = || self.cases.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, case)| case);
-        let mut offsets: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-        for case in others() {
-            let (sum, count) = offsets.entry(&case.features.path).or_insert((0.0, PATH_PRIOR));
-            (*sum, *count) = (*sum + case.miss(is_unasked), *count + 1.0);
-        }
-        let offset = |path: &str| offsets.get(path).map_or(0.0, |(sum, count)| sum / count);
-        let (sum, weights) = others().fold((0.0, PRIOR), |(sum, weights), case| {
-            let attributes = at.features.attributes.iter().zip(&case.features.attributes);
-            let apart =
-                attributes.filter(|(a, b)| a != b).count() + usize::from(at.features.path != case.features.path);
-            let squares: f64 = at.place.iter().zip(&case.place).map(|(a, b)| (a - b) * (a - b)).sum();
-            let weight = (-(squares + OTHER * apart as f64) / (REACH * REACH)).exp();
-            (sum + weight * (case.miss(is_unasked) - offset(&case.features.path)), weights + weight)
-        });
-        offset(&at.features.path) + sum / weights
     }
 
     /// Whether a case is like those that the family was fitted to, and what is not if so.
@@ -199,11 +192,9 @@ impl Family {
         (!known).then(|| "the sweep has no case with these attributes".into())
     }
 
-    /// The time of a case wherever it lies, corrected by what the nearest ones of the sweep say, µs.
+    /// The time of a case wherever it lies, corrected by what the cases of the sweep say, µs.
     pub(super) fn time_us(&self, features: &Features, reuse_bytes: Option<f64>) -> f64 {
-        let here = Case { features: features.clone(), place: features.place(), miss: 0.0, unasked_miss: 0.0 };
-        let correction = self.correction(&here, features.is_unasked(), None);
-        self.parameters.time_us_from(features, &self.limits, reuse_bytes) * correction.exp()
+        self.parameters.time_us_from(features, &self.limits, reuse_bytes) * self.correction(features).exp()
     }
 
     /// The time of a case.
@@ -224,7 +215,7 @@ impl Family {
             return Err(format!("{operator}::{candidate}::{dtype}: outside the calibrated domain: {why}"));
         }
         let us = self.time_us(features, reuse_bytes);
-        let spread = if features.is_unasked() { self.unasked_spread } else { self.spread };
+        let spread = self.process(features).spread;
         let pipe = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
         Ok(Prediction {
             us,
@@ -281,17 +272,18 @@ mod tests {
             cases.map(|(f, _)| (f.clone(), 1.2 * TRUTH.time_us(&f, limits))).collect()
         };
         let measured = of(&here, 1);
-        let modelled: Vec<_> = measured.iter().map(|(f, _)| Some(TRUTH.time_us(f, &here))).collect();
-        let family = Family::with(NAME, TRUTH, measured, &there);
-        let off = |family: &Family| -> f64 {
-            let unseen = of(&there, 2);
-            let all = unseen.iter().filter_map(|(f, us)| Some((family.predict(f).ok()?.us / us - 1.0).abs()));
-            let all: Vec<f64> = all.collect();
+        let family = Family::fitted(NAME, measured.clone(), &here).unwrap();
+        let parameters = family.parameters;
+        let swept = Swept { process: family.process.clone(), ..Swept::new(NAME, parameters, Vec::new()) };
+        let cases = measured.iter().map(|(f, _)| (f.clone(), Some(parameters.time_us(f, &here))));
+        let carried = Family::with(&swept, cases, (&there, here.units)).unwrap();
+        let off = |predict: &dyn Fn(&Features) -> f64| -> f64 {
+            let all: Vec<f64> = of(&there, 2).iter().map(|(f, us)| (predict(f) / us - 1.0).abs()).collect();
             all.iter().sum::<f64>() / all.len() as f64
         };
-        let before = off(&family);
-        let carried = off(&family.carried(&modelled));
-        assert!(carried < 0.02 && carried < 0.5 * before, "{carried}, {before} by the times of the other device");
+        let (moved, left) = (off(&|f| carried.time_us(f, None)), off(&|f| family.time_us(f, None)));
+        assert!(moved < 0.03 && moved < 0.5 * left, "{moved}, {left} by the limits of the other device");
+        assert!(Family::with(&swept, std::iter::empty(), (&there, here.units)).is_none(), "of other cases");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What the model knows of a case: bytes by direction, operations, launches, tiles.
 
+use super::family::Observation;
+use super::process::Place;
 use super::tiling::Tiling;
 use crate::check::Subject;
 use crate::core::candidate::Body;
@@ -49,6 +51,8 @@ pub struct Features {
     pub unaligned: f64,
     /// The share that lies in rows which begin off a line of 128 bytes, but not off that boundary.
     pub straddling: f64,
+    /// The numbers of the algorithm that a library said to have, in its order; 0 where it did not say.
+    pub algorithm: [f64; NUMBERS],
     /// The extents of the shape.
     pub extents: Vec<usize>,
     /// Its attributes.
@@ -58,11 +62,15 @@ pub struct Features {
 impl Features {
     /// Those of a subject at a point inside its axes.
     pub fn of(subject: &Subject<'_>, point: &[usize]) -> Self {
-        Self::with_work(subject, point, None)
+        Self::with(subject, point, None)
     }
 
-    /// The same; of a library with the tiles that it said to have, where it said so.
-    pub fn with_work(subject: &Subject<'_>, point: &[usize], said: Option<Work>) -> Self {
+    /// Those of a measured case: of a library with the algorithm and the tiles that it said to have, where it did.
+    pub fn observed(subject: &Subject<'_>, point: &[usize], observation: &Observation) -> Self {
+        Self::with(subject, point, Some(observation))
+    }
+
+    fn with(subject: &Subject<'_>, point: &[usize], observation: Option<&Observation>) -> Self {
         let (operator, dtype) = (subject.operator, subject.dtype);
         let cost = operator.cost(point, dtype);
         let written = output_bytes(operator, point, dtype).min(cost.bytes);
@@ -82,13 +90,20 @@ impl Features {
             cached: 0.0,
             unaligned: 0.0,
             straddling: 0.0,
+            algorithm: [0.0; NUMBERS],
             extents: of_axes(operator, point, true),
             attributes: of_axes(operator, point, false),
         };
         match &subject.candidate.body {
             Body::Cuda(kernel) => features.take_launches(&kernel.plan(point).0),
             Body::Cpu(_) => {}
-            Body::Enqueue(_) => features.take_library(operator, point, said),
+            Body::Enqueue(body) => {
+                let algorithm = observation.and_then(|observation| observation.algorithm.as_deref());
+                let said = algorithm.and_then(|algorithm| body.work(point, dtype, Some(algorithm)));
+                features.path = algorithm.map_or_else(String::new, kernel_of);
+                features.algorithm = algorithm.map_or([0.0; NUMBERS], numbers_of);
+                features.take_library(operator, point, said);
+            }
         }
         // What says its tiles, and a library's product, is made for tensor cores, however short the sums are.
         let is_tiled = features.tilings.iter().any(|tiling| tiling.cache_bytes > 0.0);
@@ -130,7 +145,10 @@ impl Features {
 
     /// The same where a library was not asked for its tiles; `None` of anything else.
     pub fn unasked(&self) -> Option<Self> {
-        (!self.of_library.is_empty()).then(|| Features { tilings: self.of_library.clone(), ..self.clone() })
+        (!self.of_library.is_empty()).then(|| {
+            let (tilings, path) = (self.of_library.clone(), String::new());
+            Features { tilings, path, algorithm: [0.0; NUMBERS], ..self.clone() }
+        })
     }
 
     /// Whether the tiles are a guess.
@@ -143,19 +161,63 @@ impl Features {
         self.read_bytes + self.written_bytes
     }
 
-    /// Where the case lies among others of its family: logarithms of what times depend on, and how far from the usual it is.
-    pub fn place(&self) -> Vec<f64> {
+    /// Where the case lies among the others of its family, on a device of so many units, where the model gives it so many µs.
+    pub fn place(&self, units: f64, modelled_us: f64) -> Place {
         let log = |x: f64| x.max(1.0).ln();
-        let sizes = [log(self.bytes()), log(self.flops), log(self.blocks)];
-        let copies = if self.copied_bytes > 0.0 { APART } else { 0.0 };
-        let odd = [copies, APART * self.unaligned, APART * self.straddling];
-        let extents = self.extents.iter().map(|&extent| log(extent as f64));
-        sizes.into_iter().chain(odd).chain(extents).collect()
+        let tiling = self.tilings.first().filter(|_| self.tilings.len() == 1);
+        let of_blocks = Tiling::of_blocks(self.blocks as usize, self.flops);
+        let tiling = tiling.unwrap_or(&of_blocks);
+        let waves = tiling.waves(units);
+        let [flops, cache_bytes] = [tiling.flops, tiling.cache_bytes].map(|of_all| of_all / tiling.tiles.max(1.0));
+        let of_tiles = [
+            log(self.written_bytes),
+            log(flops),
+            log(cache_bytes),
+            log(waves.ceil() * flops),
+            log(waves.ceil() * cache_bytes),
+            // Beyond so many waves the last one is lost among them.
+            if waves < MANY_WAVES { waves.fract() } else { 0.0 },
+            waves.min(1.0),
+            log(tiling.resident),
+            log(tiling.extents[0]),
+            log(tiling.extents[1]),
+        ];
+        let of_rows = [log(self.copied_bytes), self.unaligned, self.straddling, self.launches, modelled_us.ln()];
+        let extents = self.extents.iter().flat_map(|&extent| [log(extent as f64), alignment(extent)]);
+        let algorithm = self.algorithm.iter().map(|number| number.ln_1p());
+        let names = std::iter::once(self.path.clone()).chain(self.attributes.iter().map(ToString::to_string));
+        Place {
+            numbers: of_tiles.into_iter().chain(of_rows).chain(extents).chain(algorithm).collect(),
+            names: names.collect(),
+        }
     }
 }
 
-/// How far apart cases are, as a logarithm, of which one alone makes copies or has all its rows off a boundary.
-const APART: f64 = 0.7;
+/// Waves from which on a partial one hardly counts.
+const MANY_WAVES: f64 = 50.0;
+
+/// Numbers of an algorithm that are looked at.
+pub const NUMBERS: usize = 8;
+
+/// The power of two that an extent is a multiple of, up to 64: what vectors, tiles and tensor maps ask for.
+fn alignment(extent: usize) -> f64 {
+    f64::from(extent.trailing_zeros().min(6))
+}
+
+/// The numbers in what a library says of its algorithm.
+fn numbers_of(algorithm: &str) -> [f64; NUMBERS] {
+    let mut numbers = [0.0; NUMBERS];
+    let said = algorithm.split(", ").map(|part| part.rsplit_once(' ').and_then(|(_, number)| number.parse().ok()));
+    numbers.iter_mut().zip(said).for_each(|(number, said)| *number = said.unwrap_or(0.0));
+    numbers
+}
+
+/// What a library says of its algorithm, less the extents of its tiles and into how many parts it cuts k, which the tiling has.
+fn kernel_of(algorithm: &str) -> String {
+    let of_tiling = ["tile ", "split_k ", "swizzle "];
+    let parts = algorithm.split(", ").filter(|part| !of_tiling.iter().any(|name| part.starts_with(name)));
+    parts.collect::<Vec<_>>().join(", ")
+}
 
 fn of_axes(operator: &dyn Operator, point: &[usize], is_extent: bool) -> Vec<usize> {
     let axes = operator.axes().iter().zip(point);
@@ -204,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_persistent_kernel_has_the_tiles_that_it_says_and_not_its_blocks() {
-        let work = Work { tiles: 500, resident: 2, flops: 7, cache_bytes: 3, copied_bytes: 0 };
+        let work = Work { tiles: 500, resident: 2, flops: 7, cache_bytes: 3, ..Work::default() };
         let found = features(
             move |_| {
                 vec![
@@ -214,12 +276,20 @@ mod tests {
             },
             [64, 64],
         );
-        let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0 };
+        let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0, extents: [0.0; 2] };
         assert_eq!(found.tilings, [tiling]);
         assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
         assert_eq!(found.path, "main");
         let plain = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 64]);
         assert_eq!(plain.tilings, [Tiling::of_blocks(64, 64.0 * 64.0)]);
+    }
+
+    #[test]
+    fn what_a_library_says_of_its_algorithm_is_read() {
+        let said = "algorithm 66, tile 20, stages 35, split_k 2, swizzle 0, custom 3, inner_shape ?, cluster_shape ?";
+        assert_eq!(kernel_of(said), "algorithm 66, stages 35, custom 3, inner_shape ?, cluster_shape ?");
+        assert_eq!(numbers_of(said), [66.0, 20.0, 35.0, 2.0, 0.0, 3.0, 0.0, 0.0]);
+        assert_eq!(numbers_of("cuDNN 9.14.0: engine 2"), [2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -233,6 +303,6 @@ mod tests {
         assert!((copied.straddling - 64.0 / 129.0).abs() < 1e-9, "{}", copied.straddling);
         let lines = features(|s| vec![Launch::blocks(s.rows, 256)], [64, 72]);
         assert!(lines.unaligned.abs() < 1e-9 && (lines.straddling - 128.0 / 129.0).abs() < 1e-9, "{lines:?}");
-        assert_ne!(odd.place(), aligned.place());
+        assert_ne!(odd.place(132.0, 1.0), aligned.place(132.0, 1.0));
     }
 }

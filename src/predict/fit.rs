@@ -3,13 +3,14 @@
 use super::features::Features;
 use super::limits::Limits;
 use super::model::Parameters;
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 /// A sweep has noise of its own below this; misses above it count in proportion, not in square.
 const SMALL: f64 = 0.02;
 
 /// How much the offset of a path is drawn to zero, in cases without a miss.
-pub(super) const PATH_PRIOR: f64 = 1.0;
+const PATH_PRIOR: f64 = 1.0;
 
 /// Rounds over all parameters.
 const ROUNDS: usize = 60;
@@ -35,8 +36,9 @@ pub fn fit(cases: &[(Features, f64)], limits: &Limits) -> Parameters {
     let bounds = if all_on_tensor_cores { Parameters::BOUNDS_ON_TENSOR_CORES } else { Parameters::BOUNDS };
     let paths = numbered(cases);
     let loss = |at| loss(&Parameters::from_array(at), cases, &paths, limits);
-    let fitted = begins.into_iter().chain([tiled]).map(|begin| descend(begin.as_array(), &bounds, loss));
-    let best = fitted.min_by(|a, b| a.1.total_cmp(&b.1));
+    let begins: Vec<Parameters> = begins.into_iter().chain([tiled]).collect();
+    let fitted: Vec<_> = begins.par_iter().map(|begin| descend(begin.as_array(), &bounds, loss)).collect();
+    let best = fitted.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
     best.map_or(Parameters::IDEAL, |(at, _)| Parameters::from_array(at))
 }
 
@@ -136,6 +138,7 @@ pub(super) mod tests {
                 cached: 0.0,
                 unaligned: 0.0,
                 straddling: 0.0,
+                algorithm: Default::default(),
                 extents: vec![m, n, k],
                 attributes: Vec::new(),
             };

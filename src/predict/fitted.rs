@@ -1,8 +1,10 @@
 //! The file of a device's families: what was swept, what was fitted.
 
-use super::family::{Family, Observation};
+use super::family::Family;
+use super::family::Observation;
 use super::limits::Limits;
 use super::model::Parameters;
+use super::process::Process;
 use super::sweep::known;
 use crate::calibrate::versioned;
 use crate::check::Subject;
@@ -14,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format. It grows when a reader of the version before would misunderstand a file.
 ///
-/// 1: waves were those of the grid, and tiles had no traffic of their own. What was measured is still good: see
-/// [`Fitted::read_to_refit`].
-pub const VERSION: u32 = 2;
+/// 1: waves were those of the grid, and tiles had no traffic of their own. 2: the nearest cases corrected the model. What was
+/// measured is still good: see [`Fitted::read_to_refit`].
+pub const VERSION: u32 = 3;
 
 /// What was fitted on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,24 +49,50 @@ pub struct Swept {
     pub dtype: DType,
     /// What was fitted.
     pub parameters: Parameters,
+    /// What the model leaves over.
+    #[serde(default)]
+    pub process: Process,
+    /// The same where a library is not asked for its algorithm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unasked: Option<Process>,
     /// What was measured.
     pub observations: Vec<Observation>,
 }
 
-/// Where the files of known devices are, below the root of a project.
+/// Where the files of known devices are, below the root of a project: packed where there is one that is, else plain.
 pub fn stored(root: &Path, kind: &str, fingerprint: &Fingerprint) -> PathBuf {
-    root.join("snapshots").join(kind).join(format!("{}.json", fingerprint.key()))
+    let plain = root.join("snapshots").join(kind).join(format!("{}.json", fingerprint.key()));
+    let packed = plain.with_extension("json.xz");
+    if packed.exists() && !plain.exists() { packed } else { plain }
+}
+
+impl Swept {
+    /// A family by its parameters alone: the model leaves nothing over.
+    pub fn new(
+        (operator, candidate, dtype): (&str, &str, DType),
+        parameters: Parameters,
+        observations: Vec<Observation>,
+    ) -> Self {
+        let process = Process { weights: vec![0.0; observations.len()], ..Process::default() };
+        Swept {
+            operator: operator.into(),
+            candidate: candidate.into(),
+            dtype,
+            parameters,
+            process,
+            unasked: None,
+            observations,
+        }
+    }
 }
 
 impl Fitted {
     /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
-        let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
         let swept = self.swept(subject)?;
-        let known: Vec<_> = known(subject, &swept.observations).collect();
-        let modelled: Vec<Option<f64>> = known.iter().map(|(observation, _)| observation.modelled_us).collect();
-        let measured = known.into_iter().map(|(observation, features)| (features, observation.us)).collect();
-        Some(Family::with(name, swept.parameters, measured, limits).carried(&modelled))
+        let known = known(subject, &swept.observations);
+        let cases = known.map(|(observation, features)| (features, observation.modelled_us));
+        Family::with(swept, cases, (limits, self.device.units.max(1) as f64))
     }
 
     /// What was measured and fitted of a subject.
@@ -79,6 +107,10 @@ impl Fitted {
         for observation in &mut swept.observations {
             observation.us = kept(observation.us);
             observation.modelled_us = observation.modelled_us.map(kept);
+        }
+        for process in std::iter::once(&mut swept.process).chain(&mut swept.unasked) {
+            let kept = |number: &mut f64| *number = format!("{number:.6e}").parse().unwrap_or(*number);
+            process.weights.iter_mut().chain(&mut process.scales).chain(&mut process.apart).for_each(kept);
         }
         let name = |one: &Swept| (one.operator.clone(), one.candidate.clone(), one.dtype);
         self.families.retain(|other| name(other) != name(&swept));
@@ -102,23 +134,28 @@ impl Fitted {
         versioned::read(path, Self::parse)
     }
 
-    /// Reads a file of this or an older version whose families are to be fitted again: their parameters may be any.
+    /// Reads a file of this or an older version whose families are to be fitted again, and says whether it is an older one: its
+    /// parameters may be any.
     ///
     /// # Errors
     /// As [`Fitted::read`].
-    pub fn read_to_refit(path: &Path) -> Result<Self, String> {
+    pub fn read_to_refit(path: &Path) -> Result<(Self, bool), String> {
         versioned::read(path, |text| {
             let mut value: Value =
                 serde_json::from_str(text).map_err(|error| format!("no fitted families: {error}"))?;
             let version = value.get("version").and_then(Value::as_u64);
-            if version.is_none_or(|version| !(1..=u64::from(VERSION)).contains(&version)) {
-                return Self::parse(text);
+            if version.is_none_or(|version| !(1..u64::from(VERSION)).contains(&version)) {
+                return Ok((Self::parse(text)?, false));
             }
             value["version"] = VERSION.into();
             for family in value["families"].as_array_mut().into_iter().flatten() {
-                family["parameters"] = serde_json::to_value(Parameters::IDEAL).map_err(|error| error.to_string())?;
+                let cases = family["observations"].as_array().map_or(0, Vec::len);
+                let process = Process { weights: vec![0.0; cases], ..Process::default() };
+                let json = |error: serde_json::Error| error.to_string();
+                family["parameters"] = serde_json::to_value(Parameters::IDEAL).map_err(json)?;
+                family["process"] = serde_json::to_value(process).map_err(json)?;
             }
-            Self::parse(&value.to_string())
+            Ok((Self::parse(&value.to_string())?, true))
         })
     }
 
@@ -131,6 +168,10 @@ impl Fitted {
                 numbers.into_iter().find(|(number, (low, high))| !(*low..=*high).contains(number))
             {
                 return Err(format!("{}: the parameter {number} is none that a fit gives", swept.operator));
+            }
+            let (weights, times) = (swept.process.weights.len(), swept.observations.len());
+            if weights != times {
+                return Err(format!("{}: {weights} weights of {times} times", swept.operator));
             }
             let mut times = swept.observations.iter().flat_map(|one| std::iter::once(one.us).chain(one.modelled_us));
             if let Some(us) = times.find(|us| !(us.is_finite() && *us > 0.0 && *us < 1e9)) {
@@ -159,13 +200,8 @@ mod tests {
             driver: "580".into(),
             compiler: String::new(),
         };
-        let swept = Swept {
-            operator: "gemm".into(),
-            candidate: "cuda".into(),
-            dtype: DType::BF16,
-            parameters: Parameters::IDEAL,
-            observations: vec![Observation { shape: "m=1,n=2,k=3".into(), us: 4.5, work: None, modelled_us: None }],
-        };
+        let observations = vec![Observation::new("m=1,n=2,k=3".into(), 4.5)];
+        let swept = Swept::new(("gemm", "cuda", DType::BF16), Parameters::IDEAL, observations);
         let (measured, calibrated) = ("2026-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into());
         Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] }
     }
@@ -173,15 +209,15 @@ mod tests {
     #[test]
     fn what_an_older_file_measured_can_be_fitted_again() {
         let text = serde_json::to_string(&fitted()).unwrap();
-        let older = text.replace("\"version\":2", "\"version\":1").replace("\"memory\":1.0", "\"memory\":0.5");
+        let older = text.replace("\"version\":3", "\"version\":1").replace("\"memory\":1.0", "\"memory\":0.5");
         let older = older.replace(",\"cache\":0.5,\"copy\":1.0,\"unaligned\":0.0,\"straddling\":0.0", "");
         assert!(!older.contains("cache\":0") && older.contains("\"memory\":0.5"), "{older}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("older.json");
         std::fs::write(&path, &older).unwrap();
-        assert_eq!(Fitted::read_to_refit(&path), Ok(fitted()));
+        assert_eq!(Fitted::read_to_refit(&path), Ok((fitted(), true)));
         assert!(Fitted::read(&path).unwrap_err().contains("version 1"));
-        std::fs::write(&path, text.replace("\"version\":2", "\"version\":9")).unwrap();
+        std::fs::write(&path, text.replace("\"version\":3", "\"version\":9")).unwrap();
         assert!(Fitted::read_to_refit(&path).unwrap_err().contains("version 9"));
     }
 
@@ -192,6 +228,12 @@ mod tests {
         fitted().write(&path).unwrap();
         assert_eq!(Fitted::read(&path), Ok(fitted()));
         assert!(path.ends_with("snapshots/prediction/nvidia-h200-132.json"));
+        let packed = path.with_extension("json.xz");
+        fitted().write(&packed).unwrap();
+        assert_eq!(stored(folder.path(), "prediction", &fitted().device), path, "the plain one while it is there");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(stored(folder.path(), "prediction", &fitted().device), packed);
+        assert!(std::fs::read(&packed).unwrap().starts_with(b"\xFD7zXZ") && Fitted::read(&packed) == Ok(fitted()));
         let mut twice = fitted();
         twice.keep(fitted().families.remove(0));
         assert_eq!(twice, fitted(), "a family is there once");
@@ -204,11 +246,12 @@ mod tests {
 
     #[rstest]
     #[case::version(
+        "\"version\":3",
         "\"version\":2",
-        "\"version\":1",
         "`kernelgate predict --refit`, or run `kernelgate predict --sweep`"
     )]
-    #[case::later("\"version\":2", "\"version\":3", "this program reads 2")]
+    #[case::later("\"version\":3", "\"version\":4", "this program reads 3")]
+    #[case::weights("\"weights\":[0.0]", "\"weights\":[]", "0 weights of 1 times")]
     #[case::time("4.5", "-4.5", "-4.5 µs is no time")]
     #[case::parameter("\"memory\":1.0", "\"memory\":0.0", "the parameter 0 is none")]
     #[case::torn("\"families\"", "\"fam", "no fitted families")]

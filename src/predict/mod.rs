@@ -3,7 +3,7 @@
 //! The time of a case is made of what the device was measured to do ([`crate::calibrate`]) and of a few parameters that a
 //! family (one candidate of an operator in one dtype) has of its own: how well it uses the memory and its pipe, what a launch
 //! and a wave of blocks cost beside that. They are fitted to a sweep over random shapes; what the model leaves over is
-//! corrected by the nearest shapes of the sweep, and its spread is the interval of a prediction.
+//! corrected by a Gaussian process over the shapes of the sweep, whose spread is the interval of a prediction.
 //!
 //! | file | owns |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `limits` | time on the memory and on a pipe, from a calibration |
 //! | `model` | parameters, and the time that they give |
 //! | `fit` | parameters from a sweep |
+//! | `process` | what the model leaves over, from the cases that are like the one asked for |
 //! | `family` | a fitted family: prediction, interval, domain |
 //! | `fitted` | the file of a device's families |
 //! | `sweep` | shapes that are drawn, and measured |
@@ -25,10 +26,12 @@ mod class;
 mod composition;
 mod family;
 mod features;
+#[cfg(feature = "catalogue")]
 mod fit;
 mod fitted;
 mod limits;
 mod model;
+mod process;
 mod sweep;
 mod tiling;
 mod validation;
@@ -41,6 +44,7 @@ pub use features::Features;
 pub use fitted::{Fitted, Swept, VERSION, stored};
 pub use limits::Limits;
 pub use model::Parameters;
+pub use process::{Place, Process};
 pub use sweep::{Sweep, known, sweep, time_shape, with_features};
 pub use tiling::Tiling;
-pub use validation::{Errors, Validation, cross_validated};
+pub use validation::{Errors, Validation};

@@ -107,12 +107,14 @@ impl Parameters {
     ];
 
     /// The same for cases that are all on tensor cores: tiles compute no faster than those do.
+    #[cfg(feature = "catalogue")]
     pub(super) const BOUNDS_ON_TENSOR_CORES: [(f64, f64); Self::COUNT] = {
         let mut bounds = Self::BOUNDS;
         bounds[2].0 = 0.9;
         bounds
     };
 
+    #[cfg(feature = "catalogue")]
     pub(super) fn from_array(
         [launch, memory, pipe, wave, quantisation, overlap, cache, copy, unaligned, straddling]: [f64; Self::COUNT],
     ) -> Self {

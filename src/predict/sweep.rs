@@ -53,11 +53,11 @@ pub fn sweep(
         }
         match time_shape(device, subject, &point, &pool) {
             Ok(us) => {
-                let work = match &subject.candidate.body {
-                    Body::Enqueue(body) => body.work(&point, subject.dtype, None),
+                let algorithm = match &subject.candidate.body {
+                    Body::Enqueue(body) => body.propose(&point, subject.dtype),
                     _ => None,
                 };
-                let observation = Observation { shape: describe(operator.axes(), &point), us, work, modelled_us: None };
+                let observation = Observation { algorithm, ..Observation::new(describe(operator.axes(), &point), us) };
                 let goes_on = say(&observation);
                 found.push(observation);
                 misses = 0;
@@ -97,7 +97,7 @@ pub fn known<'o>(
 ) -> impl Iterator<Item = (&'o Observation, Features)> {
     observations.iter().filter_map(|observation| {
         let point = crate::core::shape::parse(subject.operator.axes(), &observation.shape).ok()?;
-        Some((observation, Features::with_work(subject, &point, observation.work)))
+        Some((observation, Features::observed(subject, &point, observation)))
     })
 }
 

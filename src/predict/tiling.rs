@@ -13,6 +13,8 @@ pub struct Tiling {
     pub flops: f64,
     /// Bytes that all tiles bring in through the caches.
     pub cache_bytes: f64,
+    /// Rows and columns of a tile of a product; 0 of anything else.
+    pub extents: [f64; 2],
 }
 
 /// Tiles of a library's kernels, rows and columns of the output.
@@ -39,7 +41,7 @@ const SLICE: usize = 64;
 impl Tiling {
     /// A tile a block, about whose work nothing more is known.
     pub fn of_blocks(blocks: usize, flops: f64) -> Self {
-        Tiling { tiles: blocks.max(1) as f64, resident: 1.0, flops, cache_bytes: 0.0 }
+        Tiling { tiles: blocks.max(1) as f64, resident: 1.0, flops, cache_bytes: 0.0, extents: [0.0; 2] }
     }
 
     /// What a launch or a library says.
@@ -50,6 +52,7 @@ impl Tiling {
             resident: work.resident.max(1) as f64,
             flops: tiles * work.flops as f64,
             cache_bytes: tiles * work.cache_bytes as f64,
+            extents: work.extents.map(|extent| extent as f64),
         }
     }
 

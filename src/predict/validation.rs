@@ -3,7 +3,6 @@
 use super::family::Family;
 use super::features::Features;
 use super::limits::Limits;
-use crate::core::dtype::DType;
 use crate::core::stats::{median, quantile_sorted, sorted};
 use serde::Serialize;
 
@@ -40,6 +39,11 @@ pub struct Validation {
 }
 
 impl Errors {
+    /// Of the cases that a family was fitted to: each predicted by the others alone, in the same order.
+    pub fn left_out(family: &Family, measured: &[(Features, f64)]) -> Self {
+        Errors::of(&family.left_out_us.iter().copied().zip(measured.iter().map(|(_, us)| *us)).collect::<Vec<_>>())
+    }
+
     /// Of pairs of predicted and measured times.
     fn of(pairs: &[(f64, f64)]) -> Self {
         let misses: Vec<f64> = pairs.iter().map(|(said, us)| 100.0 * (said / us - 1.0)).collect();
@@ -52,22 +56,6 @@ impl Errors {
             bias: mean(&misses),
         }
     }
-}
-
-/// How far a family is off cases that its fit did not see: each tenth of them, or each one where they are few, predicted by
-/// a fit to the others. What is outside of the domain then counts as well: the cases at the rim are among them.
-pub fn cross_validated(name: (&str, &str, DType), measured: &[(Features, f64)], limits: &Limits) -> Option<Errors> {
-    const FOLDS: usize = 10;
-    let folds = if measured.len() < 4 * FOLDS { measured.len() } else { FOLDS };
-    let mut pairs = Vec::new();
-    for fold in 0..folds {
-        let (held, others): (Vec<_>, Vec<_>) =
-            measured.iter().cloned().enumerate().partition(|(i, _)| i % folds == fold);
-        let others = others.into_iter().map(|(_, case)| case).collect();
-        let family = Family::fitted(name, others, limits).ok()?;
-        pairs.extend(held.into_iter().map(|(_, (features, us))| (family.time_us(&features, None), us)));
-    }
-    (!pairs.is_empty()).then(|| Errors::of(&pairs))
 }
 
 impl Validation {
@@ -150,6 +138,7 @@ impl Regression {
 mod tests {
     use super::super::fit::tests::{TRUTH, h200, products};
     use super::*;
+    use crate::core::dtype::DType;
 
     const NAME: (&str, &str, DType) = ("gemm", "cuda", DType::BF16);
 
@@ -178,11 +167,10 @@ mod tests {
     #[test]
     fn cases_that_were_left_out_are_missed_by_more_than_those_of_the_fit() {
         let (limits, swept) = (h200(), products(&TRUTH, 30, 0.1, 1));
-        let left_out = cross_validated(NAME, &swept, &limits).unwrap();
         let family = Family::fitted(NAME, swept.clone(), &limits).unwrap();
+        let left_out = Errors::left_out(&family, &swept);
         let fitted: Vec<_> = swept.iter().map(|(features, us)| (family.time_us(features, None), *us)).collect();
         assert!(left_out.mean > Errors::of(&fitted).mean && left_out.mean < 12.0, "{left_out:?}");
-        assert!(cross_validated(NAME, &swept[..5], &limits).is_none(), "too few for a fit");
     }
 
     #[test]

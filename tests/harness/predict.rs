@@ -30,7 +30,7 @@ fn a_time_is_said_with_its_interval_and_what_binds_it() {
 #[test]
 fn a_fit_carries_over_to_a_device_that_was_calibrated() {
     let time = |on: &str| {
-        let fit = root().join("snapshots/prediction/nvidia-h200-132.json");
+        let fit = root().join("snapshots/prediction/nvidia-h200-132.json.xz");
         let all = predicted(&[&LARGE[..], &["--on", on, "--fit", fit.to_str().unwrap()]].concat());
         let one = all.as_array().unwrap().iter().find(|one| one["trial"] == "log_softmax::cuda::bf16::perf").unwrap();
         one["us"].as_f64().unwrap()

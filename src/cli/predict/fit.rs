@@ -12,9 +12,7 @@ use crate::device::fingerprint::Fingerprint;
 use crate::harness::command::Workplace;
 use crate::harness::progress::Progress;
 use crate::harness::terminal::note;
-use crate::predict::{
-    Errors, Family, Fitted, Limits, Observation, Swept, VERSION, cross_validated, known, with_features,
-};
+use crate::predict::{Errors, Family, Fitted, Limits, Observation, Swept, VERSION, known};
 use std::path::PathBuf;
 
 impl Predict {
@@ -84,7 +82,7 @@ impl Predict {
     /// Fits what the file has measured once more.
     pub(super) fn run_refit(&self) -> Result<(), Failure> {
         let (calibration, path) = self.places(None)?;
-        let mut fitted = Fitted::read_to_refit(&path).map_err(Failure::Input)?;
+        let (mut fitted, is_older) = Fitted::read_to_refit(&path).map_err(Failure::Input)?;
         let limits = Limits::of(&calibration).map_err(Failure::Input)?;
         let Some(out) = &self.out else {
             return Err(Failure::Input("--refit: say where the file goes by --out".into()));
@@ -92,13 +90,23 @@ impl Predict {
         let suites: Vec<Suite> = crate::ops::catalogue();
         let selected = self.selection.select(&suites)?;
         let progress = Progress::of(selected.len(), self.selection.quiet);
+        // What an older file says of families that are not fitted again is good for nothing.
+        let unselected = if is_older { std::mem::take(&mut fitted.families) } else { Vec::new() };
+        let before = Fitted { families: unselected, ..fitted.clone() };
         for (trial, _) in selected {
             let subject = trial.subject(&suites);
             progress.say(&trial.name);
-            if let Some(swept) = fitted.swept(&subject).cloned() {
+            if let Some(swept) = before.swept(&subject).or(fitted.swept(&subject)).cloned() {
                 fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
             }
             progress.step();
+        }
+        if fitted.families.len() < before.families.len() {
+            let left = before.families.len() - fitted.families.len();
+            note(format_args!(
+                "{left} families of an older version were not selected, and are not in {}",
+                out.display()
+            ));
         }
         fitted.calibrated = calibration.measured;
         fitted.write(out).map_err(Failure::Input)
@@ -106,23 +114,25 @@ impl Predict {
 }
 
 /// A family of these times; how far it is off those that a fit to the others does not see is said.
-fn fit(subject: &Subject<'_>, mut observations: Vec<Observation>, limits: &Limits) -> Result<Swept, String> {
+fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -> Result<Swept, String> {
     let (operator, candidate, dtype) = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
     let name = (operator, candidate, dtype);
-    let measured = with_features(subject, &observations);
+    // What the operator does not have any more is not kept: every time has its weight.
+    let known: Vec<_> = known(subject, &observations).map(|(seen, features)| (seen.clone(), features)).collect();
+    let (mut observations, features): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+    let measured: Vec<_> = features.into_iter().zip(observations.iter().map(|seen| seen.us)).collect();
     let family = Family::fitted(name, measured.clone(), limits)?;
-    let left_out = cross_validated(name, &measured, limits);
-    let left_out = left_out.map_or_else(String::new, |Errors { mean, median, p95, bias }| {
-        format!("; left out: mean {mean:.1} %, median {median:.1} %, P95 {p95:.1} %, bias {bias:.1} %")
-    });
-    let (count, percent) = (observations.len(), 100.0 * family.spread);
-    note(format_args!("{operator}::{candidate}::{dtype}: {count} shapes, ± {percent:.1} %{left_out}"));
-    for observation in &mut observations {
-        let features = known(subject, std::slice::from_ref(observation)).next().map(|(_, features)| features);
-        observation.modelled_us = features.map(|features| family.parameters.time_us(&features, limits));
+    let Errors { mean, median, p95, bias } = Errors::left_out(&family, &measured);
+    let (count, percent) = (observations.len(), 100.0 * family.process.spread);
+    note(format_args!(
+        "{operator}::{candidate}::{dtype}: {count} shapes, ± {percent:.1} %; left out: mean {mean:.1} %, median {median:.1} %, \
+         P95 {p95:.1} %, bias {bias:.1} %"
+    ));
+    for (observation, (features, _)) in observations.iter_mut().zip(&measured) {
+        observation.modelled_us = Some(family.parameters.time_us(features, limits));
     }
-    let (operator, candidate, parameters) = (operator.into(), candidate.into(), family.parameters);
-    Ok(Swept { operator, candidate, dtype, parameters, observations })
+    let swept = Swept::new(name, family.parameters, observations);
+    Ok(Swept { process: family.process, unasked: family.unasked, ..swept })
 }
 
 fn empty(device: &Fingerprint, calibration: &Calibration, measured: String) -> Fitted {

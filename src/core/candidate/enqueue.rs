@@ -64,6 +64,7 @@ pub struct EnqueueBody {
     pub(super) function: EnqueueFn,
     pub(super) prepare: PrepareFn,
     pub(super) describe: DescribeFn,
+    pub(super) propose: DescribeFn,
     pub(super) work: WorkFn,
     pub(super) workspace_bytes: BytesFn,
 }
@@ -72,6 +73,11 @@ impl EnqueueBody {
     /// What it does for a case that it was prepared for, where it can say.
     pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
         (self.describe)(point, dtype)
+    }
+
+    /// The same before any run, where it can say: it may ask a library, which it opens for it.
+    pub fn propose(&self, point: &[usize], dtype: DType) -> Option<String> {
+        (self.propose)(point, dtype)
     }
 
     /// The tiles that it works off, where it can tell without a run: from what it once [described](Self::describe), or asked

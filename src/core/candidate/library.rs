@@ -43,6 +43,7 @@ impl<S: Shape> CudaHost<S> {
             function,
             prepare: Arc::new(|_, _| Ok(())),
             describe: Arc::new(|_, _| None),
+            propose: Arc::new(|_, _| None),
             work: Arc::new(|_, _, _| None),
             workspace_bytes: Arc::new(|_| 0),
         };
@@ -60,6 +61,13 @@ impl<S: Shape> CudaHost<S> {
     /// What it does for a case that it was prepared for: an algorithm that it chose, say. Reports of times show it.
     pub fn describe(mut self, describe: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
         self.body.describe = Arc::new(move |point, dtype| describe(&S::from_point(point), dtype));
+        self
+    }
+
+    /// What it would do for a case, where it can tell without a run: the same words, of the algorithm that it would begin with.
+    /// Predictions tell the kernels of a library apart by it.
+    pub fn propose(mut self, propose: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.body.propose = Arc::new(move |point, dtype| propose(&S::from_point(point), dtype));
         self
     }
 

@@ -125,9 +125,25 @@ pub fn enqueue(gemm: Gemm, call: &Enqueue) -> Result<(), String> {
 
 /// The algorithm that was chosen for a shape, in the library's numbers.
 pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
-    let algorithm = CHOICES.get(gemm, dtype)?;
-    let number =
-        |attribute| configured(&algorithm, attribute).map_or_else(|| "?".to_owned(), |value| value.to_string());
+    CHOICES.get(gemm, dtype).map(|algorithm| described(&algorithm))
+}
+
+/// The same, or of the algorithm that the library's heuristics put first where none was chosen yet: nothing is run. `None`
+/// without the library or a GPU.
+pub fn propose(gemm: Gemm, dtype: DType) -> Option<String> {
+    let first = || -> Result<Option<sys::cublasLtMatmulAlgo_t>, String> {
+        let library = library()?;
+        let description = Description::of(gemm, dtype)?;
+        Ok(proposals(library, &description, workspace_bytes(gemm))?.into_iter().next())
+    };
+    if gemm.is_empty() {
+        return None;
+    }
+    CHOICES.get(gemm, dtype).or_else(|| first().ok()?).map(|algorithm| described(&algorithm))
+}
+
+fn described(algorithm: &sys::cublasLtMatmulAlgo_t) -> String {
+    let number = |attribute| configured(algorithm, attribute).map_or_else(|| "?".to_owned(), |value| value.to_string());
     let parts = [
         ("algorithm", Attribute::CUBLASLT_ALGO_CONFIG_ID),
         ("tile", Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID),
@@ -138,33 +154,21 @@ pub fn describe(gemm: Gemm, dtype: DType) -> Option<String> {
         ("inner_shape", Attribute::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
         ("cluster_shape", Attribute::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID),
     ];
-    Some(parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", "))
+    parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", ")
 }
 
-/// The tiles of the algorithm that [`describe`] told of, or that was chosen for a shape, or else of the one that the library's
-/// heuristics put first: nothing is run. `None` without the library or a GPU, and for tiles whose extents are not known.
+/// The tiles of the algorithm that [`describe`] or [`propose`] told of, or else would now. `None` for tiles whose extents are
+/// not known.
 pub fn work(gemm: Gemm, dtype: DType, described: Option<&str>) -> Option<Work> {
     if gemm.is_empty() {
         return None;
     }
     let (number, parts) = match described {
         Some(text) => tile::described(text)?,
-        None => asked(gemm, dtype)?,
+        None => tile::described(&propose(gemm, dtype)?)?,
     };
     let extents = tile::extents(number)?;
     Some(tile::work(gemm.batch, [gemm.m, gemm.n, gemm.k], extents, parts.max(1) as usize, dtype.size()))
-}
-
-/// The number of a tile and the parts of k.
-fn asked(gemm: Gemm, dtype: DType) -> Option<(u32, u32)> {
-    let first = || -> Result<Option<sys::cublasLtMatmulAlgo_t>, String> {
-        let library = library()?;
-        let description = Description::of(gemm, dtype)?;
-        Ok(propose(library, &description, workspace_bytes(gemm))?.into_iter().next())
-    };
-    let algorithm = CHOICES.get(gemm, dtype).or_else(|| first().ok()?)?;
-    let tile = configured(&algorithm, Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID)?;
-    Some((tile, configured(&algorithm, Attribute::CUBLASLT_ALGO_CONFIG_SPLITK_NUM)?))
 }
 
 /// A number of an algorithm's configuration.
@@ -360,7 +364,7 @@ fn multiply(
 /// Measures what the library proposes for a shape, on memory of its own, and returns the fastest.
 fn choose(library: Library, gemm: Gemm, dtype: DType) -> Result<sys::cublasLtMatmulAlgo_t, String> {
     let description = Description::of(gemm, dtype)?;
-    let proposals = propose(library, &description, workspace_bytes(gemm))?;
+    let proposals = proposals(library, &description, workspace_bytes(gemm))?;
     let cuda = |error: cudarc::driver::DriverError| format!("choosing an algorithm of cuBLASLt: {:?}", error.0);
     let scratch = |elements: usize| Scratch::of(elements * dtype.size()).map_err(cuda);
     let [a, b, c] = gemm.elements();
@@ -390,7 +394,7 @@ fn choose(library: Library, gemm: Gemm, dtype: DType) -> Result<sys::cublasLtMat
 }
 
 /// The algorithms that the library's heuristics put first.
-fn propose(
+fn proposals(
     library: Library,
     description: &Description,
     workspace_bytes: usize,

@@ -58,6 +58,7 @@ impl Tile {
             resident: 1,
             flops: 4 * self.queries() * keys * self.dim,
             cache_bytes: 2 * keys * self.dim * ELEMENT_BYTES,
+            extents: [0; 2],
             copied_bytes: 0,
         }
     }

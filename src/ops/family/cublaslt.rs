@@ -11,6 +11,7 @@ pub fn by_cublaslt<S: Shape>(gemm: fn(&S) -> Result<Gemm, String>) -> CudaHost<S
     CudaHost::new(move |s: &S, call| cublaslt::enqueue(gemm(s)?, call))
         .prepare(move |s, dtype| cublaslt::prepare(gemm(s)?, dtype))
         .describe(move |s, dtype| cublaslt::describe(gemm(s).ok()?, dtype))
+        .propose(move |s, dtype| cublaslt::propose(gemm(s).ok()?, dtype))
         .shares(move |s, dtype, described| cublaslt::work(gemm(s).ok()?, dtype, described))
         .workspace(move |s| gemm(s).map_or(0, cublaslt::workspace_bytes))
         .nondeterministic()
