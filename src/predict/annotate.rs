@@ -80,7 +80,7 @@ mod tests {
     use crate::core::dtype::DType;
     use crate::core::launch::Launch;
     use crate::core::operator::Op;
-    use crate::predict::{Observation, Parameters, Swept, VERSION};
+    use crate::predict::{Observation, Parameters, Process, Swept, VERSION};
 
     crate::shape! { struct Vector { n: 1..=1 << 30 } }
 
@@ -116,6 +116,9 @@ mod tests {
         let sizes = (16..27).map(|shift| 1usize << shift);
         let observations = sizes.map(|n| Observation::new(format!("n={n}"), us(n) * 1.01)).collect();
         let swept = Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations);
+        // One per cent slower than the model knows, and as sure of it as that.
+        let process = Process { mean: 1.01f64.ln(), spread: 0.01, ..swept.process.clone() };
+        let swept = Swept { process, ..swept };
         let (measured, calibrated) = (calibration.measured.clone(), calibration.measured.clone());
         let device = calibration.device.clone();
         let fitted = Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] };
