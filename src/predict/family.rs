@@ -1,34 +1,16 @@
 //! A fitted family: prediction, interval, domain.
 
 use super::features::Features;
-use super::fitted::Swept;
+#[cfg(feature = "catalogue")]
+use super::fit::fit;
+#[cfg(feature = "catalogue")]
+use super::likelihood;
 use super::limits::Limits;
 use super::model::Parameters;
 use super::process::{Place, Process};
+use super::swept::Swept;
 use crate::core::dtype::DType;
-use serde::{Deserialize, Serialize};
-
-/// A measured case of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Observation {
-    /// The shape, as `--shape` takes it.
-    pub shape: String,
-    /// Median time of a cold launch, µs.
-    pub us: f64,
-    /// What a library said of its algorithm, where it says such things.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<String>,
-    /// What the fitted parameters alone give for it on the device of the sweep, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modelled_us: Option<f64>,
-}
-
-impl Observation {
-    /// A time of a shape, of which nothing else is known.
-    pub fn new(shape: String, us: f64) -> Self {
-        Observation { shape, us, algorithm: None, modelled_us: None }
-    }
-}
+use serde::Serialize;
 
 /// A case of the sweep, as the process sees it.
 #[derive(Clone, Debug)]
@@ -116,19 +98,19 @@ impl Family {
                 measured.len()
             ));
         }
-        let parameters = super::fit::fit(&measured, limits);
+        let parameters = fit(&measured, limits);
         let (features, us): (Vec<_>, Vec<f64>) = measured.into_iter().unzip();
         let modelled: Vec<f64> = features.iter().map(|features| parameters.time_us(features, limits)).collect();
         let misses =
             |modelled: &[f64]| -> Vec<f64> { us.iter().zip(modelled).map(|(us, said)| (us / said).ln()).collect() };
         let cases = Case::all(features.into_iter().zip(modelled.iter().copied()), &parameters, (limits, limits.units));
         let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
-        let (process, said) = super::process::fit(&places, &misses(&modelled));
+        let (process, said) = likelihood::fit(&places, &misses(&modelled));
         let left_out_us = said.iter().zip(&modelled).map(|(said, us)| us * said.exp()).collect();
         let unasked_us = |case: &Case| Some(parameters.time_us(&case.features.unasked()?, limits));
         let unasked: Option<(Vec<&Place>, Vec<f64>)> =
             cases.iter().map(|case| Some((case.unasked.as_ref()?, unasked_us(case)?))).collect();
-        let unasked = unasked.map(|(places, modelled)| super::process::fit(&places, &misses(&modelled)).0);
+        let unasked = unasked.map(|(places, modelled)| likelihood::fit(&places, &misses(&modelled)).0);
         let (operator, candidate, limits) = (operator.into(), candidate.into(), limits.clone());
         Ok(Family { operator, candidate, dtype, parameters, process, unasked, left_out_us, cases, limits })
     }

@@ -1,6 +1,6 @@
 //! What the model knows of a case: bytes by direction, operations, launches, tiles.
 
-use super::family::Observation;
+use super::observation::Observation;
 use super::process::Place;
 use super::tiling::Tiling;
 use crate::check::Subject;

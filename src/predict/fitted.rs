@@ -1,14 +1,13 @@
 //! The file of a device's families: what was swept, what was fitted.
 
 use super::family::Family;
-use super::family::Observation;
 use super::limits::Limits;
 use super::model::Parameters;
 use super::process::Process;
 use super::sweep::known;
+use super::swept::Swept;
 use crate::calibrate::versioned;
 use crate::check::Subject;
-use crate::core::dtype::DType;
 use crate::device::fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,52 +37,11 @@ pub struct Fitted {
     pub families: Vec<Swept>,
 }
 
-/// A family in the file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Swept {
-    /// The operator.
-    pub operator: String,
-    /// The candidate.
-    pub candidate: String,
-    /// The dtype.
-    pub dtype: DType,
-    /// What was fitted.
-    pub parameters: Parameters,
-    /// What the model leaves over.
-    #[serde(default)]
-    pub process: Process,
-    /// The same where a library is not asked for its algorithm.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unasked: Option<Process>,
-    /// What was measured.
-    pub observations: Vec<Observation>,
-}
-
 /// Where the files of known devices are, below the root of a project: packed where there is one that is, else plain.
 pub fn stored(root: &Path, kind: &str, fingerprint: &Fingerprint) -> PathBuf {
     let plain = root.join("snapshots").join(kind).join(format!("{}.json", fingerprint.key()));
     let packed = plain.with_extension("json.xz");
     if packed.exists() && !plain.exists() { packed } else { plain }
-}
-
-impl Swept {
-    /// A family by its parameters alone: the model leaves nothing over.
-    pub fn new(
-        (operator, candidate, dtype): (&str, &str, DType),
-        parameters: Parameters,
-        observations: Vec<Observation>,
-    ) -> Self {
-        let process = Process { weights: vec![0.0; observations.len()], ..Process::default() };
-        Swept {
-            operator: operator.into(),
-            candidate: candidate.into(),
-            dtype,
-            parameters,
-            process,
-            unasked: None,
-            observations,
-        }
-    }
 }
 
 impl Fitted {
@@ -185,7 +143,9 @@ impl Fitted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::dtype::DType;
     use crate::device::DeviceKind;
+    use crate::predict::Observation;
     use rstest::rstest;
 
     fn fitted() -> Fitted {

@@ -12,8 +12,10 @@
 //! | `limits` | time on the memory and on a pipe, from a calibration |
 //! | `model` | parameters, and the time that they give |
 //! | `fit` | parameters from a sweep |
+//! | `likelihood` | a process from the values of a sweep |
 //! | `process` | what the model leaves over, from the cases that are like the one asked for |
 //! | `family` | a fitted family: prediction, interval, domain |
+//! | `observation`, `swept` | a measured time; a family as its file has it |
 //! | `fitted` | the file of a device's families |
 //! | `sweep` | shapes that are drawn, and measured |
 //! | `validation` | how far predictions were off, beside a roofline and a regression |
@@ -29,22 +31,28 @@ mod features;
 #[cfg(feature = "catalogue")]
 mod fit;
 mod fitted;
+#[cfg(feature = "catalogue")]
+mod likelihood;
 mod limits;
 mod model;
+mod observation;
 mod process;
 mod sweep;
+mod swept;
 mod tiling;
 mod validation;
 
 pub use annotate::Predictor;
 pub use class::{BINDING, classify, classify_beside};
 pub use composition::{Basis, Composed, Composer, Step, StepTime};
-pub use family::{Family, Observation, Prediction};
+pub use family::{Family, Prediction};
 pub use features::Features;
-pub use fitted::{Fitted, Swept, VERSION, stored};
+pub use fitted::{Fitted, VERSION, stored};
 pub use limits::Limits;
 pub use model::Parameters;
+pub use observation::Observation;
 pub use process::{Place, Process};
 pub use sweep::{Sweep, known, sweep, time_shape, with_features};
+pub use swept::Swept;
 pub use tiling::Tiling;
 pub use validation::{Errors, Validation};

@@ -1,7 +1,7 @@
 //! A sweep: random shapes of a family, measured until its time is spent.
 
-use super::family::Observation;
 use super::features::Features;
+use super::observation::Observation;
 use crate::calibrate::{time_case, typical_us};
 use crate::check::Subject;
 use crate::core::candidate::Body;
