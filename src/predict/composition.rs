@@ -221,8 +221,9 @@ impl Composed {
 #[cfg(test)]
 mod tests {
     use super::super::fit::tests::h200;
-    use super::super::fitted::{Swept, VERSION};
+    use super::super::fitted::VERSION;
     use super::super::model::Parameters;
+    use super::super::swept::Swept;
     use super::*;
     use crate::calibrate::Calibration;
     use crate::core::candidate::{Cuda, Declare};
