@@ -80,7 +80,7 @@ mod tests {
     use crate::core::dtype::DType;
     use crate::core::launch::Launch;
     use crate::core::operator::Op;
-    use crate::predict::{Observation, Parameters, Process, Swept, VERSION};
+    use crate::predict::{Observation, Parameters, Swept, VERSION};
 
     crate::shape! { struct Vector { n: 1..=1 << 30 } }
 
@@ -115,10 +115,9 @@ mod tests {
         let us = |n: usize| Parameters::IDEAL.time_us(&Features::of(&subject, &[n]), &limits);
         let sizes = (16..27).map(|shift| 1usize << shift);
         let observations = sizes.map(|n| Observation::new(format!("n={n}"), us(n) * 1.01)).collect();
-        let swept = Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations);
+        let mut swept = Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations);
         // One per cent slower than the model knows, and as sure of it as that.
-        let process = Process { mean: 1.01f64.ln(), spread: 0.01, ..swept.process.clone() };
-        let swept = Swept { process, ..swept };
+        (swept.process.mean, swept.process.spread) = (1.01f64.ln(), 0.01);
         let (measured, calibrated) = (calibration.measured.clone(), calibration.measured.clone());
         let device = calibration.device.clone();
         let fitted = Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] };

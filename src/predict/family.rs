@@ -7,6 +7,7 @@ use super::fit::fit;
 use super::likelihood;
 use super::limits::Limits;
 use super::model::Parameters;
+use super::observation::Observation;
 use super::process::{Place, Process};
 use super::swept::Swept;
 use crate::core::dtype::DType;
@@ -22,17 +23,10 @@ struct Case {
 }
 
 impl Case {
-    /// Those of a sweep on a device of so many units: each with what the model gives for it there, µs.
-    fn all(
-        cases: impl Iterator<Item = (Features, f64)>,
-        parameters: &Parameters,
-        (limits, units): (&Limits, f64),
-    ) -> Vec<Self> {
-        let one = |(features, modelled_us): (Features, f64)| {
-            let unasked = features.unasked().map(|unasked| unasked.place(units, parameters.time_us(&unasked, limits)));
-            Case { place: features.place(units, modelled_us), unasked, features }
-        };
-        cases.map(one).collect()
+    /// One of a sweep on a device of so many units, where the model gives it so many µs, and so many if a library is not asked.
+    fn of(features: Features, units: f64, [modelled_us, unasked_us]: [f64; 2]) -> Self {
+        let unasked = features.unasked().map(|unasked| unasked.place(units, unasked_us));
+        Case { place: features.place(units, modelled_us), unasked, features }
     }
 }
 
@@ -100,35 +94,34 @@ impl Family {
         }
         let parameters = fit(&measured, limits);
         let (features, us): (Vec<_>, Vec<f64>) = measured.into_iter().unzip();
-        let modelled: Vec<f64> = features.iter().map(|features| parameters.time_us(features, limits)).collect();
+        let modelled: Vec<[f64; 2]> = features.iter().map(|features| parameters.times_us(features, limits)).collect();
         let misses =
-            |modelled: &[f64]| -> Vec<f64> { us.iter().zip(modelled).map(|(us, said)| (us / said).ln()).collect() };
-        let cases = Case::all(features.into_iter().zip(modelled.iter().copied()), &parameters, (limits, limits.units));
+            |way: usize| -> Vec<f64> { us.iter().zip(&modelled).map(|(us, said)| (us / said[way]).ln()).collect() };
+        let cases = features.into_iter().zip(&modelled);
+        let cases: Vec<Case> = cases.map(|(features, &modelled)| Case::of(features, limits.units, modelled)).collect();
         let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
-        let (process, said) = likelihood::fit(&places, &misses(&modelled));
-        let left_out_us = said.iter().zip(&modelled).map(|(said, us)| us * said.exp()).collect();
-        let unasked_us = |case: &Case| Some(parameters.time_us(&case.features.unasked()?, limits));
-        let unasked: Option<(Vec<&Place>, Vec<f64>)> =
-            cases.iter().map(|case| Some((case.unasked.as_ref()?, unasked_us(case)?))).collect();
-        let unasked = unasked.map(|(places, modelled)| likelihood::fit(&places, &misses(&modelled)).0);
+        let (process, said) = likelihood::fit(&places, &misses(0));
+        let left_out_us = said.iter().zip(&modelled).map(|(said, [us, _])| us * said.exp()).collect();
+        let unasked: Option<Vec<&Place>> = cases.iter().map(|case| case.unasked.as_ref()).collect();
+        let unasked = unasked.map(|places| likelihood::fit(&places, &misses(1)).0);
         let (operator, candidate, limits) = (operator.into(), candidate.into(), limits.clone());
         Ok(Family { operator, candidate, dtype, parameters, process, unasked, left_out_us, cases, limits })
     }
 
-    /// A family that was fitted before, on a device of so many units, with its cases and what the model gave for them there,
-    /// µs: what the model does not know of a kernel carries over to another device, the other one's times do not. `None` if
-    /// the cases are not those of its fit.
-    pub fn with(
+    /// A family that was fitted before, on a device of so many units, with what was measured: what the model does not know of a
+    /// kernel carries over to another device, the other one's times do not. `None` if the cases are not those of its fit.
+    pub fn with<'o>(
         swept: &Swept,
-        cases: impl Iterator<Item = (Features, Option<f64>)>,
+        cases: impl Iterator<Item = (&'o Observation, Features)>,
         (limits, units): (&Limits, f64),
     ) -> Option<Self> {
         let parameters = swept.parameters;
-        let cases = cases.map(|(features, modelled_us)| {
-            let modelled_us = modelled_us.unwrap_or_else(|| parameters.time_us(&features, limits));
-            (features, modelled_us)
-        });
-        let cases = Case::all(cases, &parameters, (limits, units));
+        let case = |(seen, features): (&Observation, Features)| {
+            let [modelled_us, unasked_us] = parameters.times_us(&features, limits);
+            let there = [seen.modelled_us.unwrap_or(modelled_us), seen.unasked_us.unwrap_or(unasked_us)];
+            Case::of(features, units, there)
+        };
+        let cases: Vec<Case> = cases.map(case).collect();
         let unasked: Vec<&Place> = cases.iter().filter_map(|case| case.unasked.as_ref()).collect();
         let fits = swept.process.is_of(cases.iter().map(|case| &case.place))
             && swept.unasked.as_ref().is_none_or(|process| process.is_of(unasked.iter().copied()));
@@ -145,20 +138,20 @@ impl Family {
         })
     }
 
-    /// The process for what these features say.
-    fn process(&self, features: &Features) -> &Process {
-        self.unasked.as_ref().filter(|_| features.is_unasked()).unwrap_or(&self.process)
+    /// The process for what these features say, and the places of its cases.
+    fn process(&self, features: &Features) -> (&Process, impl Iterator<Item = &Place>) {
+        let unasked = self.unasked.as_ref().filter(|_| features.is_unasked());
+        let is_unasked = unasked.is_some();
+        let places =
+            self.cases.iter().map(move |case| case.unasked.as_ref().filter(|_| is_unasked).unwrap_or(&case.place));
+        (unasked.unwrap_or(&self.process), places)
     }
 
     /// What the cases of the sweep say of the model's miss.
     fn correction(&self, features: &Features) -> f64 {
         let here = features.place(self.limits.units, self.parameters.time_us(features, &self.limits));
-        match &self.unasked {
-            Some(process) if features.is_unasked() => {
-                process.value(&here, self.cases.iter().filter_map(|case| case.unasked.as_ref()))
-            }
-            _ => self.process.value(&here, self.cases.iter().map(|case| &case.place)),
-        }
+        let (process, places) = self.process(features);
+        process.value(&here, places)
     }
 
     /// Whether a case is like those that the family was fitted to, and what is not if so.
@@ -197,7 +190,7 @@ impl Family {
             return Err(format!("{operator}::{candidate}::{dtype}: outside the calibrated domain: {why}"));
         }
         let us = self.time_us(features, reuse_bytes);
-        let spread = self.process(features).spread;
+        let spread = self.process(features).0.spread;
         let pipe = self.limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
         Ok(Prediction {
             us,
@@ -233,7 +226,7 @@ mod tests {
         let slower = |cases: Vec<(Features, f64)>| -> Vec<(Features, f64)> {
             cases.into_iter().map(|(f, us)| if f.extents[2] > 1024 { (f, 1.3 * us) } else { (f, us) }).collect()
         };
-        let family = Family::fitted(NAME, slower(products(&TRUTH, 400, 0.0, 1)), &h200()).unwrap();
+        let family = Family::fitted(NAME, slower(products(&TRUTH, 200, 0.0, 1)), &h200()).unwrap();
         let unseen = slower(products(&TRUTH, 200, 0.0, 2));
         let mean = |predict: &dyn Fn(&Features) -> Option<f64>| {
             let all: Vec<f64> = unseen.iter().filter_map(|(f, us)| Some((predict(f)? / us - 1.0).abs())).collect();
@@ -257,7 +250,12 @@ mod tests {
         let family = Family::fitted(NAME, measured.clone(), &here).unwrap();
         let parameters = family.parameters;
         let swept = Swept { process: family.process.clone(), ..Swept::new(NAME, parameters, Vec::new()) };
-        let cases = measured.iter().map(|(f, _)| (f.clone(), Some(parameters.time_us(f, &here))));
+        let seen = measured.iter().map(|(f, us)| {
+            let modelled_us = Some(parameters.time_us(f, &here));
+            Observation { modelled_us, ..Observation::new(String::new(), *us) }
+        });
+        let seen: Vec<Observation> = seen.collect();
+        let cases = seen.iter().zip(measured.iter().map(|(f, _)| f.clone()));
         let carried = Family::with(&swept, cases, (&there, here.units)).unwrap();
         let off = |predict: &dyn Fn(&Features) -> f64| -> f64 {
             let all: Vec<f64> = of(&there, 2).iter().map(|(f, us)| (predict(f) / us - 1.0).abs()).collect();

@@ -99,7 +99,7 @@ impl Features {
             Body::Cpu(_) => {}
             Body::Enqueue(body) => {
                 let algorithm = observation.and_then(|observation| observation.algorithm.as_deref());
-                let said = algorithm.and_then(|algorithm| body.work(point, dtype, Some(algorithm)));
+                let said = algorithm.and_then(|algorithm| body.work(point, dtype, algorithm));
                 features.path = algorithm.map_or_else(String::new, kernel_of);
                 features.algorithm = algorithm.map_or([0.0; NUMBERS], numbers_of);
                 features.take_library(operator, point, said);
@@ -212,7 +212,7 @@ fn numbers_of(algorithm: &str) -> [f64; NUMBERS] {
     numbers
 }
 
-/// What a library says of its algorithm, less the extents of its tiles and into how many parts it cuts k, which the tiling has.
+/// What a library says of its algorithm, less its tiles, their order and the parts of k: the tiling has those.
 fn kernel_of(algorithm: &str) -> String {
     let of_tiling = ["tile ", "split_k ", "swizzle "];
     let parts = algorithm.split(", ").filter(|part| !of_tiling.iter().any(|name| part.starts_with(name)));

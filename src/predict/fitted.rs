@@ -48,9 +48,7 @@ impl Fitted {
     /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let swept = self.swept(subject)?;
-        let known = known(subject, &swept.observations);
-        let cases = known.map(|(observation, features)| (features, observation.modelled_us));
-        Family::with(swept, cases, (limits, self.device.units.max(1) as f64))
+        Family::with(swept, known(subject, &swept.observations), (limits, self.device.units.max(1) as f64))
     }
 
     /// What was measured and fitted of a subject.
@@ -65,6 +63,7 @@ impl Fitted {
         for observation in &mut swept.observations {
             observation.us = kept(observation.us);
             observation.modelled_us = observation.modelled_us.map(kept);
+            observation.unasked_us = observation.unasked_us.map(kept);
         }
         for process in std::iter::once(&mut swept.process).chain(&mut swept.unasked) {
             let kept = |number: &mut f64| *number = format!("{number:.6e}").parse().unwrap_or(*number);
@@ -131,8 +130,8 @@ impl Fitted {
             if weights != times {
                 return Err(format!("{}: {weights} weights of {times} times", swept.operator));
             }
-            let mut times = swept.observations.iter().flat_map(|one| std::iter::once(one.us).chain(one.modelled_us));
-            if let Some(us) = times.find(|us| !(us.is_finite() && *us > 0.0 && *us < 1e9)) {
+            let times = swept.observations.iter().flat_map(|one| [Some(one.us), one.modelled_us, one.unasked_us]);
+            if let Some(us) = times.flatten().find(|us| !(us.is_finite() && *us > 0.0 && *us < 1e9)) {
                 return Err(format!("{}: {us} µs is no time that a launch takes", swept.operator));
             }
         }

@@ -61,6 +61,12 @@ impl Parameters {
         limits.launch_us * self.launch * features.launches + copied + if tiled.is_finite() { tiled } else { memory }
     }
 
+    /// The time of a case, and of the same if a library is not asked for its algorithm, µs.
+    pub fn times_us(&self, features: &Features, limits: &Limits) -> [f64; 2] {
+        let us = self.time_us(features, limits);
+        [us, features.unasked().map_or(us, |unasked| self.time_us(&unasked, limits))]
+    }
+
     /// The norm of the times on the memory, the pipe and the cache, and what waves cost beside.
     fn tiled_us(&self, tiling: &Tiling, memory: f64, features: &Features, limits: &Limits) -> f64 {
         let waves = tiling.waves(limits.units);

@@ -90,13 +90,15 @@ impl Predict {
         let suites: Vec<Suite> = crate::ops::catalogue();
         let selected = self.selection.select(&suites)?;
         let progress = Progress::of(selected.len(), self.selection.quiet);
-        // What an older file says of families that are not fitted again is good for nothing.
-        let unselected = if is_older { std::mem::take(&mut fitted.families) } else { Vec::new() };
-        let before = Fitted { families: unselected, ..fitted.clone() };
+        let before = fitted.clone();
+        if is_older {
+            // What it says of families that are not fitted again is good for nothing.
+            fitted.families.clear();
+        }
         for (trial, _) in selected {
             let subject = trial.subject(&suites);
             progress.say(&trial.name);
-            if let Some(swept) = before.swept(&subject).or(fitted.swept(&subject)).cloned() {
+            if let Some(swept) = before.swept(&subject).cloned() {
                 fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
             }
             progress.step();
@@ -129,7 +131,9 @@ fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -
          P95 {p95:.1} %, bias {bias:.1} %"
     ));
     for (observation, (features, _)) in observations.iter_mut().zip(&measured) {
-        observation.modelled_us = Some(family.parameters.time_us(features, limits));
+        let [modelled_us, unasked_us] = family.parameters.times_us(features, limits);
+        observation.modelled_us = Some(modelled_us);
+        observation.unasked_us = features.unasked().map(|_| unasked_us);
     }
     let swept = Swept::new(name, family.parameters, observations);
     Ok(Swept { process: family.process, unasked: family.unasked, ..swept })

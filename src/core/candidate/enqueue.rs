@@ -56,7 +56,7 @@ impl Enqueue {
 pub(super) type EnqueueFn = Arc<dyn Fn(&[usize], &Enqueue) -> Result<(), String> + Send + Sync>;
 pub(super) type PrepareFn = Arc<dyn Fn(&[usize], DType) -> Result<(), String> + Send + Sync>;
 pub(super) type DescribeFn = Arc<dyn Fn(&[usize], DType) -> Option<String> + Send + Sync>;
-pub(super) type WorkFn = Arc<dyn Fn(&[usize], DType, Option<&str>) -> Option<Work> + Send + Sync>;
+pub(super) type WorkFn = Arc<dyn Fn(&[usize], DType, &str) -> Option<Work> + Send + Sync>;
 
 /// Host code that enqueues GPU work, with its scratch space.
 #[derive(Clone)]
@@ -80,10 +80,9 @@ impl EnqueueBody {
         (self.propose)(point, dtype)
     }
 
-    /// The tiles that it works off, where it can tell without a run: from what it once [described](Self::describe), or asked
-    /// now, which may open the library.
-    pub fn work(&self, point: &[usize], dtype: DType, described: Option<&str>) -> Option<Work> {
-        (self.work)(point, dtype, described)
+    /// The tiles that it works off, by what it said of itself: [`EnqueueBody::describe`], [`EnqueueBody::propose`].
+    pub fn work(&self, point: &[usize], dtype: DType, said: &str) -> Option<Work> {
+        (self.work)(point, dtype, said)
     }
 
     /// Does what must be done before the first launch of a case.

@@ -71,10 +71,9 @@ impl<S: Shape> CudaHost<S> {
         self
     }
 
-    /// The tiles that it works off, where it can tell without a run: from a description of its own, or asked now. Predictions
-    /// use them.
-    pub fn shares(mut self, work: impl Fn(&S, DType, Option<&str>) -> Option<Work> + Send + Sync + 'static) -> Self {
-        self.body.work = Arc::new(move |point, dtype, described| work(&S::from_point(point), dtype, described));
+    /// The tiles that it works off, by what [`CudaHost::describe`] or [`CudaHost::propose`] said. Predictions use them.
+    pub fn shares(mut self, work: impl Fn(&S, DType, &str) -> Option<Work> + Send + Sync + 'static) -> Self {
+        self.body.work = Arc::new(move |point, dtype, said| work(&S::from_point(point), dtype, said));
         self
     }
 

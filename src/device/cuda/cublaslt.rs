@@ -157,16 +157,12 @@ fn described(algorithm: &sys::cublasLtMatmulAlgo_t) -> String {
     parts.map(|(name, attribute)| format!("{name} {}", number(attribute))).join(", ")
 }
 
-/// The tiles of the algorithm that [`describe`] or [`propose`] told of, or else would now. `None` for tiles whose extents are
-/// not known.
-pub fn work(gemm: Gemm, dtype: DType, described: Option<&str>) -> Option<Work> {
+/// The tiles of the algorithm that [`describe`] or [`propose`] told of; `None` for tiles whose extents are not known.
+pub fn work(gemm: Gemm, dtype: DType, said: &str) -> Option<Work> {
     if gemm.is_empty() {
         return None;
     }
-    let (number, parts) = match described {
-        Some(text) => tile::described(text)?,
-        None => tile::described(&propose(gemm, dtype)?)?,
-    };
+    let (number, parts) = tile::described(said)?;
     let extents = tile::extents(number)?;
     Some(tile::work(gemm.batch, [gemm.m, gemm.n, gemm.k], extents, parts.max(1) as usize, dtype.size()))
 }

@@ -12,7 +12,7 @@ pub fn by_cublaslt<S: Shape>(gemm: fn(&S) -> Result<Gemm, String>) -> CudaHost<S
         .prepare(move |s, dtype| cublaslt::prepare(gemm(s)?, dtype))
         .describe(move |s, dtype| cublaslt::describe(gemm(s).ok()?, dtype))
         .propose(move |s, dtype| cublaslt::propose(gemm(s).ok()?, dtype))
-        .shares(move |s, dtype, described| cublaslt::work(gemm(s).ok()?, dtype, described))
+        .shares(move |s, dtype, said| cublaslt::work(gemm(s).ok()?, dtype, said))
         .workspace(move |s| gemm(s).map_or(0, cublaslt::workspace_bytes))
         .nondeterministic()
 }
