@@ -95,12 +95,12 @@ pub trait Arena {
         Err(Fault::Unsupported("this device records no launches".into()))
     }
 
-    /// Enqueues the writing of one number: nothing waits for it.
+    /// Enqueues the writing of one number to `count` elements of four bytes each: nothing waits for it.
     ///
     /// # Errors
     /// What the device said.
-    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32) -> Result<(), Fault> {
-        self.upload(to, offset_bytes, &value.to_le_bytes())
+    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32, count: usize) -> Result<(), Fault> {
+        self.upload(to, offset_bytes, &value.to_le_bytes().repeat(count))
     }
 
     /// Enqueues the reading of a buffer. Of these, two may be under way at a time.

@@ -89,12 +89,22 @@ impl Builder {
 
     /// Matrices of rows of `width` in one buffer, one behind the other: a step may take all of them, and others each.
     pub fn stack(&mut self, name: &str, width: usize, parts: &[(String, usize)]) -> Operand {
-        let stacked = parts.iter().map(|(part, rows)| (format!("{part}.weight"), vec![*rows, width])).collect();
-        let whole = self.once(name, |m| m.buffer(name, width, Kind::Stacked(stacked)));
+        let matrices = parts.iter().map(|(part, rows)| (format!("{part}.weight"), vec![*rows, width]));
+        self.stacked(name, width, matrices.collect())
+    }
+
+    /// The biases of such matrices, an element for each of their rows.
+    pub fn stack_biases(&mut self, name: &str, parts: &[(String, usize)]) -> Operand {
+        self.stacked(name, 1, parts.iter().map(|(part, rows)| (format!("{part}.bias"), vec![*rows])).collect())
+    }
+
+    /// Tensors by name and extents, in one buffer of rows of `width`.
+    fn stacked(&mut self, name: &str, width: usize, tensors: Vec<(String, Vec<usize>)>) -> Operand {
+        let whole = self.once(name, |m| m.buffer(name, width, Kind::Stacked(tensors.clone())));
         let mut first = 0;
-        for (part, rows) in parts {
-            let at = Operand { buffer: whole.buffer, view: View::Part { first, rows: *rows } };
-            self.weights.insert(format!("{part}.weight"), at);
+        for (tensor, dims) in tensors {
+            let rows = dims[0];
+            self.weights.insert(tensor, Operand { buffer: whole.buffer, view: View::Part { first, rows } });
             first += rows;
         }
         whole
@@ -123,8 +133,8 @@ impl Builder {
 
     /// Rows of the positions in `table`, which leaves `offset` rows before the first.
     pub fn positions(&mut self, table: &str, rows: usize, dim: usize, offset: usize) -> Rows {
-        let ids = self.buffer("positions", 1, Kind::Positions(offset));
-        self.look_up(table, rows, dim, ids)
+        let ids = self.once(&format!("positions from {offset}"), |m| m.buffer("positions", 1, Kind::Positions(offset)));
+        self.look_up(table, rows, dim, ids.buffer)
     }
 
     fn look_up(&mut self, table: &str, vocab: usize, dim: usize, ids: BufferId) -> Rows {
@@ -164,9 +174,14 @@ impl Builder {
     }
 
     fn linear_into(&mut self, x: Rows, name: &str, n: usize, has_bias: bool, output: Operand) {
-        let weight = self.weight(&format!("{name}.weight"), &[n, x.width]);
-        let bias = has_bias.then(|| self.weight(&format!("{name}.bias"), &[n]));
+        let (weight, bias) = self.layer_of(name, [n, x.width], has_bias);
         self.product(x, weight, bias, n, output);
+    }
+
+    /// The weight of `name`, and its bias if it has one.
+    pub(super) fn layer_of(&mut self, name: &str, dims: [usize; 2], has_bias: bool) -> (Operand, Option<Operand>) {
+        let weight = self.weight(&format!("{name}.weight"), &dims);
+        (weight, has_bias.then(|| self.weight(&format!("{name}.bias"), &dims[..1])))
     }
 
     fn product(&mut self, x: Rows, weight: Operand, bias: Option<Operand>, n: usize, output: Operand) {
@@ -175,30 +190,47 @@ impl Builder {
             let shape = move |e: &Extents| Vectors { batch: rows(view, e), n, k };
             (FEW_ROWS, call("gemv", shape, [x.at, weight]))
         });
-        let bias = bias.unwrap_or_else(|| self.zeros(n));
-        let shape = move |e: &Extents| Layer { m: rows(view, e), n, k, activation: Activation::None, residual: false };
-        let mut usual = call("linear", shape, [x.at, weight, bias]);
-        // No residual: it is added by a step of its own.
-        usual.inputs.push(None);
+        // The residual is added by a step of its own.
+        let usual = self.linear_call(x, weight, bias, n, None);
         self.steps.push(Step { usual, few, output, layer: Arc::clone(&self.layer) });
     }
 
-    /// x Wᵀ, added to the residual if there is one, on tensor cores.
-    pub(super) fn linear_of(&mut self, x: Rows, weight: Operand, n: usize, residual: Option<Rows>) -> Rows {
-        let (y, bias) = (self.activation("product", n, x.at.view), self.zeros(n));
+    /// x Wᵀ, plus the bias and the residual if there are such, on tensor cores.
+    pub(super) fn linear_of(
+        &mut self,
+        x: Rows,
+        weight: Operand,
+        bias: Option<Operand>,
+        n: usize,
+        residual: Option<Rows>,
+    ) -> Rows {
+        let y = self.activation("product", n, x.at.view);
+        let call = self.linear_call(x, weight, bias, n, residual);
+        self.step(call, y.at);
+        y
+    }
+
+    fn linear_call(
+        &mut self,
+        x: Rows,
+        weight: Operand,
+        bias: Option<Operand>,
+        n: usize,
+        residual: Option<Rows>,
+    ) -> Call {
+        let bias = bias.unwrap_or_else(|| self.zeros(n));
         let (view, k, has_residual) = (x.at.view, x.width, residual.is_some());
         let shape =
             move |e: &Extents| Layer { m: rows(view, e), n, k, activation: Activation::None, residual: has_residual };
         let mut call = call("linear", shape, [x.at, weight, bias]);
         call.inputs.push(residual.map(|residual| residual.at));
-        self.step(call, y.at);
-        y
+        call
     }
 
     /// A bias of none, shared by all products of that width.
     fn zeros(&mut self, n: usize) -> Operand {
         let name = format!("zeros of {n}");
-        self.once(&name, |m| m.buffer(&name, n, Kind::Constant(1, Arc::new(|_, _| 0.0))))
+        self.once(&name, |m| m.buffer(&name, n, Kind::Constant { value: 0.0, is_table: false }))
     }
 
     /// Cosines and sines of `angle(position, i)`, for each of `half` pairs.
@@ -210,6 +242,14 @@ impl Builder {
             self.buffer("sines", half, Kind::Table(Arc::new(move |position, i| sine(position, i).sin()))),
         ];
         tables.map(|buffer| Operand { buffer, view: View::Appended })
+    }
+
+    /// Cosines and sines that rotate nothing, exactly: those of an angle of 0, for each of `half` pairs.
+    pub fn zero_angles(&mut self, half: usize) -> [Operand; 2] {
+        [("ones", 1.0), ("zeros", 0.0)].map(|(name, value)| {
+            let buffer = self.buffer(name, half, Kind::Constant { value, is_table: true });
+            Operand { buffer, view: View::Appended }
+        })
     }
 
     /// Each head of x rotated by the angles of its position.

@@ -65,7 +65,7 @@ impl CpuExecutor {
                 (_, Some((Kind::Table(value), width))) => {
                     filled(dtype, bytes, |i| value(i / width / limits.batch, i % width))
                 }
-                (_, Some((Kind::Constant(_, value), width))) => filled(dtype, bytes, |i| value(i / width, i % width)),
+                (_, Some((Kind::Constant { value, .. }, _))) => filled(dtype, bytes, |_| *value),
                 _ => Bytes::zeros(bytes),
             });
         }

@@ -61,12 +61,18 @@ pub enum Kind {
         /// Its extents.
         dims: Vec<usize>,
     },
-    /// Matrices of the model's files, one behind the other: name and extents of each.
+    /// Matrices of the model's files with rows of one width, or vectors as rows of one element, one behind the other: name and
+    /// extents of each.
     Stacked(Vec<(String, Vec<usize>)>),
     /// `value(position, column)`, a row a position and sequence: what depends on the position alone.
     Table(ValueFn),
-    /// The same for `rows` rows, whatever the position.
-    Constant(usize, ValueFn),
+    /// One number in every element.
+    Constant {
+        /// The number.
+        value: f64,
+        /// Whether there is a row a position and sequence, as in a table; a single row otherwise.
+        is_table: bool,
+    },
     /// Keys or values of all positions, a row a position and sequence.
     Cache,
     /// Rows that a run is given, in the dtype of the model.
@@ -125,9 +131,8 @@ impl Buffer {
                 }
             }
             Kind::Stacked(parts) => parts.iter().map(|(_, dims)| dims[0]).sum(),
-            Kind::Constant(rows, _) => *rows,
-            Kind::Past | Kind::Last => 1,
-            Kind::Table(_) | Kind::Cache | Kind::Draws(_) => capacity * batch,
+            Kind::Constant { is_table: false, .. } | Kind::Past | Kind::Last => 1,
+            Kind::Constant { is_table: true, .. } | Kind::Table(_) | Kind::Cache | Kind::Draws(_) => capacity * batch,
             Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Activation => tokens,
             Kind::Logits => asked,
         }
@@ -139,7 +144,7 @@ impl Buffer {
 pub enum View {
     /// All of a weight or constant, of a cache or table.
     Whole,
-    /// Rows of a stack of weights.
+    /// Rows of a stack of weights or biases.
     Part {
         /// The first.
         first: usize,

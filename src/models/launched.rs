@@ -109,8 +109,8 @@ impl<'a> LaunchedExecutor<'a> {
                     let made = filled(DType::I32, bytes, |i| f64::from(number(i)));
                     arena.upload(id, 0, made.as_slice())?;
                 }
-                Some((Kind::Constant(_, value), width)) => {
-                    arena.upload(id, 0, filled(dtype, bytes, |i| value(i / width, i % width)).as_slice())?;
+                Some((Kind::Constant { value, .. }, _)) => {
+                    arena.upload(id, 0, filled(dtype, bytes, |_| *value).as_slice())?;
                 }
                 // A step that is given a whole cache may read rows that nothing has written yet.
                 Some((Kind::Cache, _)) => {
@@ -282,12 +282,13 @@ impl LaunchedExecutor<'_> {
     /// Enqueues everything up to the next tokens.
     fn begin_token(&mut self, e: &Extents) -> Result<Pending, Error> {
         for (buffer, place) in self.model.buffers.iter().zip(&self.layout.places) {
-            let position = match buffer.kind {
-                Kind::Past => e.past,
-                Kind::Last => e.last(),
+            let (position, rows) = match buffer.kind {
+                Kind::Positions(offset) => (e.past + offset, e.batch),
+                Kind::Past => (e.past, 1),
+                Kind::Last => (e.last(), 1),
                 _ => continue,
             };
-            self.arena.set(self.places[*place], 0, position as i32)?;
+            self.arena.set(self.places[*place], 0, position as i32, rows)?;
         }
         match self.token {
             Some(graph) => self.arena.replay(graph)?,

@@ -12,7 +12,7 @@
 
 use super::builder::{Builder, Rows};
 use super::config::{Config, RopeScaling};
-use super::decode::Caches;
+use super::decode::{Caches, check_heads};
 use super::description::{Model, Operand};
 use super::error::Error;
 use std::f64::consts::TAU;
@@ -31,9 +31,11 @@ pub fn llama(c: &Config) -> Result<Model, Error> {
 /// The same with steps of their own for one new token of each of `batch` sequences.
 ///
 /// # Errors
-/// As [`llama`], and for biases.
+/// As [`llama`], for biases, and for heads that the fused kernels do not take.
 pub fn fused(c: &Config, batch: usize) -> Result<Model, Error> {
+    const BIAS: bool = false;
     c.check_eps()?;
+    check_heads(c)?;
     if c.attention_bias || c.mlp_bias {
         let expected = "layers without biases, for the fused kernels";
         return Err(Error::input(c.source.clone(), expected, "`attention_bias` or `mlp_bias`"));
@@ -50,9 +52,9 @@ pub fn fused(c: &Config, batch: usize) -> Result<Model, Error> {
         let norm = of("input_layernorm.weight");
         let q = m.project(x, (&norm, c.eps), qkv, angles, caches, [c.heads, c.key_heads, c.head_dim]);
         let attended = m.attend(q, caches, c.key_heads, c.heads / c.key_heads);
-        x = m.add_linear(x, attended, &of("self_attn.o_proj"));
+        x = m.add_linear(x, attended, &of("self_attn.o_proj"), BIAS);
         let h = m.gated(x, (&of("post_attention_layernorm.weight"), c.eps), gate_up, c.inner);
-        x = m.add_linear(x, h, &of("mlp.down_proj"));
+        x = m.add_linear(x, h, &of("mlp.down_proj"), BIAS);
     }
     logits(&mut m, c, x);
     Ok(output(m, c))

@@ -98,9 +98,7 @@ impl Model {
     pub fn fused(config: &Config, batch: usize) -> Result<Model, Error> {
         match config.architecture {
             Architecture::Llama => llama::fused(config, batch),
-            Architecture::Opt => {
-                Err(Error::input(config.source.clone(), "the Llama class, for the fused kernels", "OPT"))
-            }
+            Architecture::Opt => opt::fused(config, batch),
         }
     }
 }

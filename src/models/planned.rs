@@ -34,13 +34,18 @@ pub struct PlannedStep {
     pub bytes: usize,
 }
 
-/// The steps of a run over these extents.
+/// The steps of a run over these extents, the choice of the next tokens among them; those of one new token where the model has
+/// such.
 ///
 /// # Errors
 /// When the catalogue lacks a candidate for a step.
 pub fn planned(model: &Model, e: &Extents, dtype: DType, way: &Way) -> Result<Vec<PlannedStep>, Error> {
     let operators = Operators::new();
-    let steps = model.steps.iter().map(|step| {
+    let of_run = model.steps_of(e);
+    let of_run = model.every_step().skip(of_run.start).take(of_run.len());
+    // Where the logits are wanted, nothing chooses by them.
+    let choice = model.choice.iter().filter(|_| !e.all_logits);
+    let steps = of_run.chain(choice).map(|step| {
         let call = step.call(model, e);
         let operator = operators.operator(call.operator)?;
         let candidate = match way {
@@ -65,9 +70,12 @@ fn passed_bytes(model: &Model, operand: &Operand, e: &Extents, dtype: DType) -> 
         Kind::Activation | Kind::Logits | Kind::Given | Kind::Tokens | Kind::Positions(_) | Kind::Past | Kind::Last => {
             operand.rows(buffer, e).1 * buffer.width * element.size()
         }
-        Kind::Weight { .. } | Kind::Stacked(_) | Kind::Table(_) | Kind::Constant(..) | Kind::Draws(_) | Kind::Cache => {
-            0
-        }
+        Kind::Weight { .. }
+        | Kind::Stacked(_)
+        | Kind::Table(_)
+        | Kind::Constant { .. }
+        | Kind::Draws(_)
+        | Kind::Cache => 0,
     }
 }
 
@@ -75,6 +83,20 @@ fn passed_bytes(model: &Model, operand: &Operand, e: &Extents, dtype: DType) -> 
 mod tests {
     use super::*;
     use crate::models::named;
+
+    #[test]
+    fn a_fused_token_has_five_launches_a_layer() {
+        let model = Model::fused(&named("tinyllama").unwrap(), 1).unwrap();
+        let own = Way::Own("sm_90a".into());
+        let at = |queries: usize| Extents { batch: 1, queries, past: 512, all_logits: false, capacity: 600 };
+        let names = |queries: usize| -> Vec<String> {
+            planned(&model, &at(queries), DType::BF16, &own).unwrap().iter().map(|s| s.operator.name().into()).collect()
+        };
+        let (token, prompt) = (names(1), names(64));
+        let layer = ["rmsnorm_qkv_rope", "attention_kvcache", "gemv_add", "rmsnorm_swiglu", "gemv_add"];
+        assert!(token.len() == 1 + 22 * 5 + 3 && token[1..6] == layer, "{token:?}");
+        assert!(prompt.len() > token.len() && !prompt.iter().any(|name| layer.contains(&name.as_str())));
+    }
 
     fn steps(e: &Extents, way: &Way, dtype: DType) -> Vec<PlannedStep> {
         let model = Model::of(&named("tinyllama").unwrap()).unwrap();
@@ -96,8 +118,9 @@ mod tests {
     fn a_prompt_is_linear_layers_and_logits_of_its_last_row() {
         let e = Extents { batch: 1, queries: 512, past: 0, all_logits: false, capacity: 512 };
         let found = steps(&e, &Way::Library("sm_90a".into()), DType::BF16);
-        let last = found.last().unwrap();
-        assert_eq!((last.operator.name(), found[0].operator.name()), ("gemv", "embedding"));
+        let [.., last, choice] = &found[..] else { panic!("{} steps", found.len()) };
+        let names = [&found[0], last, choice].map(|step| step.operator.name());
+        assert_eq!(names, ["embedding", "gemv", "argmax"]);
         let linear = found.iter().find(|step| step.operator.name() == "linear").unwrap();
         if cfg!(feature = "cuda") {
             assert_eq!(linear.candidate.name, "cublaslt");

@@ -36,9 +36,7 @@ impl ReferenceExecutor {
                 Kind::Table(value) => {
                     (0..rows * buffer.width).map(|i| value(i / buffer.width / limits.batch, i % buffer.width)).collect()
                 }
-                Kind::Constant(_, value) => {
-                    (0..rows * buffer.width).map(|i| value(i / buffer.width, i % buffer.width)).collect()
-                }
+                Kind::Constant { value, .. } => vec![*value; rows * buffer.width],
                 Kind::Cache => vec![0.0; rows * buffer.width],
                 _ => Vec::new(),
             });

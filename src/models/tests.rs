@@ -92,16 +92,13 @@ fn the_simulator_has_the_logits_of_transformers(
     assert!(agreement.holds(), "{agreement:?}");
 }
 
-/// The tiny models of the Llama class.
-const LLAMAS: [usize; 2] = [0, 1];
-
 #[rstest]
 fn fused_steps_have_the_logits_of_transformers(
-    #[values(0, 1)] which: usize,
+    #[values(0, 1, 2)] which: usize,
     #[values(DType::F32, DType::BF16)] dtype: DType,
 ) {
-    let (folder, model) = open(TINY[LLAMAS[which]]);
-    let golden = golden_of(TINY[LLAMAS[which]]);
+    let (folder, model) = open(TINY[which]);
+    let golden = golden_of(TINY[which]);
     let golden = if dtype == DType::F32 { golden } else { golden.rounded(&model, &folder, dtype).unwrap() };
     let (model, device) = (Model::fused(&folder.config, 1).unwrap(), device());
     let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
@@ -114,11 +111,12 @@ fn fused_steps_have_the_logits_of_transformers(
 /// Tokens that never leave the device, of several sequences, are those that every run computes anew.
 #[rstest]
 fn tokens_stay_on_the_device(
+    #[values("llama-tiny", "opt-tiny")] name: &str,
     #[values(1, 3, 9)] batch: usize,
     #[values(Launches::EachStep, Launches::Recorded)] launches: Launches,
 ) {
-    let (folder, _) = open("llama-tiny");
-    let golden = golden_of("llama-tiny");
+    let (folder, _) = open(name);
+    let golden = golden_of(name);
     let (model, device) = (Model::fused(&folder.config, batch).unwrap(), device());
     let arena: Box<dyn Arena> = Box::new(SimArena::new(&device));
     let limits = Limits { batch, ..golden.limits() };
@@ -211,13 +209,17 @@ fn the_cpu_draws_the_tokens_of_the_device() {
 
 #[test]
 fn what_has_no_fused_steps_is_named() {
-    let (llama, _) = open("llama-tiny");
-    let said = |result: Result<Model, Error>| result.err().map(|error| error.to_string()).unwrap();
-    let (opt, _) = open("opt-tiny");
-    assert!(said(Model::fused(&opt.config, 1)).ends_with("expected the Llama class, for the fused kernels, found OPT"));
-    let mut config = llama.config.clone();
-    config.mlp_bias = true;
-    assert!(said(Model::fused(&config, 1)).contains("layers without biases"));
+    let said = |name: &str, change: fn(&mut Config)| {
+        let mut config = open(name).0.config;
+        change(&mut config);
+        Model::fused(&config, 1).err().map(|error| error.to_string()).unwrap()
+    };
+    assert!(said("llama-tiny", |config| config.mlp_bias = true).contains("layers without biases"));
+    let expected = "expected heads of an even number of elements up to 256, for the fused kernels, found";
+    for name in ["llama-tiny", "opt-tiny"] {
+        assert!(said(name, |config| config.head_dim = 17).ends_with(&format!("{expected} 17")));
+        assert!(said(name, |config| config.head_dim = 258).ends_with(&format!("{expected} 258")));
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Traced<'_> {
     fn is_kept(&self, operand: Operand) -> bool {
         matches!(
             self.model.buffers[operand.buffer].kind,
-            Kind::Weight { .. } | Kind::Stacked(_) | Kind::Cache | Kind::Table(_)
+            Kind::Weight { .. } | Kind::Stacked(_) | Kind::Cache | Kind::Table(_) | Kind::Constant { .. }
         )
     }
 

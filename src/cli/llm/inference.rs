@@ -29,8 +29,8 @@ pub struct Inference {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batch: u16,
     /// How the steps run: tiers or naive (the CPU's); unfused (an operator a launch), fused (a new token by fewer kernels), graph
-    /// (those recorded once, as a CUDA graph) [default: tiers on the CPU, graph on a GPU for up to
-    /// 32 sequences of a model that has fused steps]
+    /// (those recorded once, as a CUDA graph) [default: tiers on the CPU, graph on a GPU from compute capability 9.0 on, unfused on
+    /// others]
     #[arg(long, value_name = "WAY")]
     pub way: Option<String>,
     /// The seed of random weights, random prompts and drawn tokens

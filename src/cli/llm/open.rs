@@ -108,7 +108,7 @@ impl Opened {
                 let mut executor = self.launched(way, limits, dtype, arena, llm.quiet)?;
                 Ok(run(&mut executor, &device, way))
             }
-            DeviceKind::Cuda => self.on_gpu(llm, way, limits, dtype, |executor, device| run(executor, device, way)),
+            DeviceKind::Cuda => self.on_gpu(llm, way, limits, dtype, run),
         }
     }
 
@@ -116,26 +116,29 @@ impl Opened {
     fn on_gpu<T>(
         &self,
         llm: &Llm,
-        way: &str,
+        way: &'static str,
         limits: Limits,
         dtype: DType,
-        run: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
+        run: impl FnOnce(&mut dyn Executor, &dyn Device, &'static str) -> T,
     ) -> Result<T, Failure> {
         use crate::device::cuda::{CudaArena, CudaDevice};
         let device = CudaDevice::open(llm.inference.device.ordinal).map_err(Failure::Missing)?;
+        // The fused kernels form clusters. Where they were asked for, the kernels say so.
+        let is_usual = llm.inference.way.is_none();
+        let way = if is_usual && !device.has_clusters() { "unfused" } else { way };
         let arena = CudaArena::new(&device).map_err(|fault| input(fault.into()))?;
         let mut executor = self.launched(way, limits, dtype, Box::new(arena), llm.quiet)?;
-        Ok(run(&mut executor, &device))
+        Ok(run(&mut executor, &device, way))
     }
 
     #[cfg(not(feature = "cuda"))]
     fn on_gpu<T>(
         &self,
         _: &Llm,
-        _: &str,
+        _: &'static str,
         _: Limits,
         _: DType,
-        _: impl FnOnce(&mut dyn Executor, &dyn Device) -> T,
+        _: impl FnOnce(&mut dyn Executor, &dyn Device, &'static str) -> T,
     ) -> Result<T, Failure> {
         Err(Failure::Missing("this build has no CUDA: enable the feature `cuda-13` or `cuda-12`".into()))
     }

@@ -148,8 +148,8 @@ impl Arena for CudaArena<'_> {
         self.device.context.replay(&self.graphs[graph.0]).map_err(|error| fault(self.device, error))
     }
 
-    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32) -> Result<(), Fault> {
-        self.memory[to.0].set(offset_bytes, value).map_err(|error| fault(self.device, error))
+    fn set(&mut self, to: BufferId, offset_bytes: usize, value: i32, count: usize) -> Result<(), Fault> {
+        self.memory[to.0].set(offset_bytes, value, count).map_err(|error| fault(self.device, error))
     }
 
     fn begin_read(&mut self, from: BufferId, offset_bytes: usize, bytes: usize) -> Result<Pending, Fault> {

@@ -67,7 +67,7 @@ impl CudaDevice {
     }
 
     /// Whether blocks can form clusters.
-    pub(super) fn has_clusters(&self) -> bool {
+    pub fn has_clusters(&self) -> bool {
         self.capability.0 >= 9
     }
 

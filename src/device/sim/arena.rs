@@ -123,3 +123,22 @@ impl Arena for SimArena<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_set_in_as_many_elements_as_were_asked_for() {
+        let device = SimDevice::new(None);
+        let mut arena = SimArena::new(&device);
+        let buffer = arena.allocate(24).unwrap();
+        arena.upload(buffer, 0, &[0; 24]).unwrap();
+        arena.set(buffer, 4, -7, 3).unwrap();
+        arena.set(buffer, 20, 5, 0).unwrap();
+        let mut held = [0i32; 6];
+        arena.download(buffer, 0, bytemuck::cast_slice_mut(&mut held)).unwrap();
+        assert_eq!(held, [0, -7, -7, -7, 0, 0]);
+        assert!(arena.set(buffer, 20, 5, 2).is_err());
+    }
+}

@@ -85,7 +85,6 @@ pub fn suites(operators: &Operators) -> Vec<Suite> {
 
 fn suite(name: &str, config: &Config, operators: &Operators) -> Result<Suite, Error> {
     let fused = kinds(config)?;
-    let is_fused = fused.iter().all(|model| !model.decode.is_empty());
     let unfused = fused.iter().map(|model| Model { decode: Vec::new(), ..model.clone() }).collect();
     let (signature, fused) = (Arc::new(signature(unfused)), Arc::new(signature(fused)));
     let mut suite = Suite::of(operator(name, &signature, operators)?).dtypes([DType::F32, DType::BF16]);
@@ -94,19 +93,14 @@ fn suite(name: &str, config: &Config, operators: &Operators) -> Result<Suite, Er
     let launched = |signature, dtype, arch| launches::candidate(signature, operators, dtype, kernel(dtype, arch));
     for dtype in [DType::F32, DType::BF16] {
         suite = suite.candidate("unfused", launched(&signature, dtype, ARCH)?);
-        if is_fused {
-            suite = suite.candidate("fused", launched(&fused, dtype, HOPPER)?.needs(HOPPER));
-        }
+        suite = suite.candidate("fused", launched(&fused, dtype, HOPPER)?.needs(HOPPER));
     }
     Ok(suite.into())
 }
 
-/// The model for one sequence and for more; where its class has steps of their own for one new token, with them. Their
-/// weights are those of both: inputs of one kind.
+/// The model for one sequence and for more, with steps of their own for one new token. Their weights are those of both: inputs
+/// of one kind.
 fn kinds(config: &Config) -> Result<Vec<Model>, Error> {
-    if config.architecture != Architecture::Llama {
-        return Ok(vec![Model::of(config)?]);
-    }
     [1, 2].map(|batch| Model::fused(config, batch)).into_iter().collect()
 }
 
@@ -164,9 +158,10 @@ pub(super) fn operator(
         let of = &signature.kinds[0].buffers[buffer];
         let (name, width) = (given.name, of.width);
         op = match &of.kind {
-            Kind::Weight { name: tensor, dims } if dims.len() == 1 => {
-                let mean = if tensor.ends_with("bias") { 0.0 } else { 1.0 };
-                op.parameter(name, mean, move |_| [width])
+            // A vector, or several of them as rows of one element.
+            Kind::Weight { name: tensor, dims } if dims[1..].iter().all(|&columns| columns == 1) => {
+                let (mean, n) = (if tensor.ends_with("bias") { 0.0 } else { 1.0 }, dims[0]);
+                op.parameter(name, mean, move |_| [n])
             }
             Kind::Weight { name: tensor, dims } => {
                 let (rows, is_looked_up) = (dims[0], tensor.contains("embed"));

@@ -11,6 +11,7 @@ use crate::models::catalogue::Operators;
 use crate::models::description::{Call, Extents, Kind, Model, Operand, Step};
 use crate::models::error::Error;
 use crate::models::layout::Layout;
+use crate::ops::softmax::Matrix;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use std::sync::Arc;
 const ALIGNMENT: usize = 256;
 const THREADS: usize = 256;
 const WORKSPACE: &str = "workspace";
+/// What makes ones of zeros: rows of one element each, which is all of its row.
+const ONES: &str = "softmax";
 
 /// The candidate in one dtype, each operator by the kernel or the library that `choose` finds.
 ///
@@ -41,7 +44,11 @@ pub(super) fn changed<S: Shape>(
     change: impl Fn(Plan) -> Plan + Send + Sync + 'static,
 ) -> Result<Cuda<S>, Error> {
     let mut kernels = BTreeMap::new();
-    for (name, operator) in signature.operators(operators)? {
+    let mut used = signature.operators(operators)?;
+    if signature.kinds.iter().any(reads_ones) {
+        used.insert(ONES, operators.operator(ONES)?);
+    }
+    for (name, operator) in used {
         let body = choose(name)?;
         let program = match &body {
             Body::Cuda(kernel) => Some(Arc::new(Program::clone(&kernel.program))),
@@ -54,6 +61,24 @@ pub(super) fn changed<S: Shape>(
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/models/fill.cu"));
     let cuda = Cuda::source(text, "zero", move |s: &S| change(model.plan(s))).file("kernels/models/fill.cu");
     Ok(cuda.workspace(move |s| Placed::of(&of_workspace, s).bytes()).dtypes([dtype]))
+}
+
+/// Whether it is a constant of ones: all that there is besides zeros.
+fn is_ones(kind: &Kind) -> bool {
+    let Kind::Constant { value, .. } = kind else { return false };
+    assert!([0.0, 1.0].contains(value), "{value}: the gate makes zeros and ones");
+    *value == 1.0
+}
+
+/// Whether its steps may read ones.
+fn reads_ones(model: &Model) -> bool {
+    model.every_step().flat_map(Step::reads).any(|operand| is_ones(&model.buffers[operand.buffer].kind))
+}
+
+/// Writes `n` zeros to a place in the workspace.
+fn zeros(offset: usize, n: usize) -> Launch {
+    let launch = Launch::blocks(n.div_ceil(THREADS), THREADS).without_pointers();
+    launch.pointer_at(WORKSPACE, offset).scalar(n as i64)
 }
 
 /// The steps of a run.
@@ -124,7 +149,9 @@ impl Placed {
             let wanted = calls.map(|call| launched.kernels[call.operator].body.workspace_bytes(&(call.point)(e)));
             wanted.collect::<Vec<_>>()
         });
-        let scratch_bytes = wanted.max().unwrap_or(0);
+        // Ones are made of zeros that stand there.
+        let of_ones = model.buffers.iter().zip(&layout.places).filter(|(buffer, _)| is_ones(&buffer.kind));
+        let scratch_bytes = wanted.chain(of_ones.map(|(_, &place)| layout.bytes[place])).max().unwrap_or(0);
         Placed { offsets, scratch, scratch_bytes, layout, model }
     }
 
@@ -136,11 +163,22 @@ impl Placed {
 impl<S: Shape> Launched<S> {
     fn plan(&self, s: &S) -> Plan {
         let placed = Placed::of(self, s);
-        let mut launches = Vec::new();
         let runs = (self.signature.runs)(s);
+        let mut launches = self.constants(&placed, &runs);
+        for (e, part) in runs {
+            launches.extend(self.position(&placed, &e));
+            for step in steps(&placed.model, &e) {
+                launches.extend(self.step(&placed, step.call(&placed.model, &e), step.output, &e, part));
+            }
+        }
+        launches.into()
+    }
+
+    /// Writes the constants that the runs read, and zeros to a cache of which a step is given more than is written by then.
+    fn constants(&self, placed: &Placed, runs: &[(Extents, Part)]) -> Vec<Launch> {
+        let mut launches = Vec::new();
         for (id, (buffer, &place)) in placed.model.buffers.iter().zip(&placed.layout.places).enumerate() {
-            // All constants of a model are zeros, and so is a cache of which a step is given more than is written by then.
-            if !matches!(buffer.kind, Kind::Constant(..) | Kind::Cache) {
+            if !matches!(buffer.kind, Kind::Constant { .. } | Kind::Cache) {
                 continue;
             }
             let reads = |step: &Step, e: &Extents| {
@@ -151,19 +189,27 @@ impl<S: Shape> Launched<S> {
                     first + rows > written
                 })
             };
-            if runs.iter().any(|(e, _)| steps(&placed.model, e).any(|step| reads(step, e))) {
-                let n = placed.layout.bytes[place] / self.dtype.size();
-                let launch = Launch::blocks(n.div_ceil(THREADS), THREADS).without_pointers();
-                launches.push(launch.pointer_at(WORKSPACE, placed.offsets[place]).scalar(n as i64));
+            if !runs.iter().any(|(e, _)| steps(&placed.model, e).any(|step| reads(step, e))) {
+                continue;
+            }
+            let n = placed.layout.bytes[place] / self.dtype.size();
+            let offset = placed.offsets[place];
+            if is_ones(&buffer.kind) {
+                launches.extend(self.ones(placed.scratch, offset, n));
+            } else {
+                launches.push(zeros(offset, n));
             }
         }
-        for (e, part) in runs {
-            launches.extend(self.position(&placed, &e));
-            for step in steps(&placed.model, &e) {
-                launches.extend(self.step(&placed, step.call(&placed.model, &e), step.output, &e, part));
-            }
-        }
-        launches.into()
+        launches
+    }
+
+    /// Writes `n` ones to the workspace, by way of zeros in its scratch.
+    fn ones(&self, scratch: usize, offset: usize, n: usize) -> Vec<Launch> {
+        let softmax = &self.kernels[ONES];
+        let point = Matrix { rows: n, cols: 1 }.to_point();
+        let ports = softmax.operator.inputs().iter().chain(softmax.operator.outputs()).map(|port| port.name);
+        let buffers: Vec<_> = ports.zip([scratch, offset].map(|at| (WORKSPACE, at))).collect();
+        [zeros(scratch, n)].into_iter().chain(self.computed(softmax, &point, &buffers)).collect()
     }
 
     /// Writes where a run begins, if its steps read that from memory.
@@ -199,9 +245,14 @@ impl<S: Shape> Launched<S> {
         if step.body.workspace_bytes(&point) > 0 {
             buffers.push((WORKSPACE, (WORKSPACE, placed.scratch)));
         }
-        let Some(program) = &step.program else { return vec![step.library(&point, &buffers)] };
-        let launches = step.body.launches(&point).into_iter().filter(|launch| !launch.is_empty());
-        launches.map(|launch| self.rebound(step, program, launch, &buffers)).collect()
+        self.computed(step, &point, &buffers)
+    }
+
+    /// The launches of an operator on buffers of the model.
+    fn computed(&self, step: &Computes, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Vec<Launch> {
+        let Some(program) = &step.program else { return vec![step.library(point, buffers)] };
+        let launches = step.body.launches(point).into_iter().filter(|launch| !launch.is_empty());
+        launches.map(|launch| self.rebound(step, program, launch, buffers)).collect()
     }
 
     fn rebound(

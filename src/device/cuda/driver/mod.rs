@@ -379,15 +379,15 @@ impl Buffer {
         Ok(unsafe { result::memset_d8_async(to, value, bytes, self.context.stream.cu_stream()) }?)
     }
 
-    /// Writes four bytes, in stream order.
-    pub fn set(&self, offset: usize, value: i32) -> Result<()> {
-        assert!(offset + 4 <= self.bytes && offset.is_multiple_of(4), "a number inside the buffer");
+    /// Writes one number to `count` elements of four bytes each, in stream order.
+    pub fn set(&self, offset: usize, value: i32, count: usize) -> Result<()> {
+        assert!(offset + 4 * count <= self.bytes && offset.is_multiple_of(4), "numbers inside the buffer");
         // SAFETY: the range was checked; the stream is alive.
         let done = unsafe {
             sys::cuMemsetD32Async(
                 self.pointer + offset as u64,
                 value.cast_unsigned(),
-                1,
+                count,
                 self.context.stream.cu_stream(),
             )
         };

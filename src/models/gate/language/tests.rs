@@ -48,6 +48,7 @@ fn without(at: usize) -> impl Fn(Plan) -> Plan + Send + Sync + 'static {
 #[case::opt(Architecture::Opt, WITHOUT_PROMPT, 15)]
 #[case::fused(Architecture::Llama, TOKEN, 8)]
 #[case::fused_for_three(Architecture::Llama, Extent { batch: 3, ..TOKEN }, 15)]
+#[case::fused_opt(Architecture::Opt, TOKEN, 26)]
 fn a_launch_that_is_left_out_is_seen(
     #[case] architecture: Architecture,
     #[case] s: Extent,
