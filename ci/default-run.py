@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,8 @@ def main():
     parser.add_argument("gate")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
+    # An end by a signal ends what was begun as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rows, verdicts = [], []
     with tempfile.TemporaryDirectory() as cache:
         for what in ["first run, nothing compiled", "again", "beside other work"]:
