@@ -151,7 +151,8 @@ fn times(device: &CudaDevice, n: usize, heat: Heat, planted_us: f64) -> Result<f
     with(device, &right(), F32, n, |problem| {
         let problem = problem?;
         problem.run(Poison::Nan)?;
-        let plan = TimingPlan { heat, batch_us: 300.0, instances: 2, planted_us, session: Duration::ZERO };
+        let plan =
+            TimingPlan { heat, chained: false, batch_us: 300.0, instances: 2, planted_us, session: Duration::ZERO };
         let instances = problem.arm(&plan)?;
         let samples = (0..20).map(|i| problem.sample(i % instances)).collect::<Result<Vec<_>, _>>()?;
         if !problem.timed_outputs_agree()? {

@@ -15,15 +15,22 @@ use crate::measure::series::Summary;
 use crate::measure::session::{Contestant, SessionSettings, measure};
 use std::sync::Arc;
 
-/// Times a case whose kernel is known to be right, on inputs that may be blocks to be repeated. What it left behind while it was timed has the bits of its first run.
+/// Times a case whose kernel is known to be right, on inputs that may be blocks to be repeated. What it left behind while it was
+/// timed has the bits of its first run. [Chained](TimingPlan::chained) runs may begin before the one ahead has ended.
 ///
 /// # Errors
 /// What the device says of it.
-pub fn time_case(device: &dyn Device, job: &Job<'_>, heat: Heat, settings: &SessionSettings) -> Result<Summary, Fault> {
+pub fn time_case(
+    device: &dyn Device,
+    job: &Job<'_>,
+    heat: Heat,
+    chained: bool,
+    settings: &SessionSettings,
+) -> Result<Summary, Fault> {
     let mut problem = device.prepare(job)?;
     problem.run_unread()?;
     let session = settings.stopping.longest();
-    let plan = TimingPlan { heat, batch_us: BATCH_US, instances: INSTANCES, planted_us: 0.0, session };
+    let plan = TimingPlan { heat, chained, batch_us: BATCH_US, instances: INSTANCES, planted_us: 0.0, session };
     let mut contestants = [Contestant::arm(problem, &plan)?];
     let measurement = measure(&mut contestants, settings, DEFAULT_SEED)?;
     if job.candidate.traits.deterministic && !contestants[0].problem().timed_outputs_agree()? {
@@ -101,6 +108,7 @@ impl Probe {
             device,
             &Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 },
             self.heat,
+            false,
             settings,
         )
     }

@@ -84,7 +84,7 @@ impl PerfSettings {
         let PerfSettings { heat, batch_us, instances, .. } = *self;
         let stopping = self.session.stopping;
         let session = if self.is_brief { BRIEF_ROTATION } else { stopping.longest() };
-        TimingPlan { heat, batch_us, instances, planted_us: 0.0, session }
+        TimingPlan { heat, chained: false, batch_us, instances, planted_us: 0.0, session }
     }
 }
 

@@ -87,7 +87,7 @@ impl GemmTiles {
             progress.say(&shape);
             for candidate in suite.candidates.iter().filter(|candidate| tuning::suits(&candidate.name, point)) {
                 let subject = Subject { operator, candidate, dtype: DType::BF16 };
-                match time_shape(device, &subject, point, &pool) {
+                match time_shape(device, &subject, point, &pool, false) {
                     Ok(us) => timed.push(Timed { tile: candidate.name.clone(), point: point.clone(), us }),
                     Err(Fault::Unsupported(_)) => {}
                     Err(fault) => return Err(Failure::Missing(format!("{} at {shape}: {fault}", candidate.name))),

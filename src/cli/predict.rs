@@ -13,7 +13,7 @@ use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
 use crate::harness::command::{Selected, Selection};
 use crate::harness::devices::{Devices, KernelDevice};
-use crate::measure::shapes::Limits;
+use crate::measure::shapes::{Limits, Range};
 use crate::predict::{Fitted, Observation, Sweep, sweep};
 use clap::Args;
 use serde::Serialize;
@@ -54,6 +54,13 @@ pub struct Predict {
     /// Shapes of a sweep or validation for each family at the most
     #[arg(long, value_name = "N", default_value_t = 200)]
     cases: usize,
+    /// Extents to draw between on axes that have these names, in place of half the smallest to twice the largest that the
+    /// operator lists to be timed; for --sweep and --validate
+    #[arg(long, value_name = "AXIS=LOW..HIGH,…", value_delimiter = ',')]
+    range: Vec<Range>,
+    /// Measure runs that begin before the launch ahead has ended, as a model's do: for candidates with dependent launches
+    #[arg(long)]
+    chained: bool,
     /// Take the cold times that these summaries or sweeps have recorded in place of measuring, for --sweep and --validate
     #[arg(long, value_name = "SUMMARY")]
     recorded: Vec<PathBuf>,
@@ -76,6 +83,7 @@ pub struct Predict {
 impl Predict {
     /// Predicts, sweeps or validates.
     pub fn run(self) -> Result<(), Failure> {
+        self.check_ranges()?;
         if self.workload.is_asked() {
             return self.say_workload();
         }
@@ -87,6 +95,28 @@ impl Predict {
         }
     }
 
+    /// A range may be meant for one operator of several, but it must be meant for one.
+    fn check_ranges(&self) -> Result<(), Failure> {
+        let measures = (self.sweep || self.validate) && self.recorded.is_empty();
+        if self.chained && !(self.sweep || self.validate) {
+            return Err(Failure::Input("--chained: for --sweep and --validate".into()));
+        }
+        if !self.range.is_empty() && !measures {
+            return Err(Failure::Input("--range: for --sweep and --validate, where they measure".into()));
+        }
+        let suites = if self.range.is_empty() { Vec::new() } else { crate::ops::catalogue() };
+        for range in &self.range {
+            let selected = self.selection.select(&suites)?;
+            let mut checked = selected.iter().map(|(trial, _)| range.check(trial.subject(&suites).operator));
+            if let Some(Err(why)) = checked.next()
+                && !checked.any(|other| other.is_ok())
+            {
+                return Err(Failure::Input(format!("--range: {why}")));
+            }
+        }
+        Ok(())
+    }
+
     fn measure(
         &self,
         selected: &Selected<'_>,
@@ -94,10 +124,11 @@ impl Predict {
         ends: impl Fn() -> bool,
     ) -> Result<Vec<Observation>, Failure> {
         let (device, subject) = (selected.device, &selected.subject);
-        let limits = Limits::of(subject.candidate.body.is_host());
+        let ranges = self.range.iter().filter(|range| range.check(subject.operator).is_ok()).cloned().collect();
+        let limits = Limits { ranges, ..Limits::of(subject.candidate.body.is_host()) };
         let budget = Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::Input(format!("--seconds {}: expected a time, such as 6", self.seconds)))?;
-        let settings = Sweep { shapes: self.cases, budget, seed, limits };
+        let settings = Sweep { shapes: self.cases, budget, seed, limits, chained: self.chained };
         let (begun, mut found) = (Instant::now(), 0);
         let mut say = |_: &Observation| {
             found += 1;
@@ -115,7 +146,7 @@ impl Predict {
         let fitted = Fitted::read(&path).map_err(|why| {
             Failure::Input(format!("{why}\nfit families with `kernelgate predict --sweep`, or name a file by --fit"))
         })?;
-        Ok((calibration, fitted))
+        Ok((calibration, if self.chained { fitted.exchanged() } else { fitted }))
     }
 
     /// The calibration, and where the families are.

@@ -137,7 +137,8 @@ mod tests {
         assert_eq!(problem.run(Poison::Nan).unwrap()[0].to_f64(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]);
         problem.run_unread().unwrap();
         let session = Duration::from_millis(1);
-        let plan = TimingPlan { heat: Heat::Cold, batch_us: 1.0, instances: 1, planted_us: 0.0, session };
+        let plan =
+            TimingPlan { heat: Heat::Cold, chained: false, batch_us: 1.0, instances: 1, planted_us: 0.0, session };
         problem.arm(&plan).unwrap();
         (0..5).for_each(|_| assert!(problem.sample(0).unwrap().launch_us > 0.0));
         assert_eq!(problem.timed_outputs_agree(), Ok(true));

@@ -277,6 +277,9 @@ pub trait Problem {
 pub struct TimingPlan {
     /// Whether each launch finds its data in the caches.
     pub heat: Heat,
+    /// Whether a run may begin before the one ahead of it has ended, if its first launch is a dependent one: as in a model,
+    /// where another launch is ahead. A run then takes what it adds.
+    pub chained: bool,
     /// How long a batch should take at the least, µs.
     pub batch_us: f64,
     /// How many batches to record: each has a small offset of its own, so several are mixed.

@@ -40,7 +40,14 @@ impl Default for NoiseSettings {
         let session = SessionSettings::default();
         let longest = session.stopping.longest();
         NoiseSettings {
-            plan: TimingPlan { heat: Heat::Cold, batch_us: 300.0, instances: 16, planted_us: 0.0, session: longest },
+            plan: TimingPlan {
+                heat: Heat::Cold,
+                chained: false,
+                batch_us: 300.0,
+                instances: 16,
+                planted_us: 0.0,
+                session: longest,
+            },
             session,
             trials: 20,
             planted_trials: 20,

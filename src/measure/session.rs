@@ -215,8 +215,14 @@ mod tests {
     use crate::measure::change::{Change, paired};
     use crate::measure::simulated::{Journal, Noise, SimulatedProblem};
 
-    const PLAN: TimingPlan =
-        TimingPlan { heat: Heat::Cold, batch_us: 400.0, instances: 4, planted_us: 0.0, session: Duration::ZERO };
+    const PLAN: TimingPlan = TimingPlan {
+        heat: Heat::Cold,
+        chained: false,
+        batch_us: 400.0,
+        instances: 4,
+        planted_us: 0.0,
+        session: Duration::ZERO,
+    };
 
     fn settings(max_rounds: usize) -> SessionSettings {
         SessionSettings {

@@ -4,8 +4,9 @@ use super::inputs::footprint_bytes;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::seed::{Rng, below, derive, rng, unit};
-use crate::core::shape::{Point, outside};
+use crate::core::shape::{Axis, Point, outside};
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 /// Extents are drawn from half the smallest to twice the largest of the shapes that the operator lists to be timed.
 const BEYOND: f64 = 2.0;
@@ -20,20 +21,65 @@ const FAR_BELOW: f64 = 64.0;
 /// Draws without a shape that fits, after which there are no more.
 pub const MOST_MISSES: usize = 400;
 
-/// What a case may take.
-#[derive(Clone, Copy, Debug)]
+/// Extents of an axis to draw between, both included, in place of those around the listed ones: `m=1..4096`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    axis: String,
+    low: usize,
+    high: usize,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = || {
+            let (axis, extents) = text.split_once('=')?;
+            let (low, high) = extents.split_once("..")?;
+            let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+            (low <= high && !axis.is_empty()).then(|| Range { axis: axis.into(), low, high })
+        };
+        parsed()
+            .ok_or_else(|| format!("expected an axis and its smallest and largest extent, m=1..4096; found `{text}`"))
+    }
+}
+
+impl Range {
+    /// Whether an operator has an axis of this name that holds these extents; or what is wrong.
+    ///
+    /// # Errors
+    /// What the axes are, or what this one may hold.
+    pub fn check(&self, operator: &dyn Operator) -> Result<(), String> {
+        let Range { axis: name, low, high } = self;
+        let extents = || operator.axes().iter().filter(|axis| axis.is_extent());
+        let Some(axis) = extents().find(|axis| axis.name == name) else {
+            let names: Vec<&str> = extents().map(|axis| axis.name).collect();
+            return Err(format!("{} has no extent `{name}`; it has {}", operator.name(), names.join(", ")));
+        };
+        let (min, max) = axis.bounds();
+        if *low < min || *high > max {
+            return Err(format!("{}: `{name}` is in {min}..{max}, found {low}..{high}", operator.name()));
+        }
+        Ok(())
+    }
+}
+
+/// What a case may be and take.
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of its tensors at the most.
     pub bytes: usize,
     /// Operations at the most.
     pub flops: usize,
+    /// Extents that were asked for.
+    pub ranges: Vec<Range>,
 }
 
 impl Limits {
     /// What is measured in milliseconds on a GPU, and in a tenth of a second on the host.
     pub fn of(is_host: bool) -> Self {
-        let gpu = Limits { bytes: 1 << 30, flops: 2_000_000_000_000 };
-        if is_host { Limits { bytes: gpu.bytes / 8, flops: gpu.flops / 1000 } } else { gpu }
+        let gpu = Limits { bytes: 1 << 30, flops: 2_000_000_000_000, ranges: Vec::new() };
+        if is_host { Limits { bytes: gpu.bytes / 8, flops: gpu.flops / 1000, ..gpu } } else { gpu }
     }
 
     fn allow(&self, operator: &dyn Operator, point: &[usize], dtype: DType) -> bool {
@@ -44,7 +90,7 @@ impl Limits {
 
     /// A shape within the limits; `None` where the operator lists none to be timed, or none is found.
     pub fn draw(&self, operator: &dyn Operator, dtype: DType, rng: &mut Rng) -> Option<Point> {
-        let mut drawn = (0..MOST_MISSES).map_while(|_| like_listed(operator, rng));
+        let mut drawn = (0..MOST_MISSES).map_while(|_| like_listed(operator, &self.ranges, rng));
         drawn.find(|point| self.allow(operator, point, dtype))
     }
 
@@ -64,26 +110,39 @@ impl Limits {
     }
 }
 
-/// A shape like those that the operator lists to be timed, log-uniform in every extent; `None` if it lists none.
-fn like_listed(operator: &dyn Operator, rng: &mut Rng) -> Option<Point> {
+/// A shape like those that the operator lists to be timed, or in the ranges asked for, log-uniform in every extent; `None` if it
+/// lists none.
+fn like_listed(operator: &dyn Operator, ranges: &[Range], rng: &mut Rng) -> Option<Point> {
     let listed = operator.perf_shapes();
     let like = listed.get(below(rng, listed.len().max(1)))?;
     let at = operator.axes().iter().enumerate().map(|(i, axis)| {
-        let values: BTreeSet<usize> = listed.iter().map(|point| point[i]).collect();
-        let (min, max) = axis.bounds();
-        let (low, high) = (values.first().copied().unwrap_or(min), values.last().copied().unwrap_or(max));
-        let is_few = values.len() <= FEW_VALUES;
-        if !axis.is_extent() || (is_few && high < LENGTH) {
+        let asked =
+            ranges.iter().find(|range| range.axis == axis.name).map(|range| (range.low as f64, range.high as f64));
+        let Some((low, high)) = asked.or_else(|| around(axis, listed.iter().map(|point| point[i]))) else {
             return like[i];
-        }
-        let divisor = if is_few { FAR_BELOW } else { BEYOND };
-        let (low, high) = ((low as f64 / divisor).max(min.max(1) as f64), (high as f64 * BEYOND).min(max as f64));
-        let extent = (low.ln() + unit(rng) * (high.ln() - low.ln())).exp();
+        };
+        // What may be nothing is drawn one higher.
+        let shift = if low < 1.0 { 1.0 } else { 0.0 };
+        let [from, to] = [low, high].map(|extent| (extent + shift).ln());
+        let extent = (from + unit(rng) * (to - from)).exp() - shift;
         // A third of all extents are multiples of 64, as most of those in models are, a third of eight.
         let step = [1.0, 8.0, 64.0][below(rng, 3)];
-        ((extent / step).round().max(1.0) * step).clamp(low.ceil(), high.floor()) as usize
+        ((extent / step).round().max(1.0 - shift) * step).clamp(low.ceil(), high.floor()) as usize
     });
     Some(at.collect())
+}
+
+/// Between which extents an axis is drawn of which these are listed; `None` where it keeps to them.
+fn around(axis: &Axis, listed: impl Iterator<Item = usize>) -> Option<(f64, f64)> {
+    let values: BTreeSet<usize> = listed.collect();
+    let (min, max) = axis.bounds();
+    let (low, high) = (*values.first()?, *values.last()?);
+    let is_few = values.len() <= FEW_VALUES;
+    if !axis.is_extent() || (is_few && high < LENGTH) {
+        return None;
+    }
+    let divisor = if is_few { FAR_BELOW } else { BEYOND };
+    Some(((low as f64 / divisor).max(min.max(1) as f64), (high as f64 * BEYOND).min(max as f64)))
 }
 
 #[cfg(test)]
@@ -119,9 +178,30 @@ pub(crate) mod tests {
 
     #[test]
     fn limits_hold() {
-        let limits = Limits { bytes: 1 << 16, flops: 1 << 30 };
+        let limits = Limits { bytes: 1 << 16, ..Limits::of(false) };
         let points = limits.draw_many(&operator(), DType::F32, 50, 1);
         assert!(!points.is_empty() && points.iter().all(|point| 2 * point[0] * point[1] * 4 <= 1 << 16));
-        assert!(Limits { bytes: 1, flops: 1 }.draw_many(&operator(), DType::F32, 50, 1).is_empty());
+        assert!(Limits { bytes: 1, ..limits }.draw_many(&operator(), DType::F32, 50, 1).is_empty());
+    }
+    #[test]
+    fn an_axis_may_be_asked_for_in_other_extents() {
+        let ranges = vec!["cols=1..40".parse().unwrap(), "heads=2..3".parse().unwrap()];
+        let limits = Limits { ranges, ..Limits::of(false) };
+        let points = limits.draw_many(&operator(), DType::F32, 300, 1);
+        assert!(points.iter().all(|at| (32..=1024).contains(&at[0]) && at[1] <= 40 && (2..=3).contains(&at[2])));
+        assert!(points.iter().any(|at| at[1] < 8) && points.iter().any(|at| at[2] == 2));
+    }
+
+    #[rstest::rstest]
+    #[case("cols=1..4096", "")]
+    #[case("width=1..8", "scale has no extent `width`; it has rows, cols, heads")]
+    #[case("heads=1..65", "`heads` is in 1..64, found 1..65")]
+    #[case("cols=0..8", "`cols` is in 1..65536, found 0..8")]
+    #[case("cols=9..8", "expected an axis")]
+    #[case("=1..8", "expected an axis")]
+    #[case("cols=8", "expected an axis")]
+    fn a_range_is_held_against_the_axes(#[case] text: &str, #[case] expected: &str) {
+        let said = text.parse::<Range>().and_then(|range| range.check(&operator())).err().unwrap_or_default();
+        assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{said}");
     }
 }

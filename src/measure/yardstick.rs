@@ -237,8 +237,14 @@ mod tests {
         let device = CpuDevice::new();
         let mut problem = copy.prepare(&device).unwrap();
         assert_eq!(problem.run(Poison::Nan).unwrap(), copy.inputs);
-        let plan =
-            TimingPlan { heat: Heat::Hot, batch_us: 10.0, instances: 1, planted_us: 0.0, session: Duration::ZERO };
+        let plan = TimingPlan {
+            heat: Heat::Hot,
+            chained: false,
+            batch_us: 10.0,
+            instances: 1,
+            planted_us: 0.0,
+            session: Duration::ZERO,
+        };
         problem.arm(&plan).unwrap();
         assert!(problem.sample(0).unwrap().launch_us > 0.0);
         assert_eq!(problem.timed_outputs_agree(), Ok(true));

@@ -120,7 +120,15 @@ mod tests {
         (swept.process.mean, swept.process.spread) = (1.01f64.ln(), 0.01);
         let (measured, calibrated) = (calibration.measured.clone(), calibration.measured.clone());
         let device = calibration.device.clone();
-        let fitted = Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] };
+        let fitted = Fitted {
+            version: VERSION,
+            device,
+            measured,
+            revision: None,
+            calibrated,
+            families: vec![swept],
+            chained: Vec::new(),
+        };
         let predictor = Predictor { limits: limits.clone(), fitted: Some(fitted) };
         let at = |n: usize, factor: f64| timing(&format!("n={n}"), us(n) * factor, None);
         let timings = vec![at(1 << 24, 1.01), at(1 << 25, 1.5), at(1 << 29, 1.0), at(1 << 23, 0.6)];

@@ -7,8 +7,10 @@ use super::features::Features;
 use super::fitted::Fitted;
 use super::limits::Limits;
 use super::sweep::with_features;
+use super::swept::Swept;
 use crate::check::Subject;
 use crate::check::outcome::Bound;
+use crate::core::candidate::Candidate;
 use crate::core::shape::describe;
 use crate::core::stats::{median, quantile_sorted, sorted};
 use crate::core::suite::Suite;
@@ -23,6 +25,8 @@ pub struct Step<'a> {
     pub point: &'a [usize],
     /// The share of its bytes that the last cache holds.
     pub cached: f64,
+    /// Whether it may begin before a launch ahead of it has ended.
+    pub chained: bool,
 }
 
 /// What a step's time rests on.
@@ -79,6 +83,8 @@ pub struct Composed {
 /// Predicts steps on one device.
 pub struct Composer<'f> {
     families: Vec<Family>,
+    /// Of runs that begin before the launch ahead has ended.
+    chained: Vec<Family>,
     limits: &'f Limits,
     over_floor: OverFloor,
 }
@@ -146,29 +152,34 @@ fn pipe_us(features: &Features, limits: &Limits) -> f64 {
     limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype).unwrap_or(0.0)
 }
 
+/// The families of a file that the suites have, each with what it is fitted to.
+fn subjects<'s>(fitted: &'s Fitted, suites: &'s [Suite]) -> impl Iterator<Item = (Subject<'s>, &'s Swept)> {
+    fitted.families.iter().filter_map(|swept| {
+        let suite = suites.iter().find(|suite| suite.operator.name() == swept.operator)?;
+        let is_it = |one: &&Candidate| one.name == swept.candidate && one.traits.computes(swept.dtype);
+        let candidate = suite.candidates.iter().find(is_it)?;
+        Some((Subject { operator: suite.operator.as_ref(), candidate, dtype: swept.dtype }, swept))
+    })
+}
+
 impl<'f> Composer<'f> {
     /// With the families of a file, whose operators are in `suites`.
     pub fn new(fitted: &Fitted, limits: &'f Limits, suites: &[Suite]) -> Self {
         let (mut families, mut cases) = (Vec::new(), Vec::new());
-        for swept in &fitted.families {
-            let found = suites.iter().find(|suite| suite.operator.name() == swept.operator).and_then(|suite| {
-                let of_name = suite
-                    .candidates
-                    .iter()
-                    .find(|candidate| candidate.name == swept.candidate && candidate.traits.computes(swept.dtype))?;
-                Some(Subject { operator: suite.operator.as_ref(), candidate: of_name, dtype: swept.dtype })
-            });
-            let Some(subject) = found else { continue };
+        for (subject, swept) in subjects(fitted, suites) {
             families.extend(fitted.family(&subject, limits));
             cases.push(with_features(&subject, &swept.observations));
         }
         let over_floor = OverFloor::of(&families, &cases, limits);
-        Composer { families, limits, over_floor }
+        let of_chained = fitted.clone().exchanged();
+        let chained = subjects(&of_chained, suites);
+        let chained = chained.filter_map(|(subject, _)| of_chained.family(&subject, limits)).collect();
+        Composer { families, chained, limits, over_floor }
     }
 
     /// The time of a step.
     pub fn step(&self, step: &Step<'_>) -> StepTime {
-        let Step { subject, point, cached } = step;
+        let Step { subject, point, cached, chained } = step;
         let mut features = Features::of(subject, point);
         features.cached = *cached;
         let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
@@ -177,6 +188,8 @@ impl<'f> Composer<'f> {
             Some(family) => family.predict(&features),
             None => Err("no sweep of this family".into()),
         };
+        let overlapping = self.chained.iter().filter(|_| *chained).find(is_it).map(|family| family.predict(&features));
+        let said = overlapping.filter(Result::is_ok).unwrap_or(said);
         let name = format!("{}::{}", subject.operator.name(), subject.candidate.name);
         let shape = describe(subject.operator.axes(), point);
         let (us, low_us, high_us, basis) = match said {
@@ -223,7 +236,6 @@ mod tests {
     use super::super::fit::tests::h200;
     use super::super::fitted::VERSION;
     use super::super::model::Parameters;
-    use super::super::swept::Swept;
     use super::*;
     use crate::calibrate::Calibration;
     use crate::core::candidate::{Cuda, Declare};
@@ -261,6 +273,7 @@ mod tests {
             revision: None,
             calibrated: calibration.measured,
             families: vec![Swept::new(("copy", "cuda", DType::F32), parameters, observations)],
+            chained: Vec::new(),
         }
     }
 
@@ -273,7 +286,7 @@ mod tests {
         let (suite, limits) = (suite(), h200());
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let of = |n: usize| composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0 });
+        let of = |n: usize| composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained: false });
         let (inside, outside) = (of(1 << 24), of(1 << 29));
         assert_eq!(inside.basis, Basis::Fitted);
         let Basis::Floor { why, factor } = &outside.basis else { panic!("{outside:?}") };
@@ -293,8 +306,25 @@ mod tests {
         let (suite, limits) = (suite(), h200());
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let us = |cached: f64| composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached }).us;
+        let us = |cached: f64| {
+            composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached, chained: false }).us
+        };
         assert!(us(1.0) < 0.8 * us(0.0) && us(0.5) < us(0.0) && us(0.5) > us(1.0), "{} {}", us(1.0), us(0.0));
+    }
+
+    #[test]
+    fn a_step_behind_another_is_of_the_chained_families() {
+        let (suite, limits) = (suite(), h200());
+        let mut fitted = fitted(&suite, &limits);
+        let observations = fitted.families[0].observations[..6].to_vec();
+        fitted.chained = vec![Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations)];
+        let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
+        let us = |n: usize, chained: bool| {
+            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained }).us
+        };
+        assert!(us(1 << 18, true) < 0.8 * us(1 << 18, false), "{} {}", us(1 << 18, true), us(1 << 18, false));
+        // What was not measured chained is as it is alone.
+        assert_eq!(us(1 << 25, true), us(1 << 25, false));
     }
 
     #[test]
@@ -303,7 +333,7 @@ mod tests {
         let mut none = fitted(&suite, &limits);
         none.families.clear();
         let composer = Composer::new(&none, &limits, std::slice::from_ref(&suite));
-        let found = composer.step(&Step { subject: subject(&suite), point: &[1 << 24], cached: 0.0 });
+        let found = composer.step(&Step { subject: subject(&suite), point: &[1 << 24], cached: 0.0, chained: false });
         let Basis::Floor { why, factor } = &found.basis else { panic!("{found:?}") };
         assert!(why.contains("no sweep") && (1.2..1.3).contains(factor), "{why} {factor}");
     }

@@ -147,10 +147,11 @@ impl Family {
         (unasked.unwrap_or(&self.process), places)
     }
 
-    /// What the cases of the sweep say of the model's miss.
+    /// What the cases of the sweep say of the model's miss: all of them were cold, so it is that of the cold case.
     fn correction(&self, features: &Features) -> f64 {
-        let here = features.place(self.limits.units, self.parameters.time_us(features, &self.limits));
-        let (process, places) = self.process(features);
+        let cold = Features { cached: 0.0, ..features.clone() };
+        let here = cold.place(self.limits.units, self.parameters.time_us(&cold, &self.limits));
+        let (process, places) = self.process(&cold);
         process.value(&here, places)
     }
 
@@ -232,6 +233,9 @@ mod tests {
             let all: Vec<f64> = unseen.iter().filter_map(|(f, us)| Some((predict(f)? / us - 1.0).abs())).collect();
             all.iter().sum::<f64>() / all.len() as f64
         };
+        // What a case finds in the cache makes it no other case.
+        let hot = Features { cached: 1.0, ..unseen[0].0.clone() };
+        assert_eq!(family.correction(&hot).to_bits(), family.correction(&unseen[0].0).to_bits());
         let corrected = mean(&|f| family.predict(f).ok().map(|p| p.us));
         let alone = mean(&|f| Some(family.parameters.time_us(f, &family.limits)));
         assert!(corrected < 0.7 * alone, "{corrected} with neighbours, {alone} without");

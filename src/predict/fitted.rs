@@ -35,6 +35,9 @@ pub struct Fitted {
     pub calibrated: String,
     /// The families.
     pub families: Vec<Swept>,
+    /// Those of runs that begin before the launch ahead has ended, and take what they add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chained: Vec<Swept>,
 }
 
 /// Where the files of known devices are, below the root of a project: packed where there is one that is, else plain.
@@ -49,6 +52,11 @@ impl Fitted {
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let swept = self.swept(subject)?;
         Family::with(swept, known(subject, &swept.observations), (limits, self.device.units.max(1) as f64))
+    }
+
+    /// The same with the families of chained runs in the place of the others, and the other way round.
+    pub fn exchanged(self) -> Self {
+        Fitted { families: self.chained, chained: self.families, ..self }
     }
 
     /// What was measured and fitted of a subject.
@@ -119,7 +127,7 @@ impl Fitted {
     fn parse(text: &str) -> Result<Self, String> {
         let again = "fit what it holds again by `kernelgate predict --refit`, or run `kernelgate predict --sweep`";
         let fitted: Fitted = versioned::parse(text, VERSION, ["fitted families", again])?;
-        for swept in &fitted.families {
+        for swept in fitted.families.iter().chain(&fitted.chained) {
             let numbers = swept.parameters.as_array().into_iter().zip(Parameters::BOUNDS);
             if let Some((number, _)) =
                 numbers.into_iter().find(|(number, (low, high))| !(*low..=*high).contains(number))
@@ -162,7 +170,15 @@ mod tests {
         let observations = vec![Observation::new("m=1,n=2,k=3".into(), 4.5)];
         let swept = Swept::new(("gemm", "cuda", DType::BF16), Parameters::IDEAL, observations);
         let (measured, calibrated) = ("2026-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into());
-        Fitted { version: VERSION, device, measured, revision: None, calibrated, families: vec![swept] }
+        Fitted {
+            version: VERSION,
+            device,
+            measured,
+            revision: None,
+            calibrated,
+            families: vec![swept],
+            chained: Vec::new(),
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How a family is swept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sweep {
     /// Shapes at the most.
     pub shapes: usize,
@@ -26,8 +26,10 @@ pub struct Sweep {
     pub budget: Duration,
     /// The seed that shapes are drawn from; validation takes another.
     pub seed: u64,
-    /// What a case may take.
+    /// What a case may be and take.
     pub limits: Limits,
+    /// Whether runs begin before the one ahead has ended; shapes whose launches do not are left out.
+    pub chained: bool,
 }
 
 /// Measures random shapes. `say` is told each, and whether to go on is its answer.
@@ -51,7 +53,11 @@ pub fn sweep(
             misses += 1;
             continue;
         }
-        match time_shape(device, subject, &point, &pool) {
+        if sweep.chained && !overlaps(subject, &point) {
+            misses += 1;
+            continue;
+        }
+        match time_shape(device, subject, &point, &pool, sweep.chained) {
             Ok(us) => {
                 let algorithm = match &subject.candidate.body {
                     Body::Enqueue(body) => body.propose(&point, subject.dtype),
@@ -72,17 +78,30 @@ pub fn sweep(
     Ok(found)
 }
 
-/// How long one shape takes, µs: a measurement of a few milliseconds, with cold caches.
+/// Whether the first launch of a case may begin before the launch ahead has ended.
+fn overlaps(subject: &Subject<'_>, point: &[usize]) -> bool {
+    let Body::Cuda(kernel) = &subject.candidate.body else { return false };
+    kernel.plan(point).0.iter().find(|launch| !launch.is_empty()).is_some_and(|launch| launch.dependent)
+}
+
+/// How long one shape takes, µs: a measurement of a few milliseconds, with cold caches. Chained, what it adds behind a launch
+/// that it overlaps.
 ///
 /// # Errors
 /// The device's, or the candidate's refusal of the shape.
-pub fn time_shape(device: &dyn Device, subject: &Subject<'_>, point: &[usize], pool: &Pool) -> Result<f64, Fault> {
+pub fn time_shape(
+    device: &dyn Device,
+    subject: &Subject<'_>,
+    point: &[usize],
+    pool: &Pool,
+    chained: bool,
+) -> Result<f64, Fault> {
     let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds: 80, budget: Duration::from_millis(15) };
     let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping };
     let Subject { operator, candidate, dtype } = *subject;
     let inputs = pool.blocks(operator, point, dtype);
     let job = Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 };
-    Ok(typical_us(device, &time_case(device, &job, Heat::Cold, &settings)?))
+    Ok(typical_us(device, &time_case(device, &job, Heat::Cold, chained, &settings)?))
 }
 
 /// The measured cases of a family with what the model knows of them; shapes that the operator does not have are left out.
@@ -117,8 +136,8 @@ mod tests {
         .named("plain");
         let operator = operator();
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
-        let limits = Limits { bytes: 1 << 20, flops: 1 << 30 };
-        let limits = Sweep { shapes: 6, budget: Duration::from_secs(60), seed: 1, limits };
+        let limits = Limits { bytes: 1 << 20, flops: 1 << 30, ranges: Vec::new() };
+        let limits = Sweep { shapes: 6, budget: Duration::from_secs(60), seed: 1, limits, chained: false };
         let swept = |limits: &Sweep, until: usize| {
             let mut said = 0;
             let mut say = |_: &Observation| {
@@ -131,7 +150,9 @@ mod tests {
         assert_eq!((found.len(), swept(&limits, 2).len()), (6, 2));
         let cases = with_features(&subject, &found);
         assert!(cases.iter().all(|(features, us)| features.bytes() <= (1 << 20) as f64 && *us > 0.0));
-        let none = Sweep { budget: Duration::ZERO, ..limits };
+        let none = Sweep { budget: Duration::ZERO, ..limits.clone() };
         assert!(swept(&none, usize::MAX).is_empty());
+        // On the host nothing begins before what is ahead has ended.
+        assert!(swept(&Sweep { chained: true, ..limits }, usize::MAX).is_empty());
     }
 }

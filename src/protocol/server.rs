@@ -152,7 +152,8 @@ fn answer<'h>(host: &'h dyn Host, cases: &mut HashMap<u64, OpenCase<'h>>, reques
     match request {
         Request::Run { .. } => open.write().map(|()| Answer::Written),
         Request::Arm { heat, batch_us, instances, .. } => {
-            let plan = TimingPlan { heat, batch_us, instances, planted_us: 0.0, session: LONGEST_SESSION };
+            let plan =
+                TimingPlan { heat, chained: false, batch_us, instances, planted_us: 0.0, session: LONGEST_SESSION };
             open.contestant.arm_planted(&plan, open.planted)?;
             Ok(Answer::Armed { instances: open.contestant.instances() })
         }

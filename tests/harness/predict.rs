@@ -53,7 +53,7 @@ fn no_product_is_predicted_to_be_faster_than_tensor_cores() {
 
 #[test]
 fn what_cannot_be_said_is_said() {
-    let ran = predict(&["softmax::cuda::bf16", "--shape", "rows=1,cols=7", "--on", "nvidia-h200-132"]);
+    let ran = predict(&["softmax::cuda::bf16", "--shape", "rows=1,cols=65536", "--on", "nvidia-h200-132"]);
     assert!(ran.code == Some(0) && ran.stdout.contains("outside the calibrated domain: extent"), "{}", ran.stdout);
     for (arguments, said) in [
         (&["softmax", "--on", "nvidia-nothing-1"][..], "make one with `kernelgate calibrate`"),
@@ -73,6 +73,9 @@ fn what_cannot_be_said_is_said() {
         (&["--chain", "64", "--way", "fused", "--on", "nvidia-h200-132"], "run as unfused or library"),
         (&["--chain", "64", "--cnn", "8"], "cannot be used with"),
         (&["softmax", "--called", "x"], "--recorded"),
+        (&["softmax", "--range", "cols=1..8"], "--range: for --sweep and --validate"),
+        (&["softmax", "--sweep", "--range", "width=1..8"], "has no extent `width`; it has rows, cols"),
+        (&["softmax", "--sweep", "--range", "cols=8..1"], "expected an axis and its smallest and largest extent"),
     ] {
         let ran = predict(arguments);
         assert!(ran.code == Some(2) && ran.stderr.contains(said), "{arguments:?}: {:?} {}", ran.code, ran.stderr);
@@ -87,7 +90,7 @@ fn a_model_is_predicted_from_its_steps() {
         |prompt: &str| predicted(&[&["--model", "tinyllama", "--prompt", prompt, "--gen", "64"][..], &on].concat());
     let (short, long) = (said("128"), said("512"));
     let number = |value: &Value, place: &str| value.pointer(place).unwrap().as_f64().unwrap();
-    assert_eq!((short["way"].as_str(), short["dtype"].as_str()), (Some("unfused"), Some("bf16")));
+    assert_eq!((short["way"].as_str(), short["dtype"].as_str()), (Some("graph"), Some("bf16")));
     // All weights are read for each token: 2.07 GB at 4.4 TB/s.
     assert!((0.47..3.0).contains(&number(&short, "/token_ms/first")), "{short}");
     assert!(number(&short, "/token_ms/last") > number(&short, "/token_ms/first"), "the cache grows");
@@ -97,11 +100,17 @@ fn a_model_is_predicted_from_its_steps() {
     let shares: f64 =
         short["token"]["shares"].as_array().unwrap().iter().map(|one| one["share"].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-9);
-    let estimated = short["token"]["estimated"].as_array().unwrap();
-    let attention = estimated.iter().find(|one| one["name"] == "attention_cached::cuda").unwrap();
-    assert!(attention["why"].as_str().unwrap().contains("no sweep") && attention["factor"].as_f64().unwrap() > 1.0);
-    let table = predict(&["--model", "tinyllama", "--on", "nvidia-h200-132"]).stdout;
-    assert!(table.contains("first token") && table.contains("estimated: attention_cached::cuda"), "{table}");
+    assert!(short["token"]["estimated"].as_array().unwrap().is_empty() && number(&short, "/token/fitted") > 0.999);
+    let opt = predicted(&["--model", "opt-125m", "--on", "nvidia-h200-132"]);
+    let estimated = opt["token"]["estimated"].as_array().unwrap();
+    let relu = estimated.iter().find(|one| one["name"] == "relu::cuda").unwrap();
+    assert!(relu["why"].as_str().unwrap().contains("no sweep") && relu["factor"].as_f64().unwrap() > 1.0);
+    let table = predict(&["--model", "opt-125m", "--on", "nvidia-h200-132"]).stdout;
+    assert!(table.contains("first token") && table.contains("estimated: relu::cuda"), "{table}");
+    // Its fused kernels take less than an operator a launch.
+    let unfused = predicted(&["--model", "tinyllama", "--gen", "64", "--way", "unfused", "--on", "nvidia-h200-132"]);
+    assert!(number(&short, "/token/launches") < 0.5 * number(&unfused, "/token/launches"));
+    assert!(number(&short, "/token_ms/mean") < 0.8 * number(&unfused, "/token_ms/mean"));
 }
 
 #[test]

@@ -153,7 +153,9 @@ fn read_gb_per_s(device: &dyn Device) -> Option<f64> {
     let mut problem = read.prepare(device).ok()?;
     problem.run(Poison::Nan).ok()?;
     let session = Duration::from_secs(1);
-    problem.arm(&TimingPlan { heat: Heat::Hot, batch_us: 1000.0, instances: 1, planted_us: 0.0, session }).ok()?;
+    problem
+        .arm(&TimingPlan { heat: Heat::Hot, chained: false, batch_us: 1000.0, instances: 1, planted_us: 0.0, session })
+        .ok()?;
     let samples = (0..SAMPLES).filter_map(|_| problem.sample(0).ok().map(|sample| sample.launch_us));
     let best = samples.fold(f64::INFINITY, f64::min);
     Some(read.cost().bytes as f64 / best * 1e-3)

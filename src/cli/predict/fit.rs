@@ -62,7 +62,8 @@ impl Predict {
         let (out, fitted) = file.get_or_insert_with(|| {
             let out = self.out.clone().unwrap_or_else(|| project().made("prediction", &calibration.device));
             let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
-            (out, kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured)))
+            let kept = kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured));
+            (out, if self.chained { kept.exchanged() } else { kept })
         });
         let before = fitted.swept(subject).filter(|_| self.add).map(|swept| swept.observations.clone());
         let observations = before.into_iter().flatten().chain(observations).collect();
@@ -70,7 +71,9 @@ impl Predict {
             Ok(swept) => {
                 fitted.keep(swept);
                 // After each family: what was measured outlives whatever ends this process.
-                fitted.write(out).map_err(Failure::Input)
+                let kept = fitted.clone();
+                let kept = if self.chained { kept.exchanged() } else { kept };
+                kept.write(out).map_err(Failure::Input)
             }
             Err(why) => {
                 note(format_args!("{why}; give it more --seconds"));
@@ -90,7 +93,7 @@ impl Predict {
         let suites: Vec<Suite> = crate::ops::catalogue();
         let selected = self.selection.select(&suites)?;
         let progress = Progress::of(selected.len(), self.selection.quiet);
-        let before = fitted.clone();
+        let mut before = fitted.clone();
         if is_older {
             // What it says of families that are not fitted again is good for nothing.
             fitted.families.clear();
@@ -98,8 +101,11 @@ impl Predict {
         for (trial, _) in selected {
             let subject = trial.subject(&suites);
             progress.say(&trial.name);
-            if let Some(swept) = before.swept(&subject).cloned() {
-                fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
+            for _ in ["alone", "chained"] {
+                if let Some(swept) = before.swept(&subject).cloned() {
+                    fitted.keep(fit(&subject, swept.observations, &limits).map_err(Failure::Input)?);
+                }
+                (fitted, before) = (fitted.exchanged(), before.exchanged());
             }
             progress.step();
         }
@@ -147,5 +153,6 @@ fn empty(device: &Fingerprint, calibration: &Calibration, measured: String) -> F
         revision: project().describe_run(0).revision,
         calibrated: calibration.measured.clone(),
         families: Vec::new(),
+        chained: Vec::new(),
     }
 }

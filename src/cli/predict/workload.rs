@@ -38,8 +38,9 @@ pub struct Workload {
     /// The classifier of digits for so many images
     #[arg(long, value_name = "IMAGES", value_parser = extent, conflicts_with_all = ["sweep", "validate", "refit", "shapes"])]
     cnn: Option<usize>,
-    /// Who computes the steps: unfused (the catalogue's kernels, an operator a launch), library (cuBLASLt and cuDNN where they
-    /// can), tiers (the CPU's) [default: unfused on a GPU, tiers on a CPU]
+    /// How the steps run: graph (a new token of a language model by fused kernels), unfused (the catalogue's kernels, an operator
+    /// a launch), library (cuBLASLt and cuDNN where they can), tiers (the CPU's) [default: tiers on a CPU; on a GPU graph for a
+    /// model that has fused steps, else unfused]
     #[arg(long, value_name = "WAY")]
     way: Option<String>,
 }
@@ -121,19 +122,32 @@ impl Workload {
         self.model.is_some() || self.chain.is_some() || self.cnn.is_some()
     }
 
-    fn way(&self, device: &Fingerprint) -> Result<(&'static str, Way), Failure> {
-        let is_cpu = device.kind == DeviceKind::Cpu;
+    /// The way that is asked for, or is taken where none is, with who computes the steps.
+    fn way(&self, device: &Fingerprint, fuses: bool) -> Result<(&'static str, Way), Failure> {
+        let ways: &[&'static str] = match device.kind {
+            DeviceKind::Cpu => &["tiers"],
+            _ if fuses => &["graph", "unfused", "library"],
+            _ => &["unfused", "library"],
+        };
+        let asked = self.way.as_deref().unwrap_or(ways[0]);
         let arch = kernels_for(&device.arch);
-        match (self.way.as_deref().unwrap_or(if is_cpu { "tiers" } else { "unfused" }), is_cpu) {
-            ("tiers", true) => Ok(("tiers", Way::Tiers)),
-            ("unfused", false) => Ok(("unfused", Way::Own(arch))),
-            ("library", false) => Ok(("library", Way::Library(arch))),
-            (other, _) => Err(Failure::Input(format!(
-                "--way {other}: on {} the steps run as {}",
-                device.name,
-                if is_cpu { "tiers" } else { "unfused or library" }
-            ))),
+        match ways.iter().find(|way| **way == asked) {
+            Some(&"tiers") => Ok(("tiers", Way::Tiers)),
+            Some(&"library") => Ok(("library", Way::Library(arch))),
+            Some(way) => Ok((way, Way::Own(arch))),
+            None => {
+                let said = format!("--way {asked}: on {} the steps run as {}", device.name, ways.join(" or "));
+                Err(Failure::Input(said))
+            }
         }
+    }
+
+    /// The language model that is asked for: its steps, and those with fused kernels where it has such.
+    fn language(&self, name: &str) -> Result<(Model, Option<Model>), Failure> {
+        let config = named(name)
+            .ok_or_else(|| Failure::Input(format!("--model {name}: no such name; names: {}", NAMES.join(", "))))?;
+        let model = Model::of(&config).map_err(|why| Failure::Input(why.to_string()))?;
+        Ok((model, Model::fused(&config, self.batch).ok()))
     }
 }
 
@@ -150,7 +164,9 @@ impl Predict {
         let limits = Limits::of(&calibration).map_err(Failure::Input)?;
         let suites = crate::ops::catalogue();
         let device = &calibration.device;
-        let (way, steps_by) = self.workload.way(device)?;
+        let language = self.workload.model.as_deref().map(|name| self.workload.language(name)).transpose()?;
+        let fuses = language.as_ref().is_some_and(|(_, fused)| fused.is_some());
+        let (way, steps_by) = self.workload.way(device, fuses)?;
         let usual = if device.kind == DeviceKind::Cpu { DType::F32 } else { DType::BF16 };
         let dtype = match self.selection.dtypes() {
             [] => usual,
@@ -163,8 +179,9 @@ impl Predict {
             way: steps_by,
             cache_bytes: device.cache_bytes,
         };
-        let (text, json) = if let Some(name) = &self.workload.model {
-            let found = self.workload.model_time(name, &run, device, way)?;
+        let (text, json) = if let Some((model, fused)) = language {
+            let model = fused.filter(|_| way == "graph").unwrap_or(model);
+            let found = self.workload.model_time(&model, &run, device, way)?;
             (show::model(&found), json(&found)?)
         } else {
             let (workload, shape, model, rows) = self.workload.network();
@@ -190,28 +207,27 @@ impl Workload {
 
     fn model_time(
         &self,
-        name: &str,
+        model: &Model,
         run: &Run<'_>,
         device: &Fingerprint,
         way: &'static str,
     ) -> Result<ModelTime, Failure> {
-        let config = named(name)
-            .ok_or_else(|| Failure::Input(format!("--model {name}: no such name; names: {}", NAMES.join(", "))))?;
-        let model = Model::of(&config).map_err(|why| Failure::Input(why.to_string()))?;
+        let name = self.model.as_deref().unwrap_or_default();
         let Workload { prompt, generated, batch, .. } = *self;
         if prompt + generated > model.context {
             let most = model.context;
             let said = format!("--prompt {prompt} --gen {generated}: {name} has {most} positions");
             return Err(Failure::Input(said));
         }
-        let extents = |queries, past| Extents { batch, queries, past, all_logits: false, capacity: past + queries };
+        let capacity = prompt + generated;
+        let extents = |queries, past| Extents { batch, queries, past, all_logits: false, capacity };
         let mut prefill = Vec::new();
         for past in (0..prompt).step_by(QUERIES) {
-            prefill.extend(run.steps(&model, &extents(QUERIES.min(prompt - past), past), false)?);
+            prefill.extend(run.steps(model, &extents(QUERIES.min(prompt - past), past), false)?);
         }
         // The first token comes with the prompt; each of the others is a run over one position more.
         let (first_past, last_past) = (prompt, prompt + generated.saturating_sub(2));
-        let at = |past: usize| run.steps(&model, &extents(1, past), false);
+        let at = |past: usize| run.steps(model, &extents(1, past), false);
         let middle = at(first_past.midpoint(last_past))?;
         let ms = |steps: &[StepTime]| Composed::of(steps).us * 1e-3;
         let [first, last] = [ms(&at(first_past)?), ms(&at(last_past)?)];
@@ -260,10 +276,10 @@ impl Run<'_> {
         let steps = planned(model, e, self.dtype, &self.way).map_err(|why| Failure::Input(why.to_string()))?;
         let all: usize = steps.iter().map(|step| step.bytes - step.passed_bytes / 2).sum();
         let stays = is_hot && all <= self.cache_bytes;
-        Ok(steps.iter().map(|step| self.step(step, stays)).collect())
+        Ok(steps.iter().enumerate().map(|(at, step)| self.step(step, stays, at > 0)).collect())
     }
 
-    fn step(&self, step: &PlannedStep, stays: bool) -> StepTime {
+    fn step(&self, step: &PlannedStep, stays: bool, chained: bool) -> StepTime {
         // What is passed on lies in the cache if it leaves room there for what streams by.
         let is_passed = step.passed_bytes <= self.cache_bytes / 2;
         let cached = match (stays, is_passed) {
@@ -272,7 +288,7 @@ impl Run<'_> {
             _ => 0.0,
         };
         let subject = Subject { operator: step.operator.as_ref(), candidate: &step.candidate, dtype: self.dtype };
-        self.composer.step(&Step { subject, point: &step.point, cached })
+        self.composer.step(&Step { subject, point: &step.point, cached, chained })
     }
 
     fn part(&self, steps: &[StepTime]) -> Part {

@@ -22,8 +22,14 @@ fn with_problem<R>(
 
 #[test]
 fn a_candidate_runs_and_is_timed() {
-    let plan =
-        TimingPlan { heat: Heat::Hot, batch_us: 10.0, instances: 1, planted_us: 0.0, session: Duration::from_secs(1) };
+    let plan = TimingPlan {
+        heat: Heat::Hot,
+        chained: false,
+        batch_us: 10.0,
+        instances: 1,
+        planted_us: 0.0,
+        session: Duration::from_secs(1),
+    };
     with_problem(
         |_, x, y| y.slice::<f32>(0).copy_from_slice(x.slice(0)),
         |problem| {
@@ -40,8 +46,14 @@ fn a_candidate_runs_and_is_timed() {
 fn short_batches_rotate_too() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let addresses = std::sync::Arc::clone(&seen);
-    let plan =
-        TimingPlan { heat: Heat::Cold, batch_us: 0.0, instances: 1, planted_us: 0.0, session: Duration::from_secs(1) };
+    let plan = TimingPlan {
+        heat: Heat::Cold,
+        chained: false,
+        batch_us: 0.0,
+        instances: 1,
+        planted_us: 0.0,
+        session: Duration::from_secs(1),
+    };
     with_problem(
         move |_, x, _| addresses.lock().unwrap().push(x.slice::<f32>(0).as_ptr() as usize),
         |problem| {

@@ -158,6 +158,7 @@ impl Problem for CudaProblem<'_> {
 
     fn arm(&mut self, plan: &TimingPlan) -> Result<usize, Fault> {
         self.device.context.bind().map_err(|e| fault(self.device, e))?;
+        self.work.chain(plan.chained);
         self.arm_timing(plan)
     }
 

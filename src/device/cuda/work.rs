@@ -46,6 +46,8 @@ pub enum Step {
         function: Function,
         /// How it is launched.
         launch: Box<Launch>,
+        /// Whether it may begin before the launch ahead has ended.
+        may_overlap: bool,
         /// Keeps the function valid.
         _program: Arc<Loaded>,
     },
@@ -92,6 +94,16 @@ impl Work {
         match self {
             Work::Kernels { code, .. } if !self.may_escape() => Some(code.clone()),
             _ => None,
+        }
+    }
+
+    /// Whether the first launch of a run may begin before the run ahead has ended. Else it waits for all before it: runs of a
+    /// batch that overlap share a time that each of them takes alone.
+    pub fn chain(&mut self, chained: bool) {
+        if let Work::Kernels { steps, .. } = self
+            && let Some(Step::Kernel { launch, may_overlap, .. }) = steps.first_mut()
+        {
+            launch.dependent = chained && *may_overlap;
         }
     }
 
@@ -181,10 +193,10 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
             let sized = arguments(&launch, &buffers, |_| Ok([0; MAP_BYTES]))?;
             let program = load(device, launch.program.as_deref().unwrap_or(&kernel.program), job.dtype)?;
             let function = program.entry(&entry, &launch, &sized)?;
-            // The first waits for all before it: runs of a batch that overlap would share a time that each of them takes.
+            let may_overlap = launch.dependent;
             // Within a run launches overlap as they will in use.
             let launch = Box::new(Launch { dependent: launch.dependent && at > 0, ..launch });
-            Ok(Step::Kernel { function, launch, _program: program })
+            Ok(Step::Kernel { function, launch, may_overlap, _program: program })
         })
         .collect()
 }
