@@ -13,12 +13,14 @@ pub enum Target {
     Cubin(String),
     /// PTX for one architecture, `compute_90a`.
     Ptx(String),
+    /// PTX for one architecture, `sm_90a`, that was assembled as well: the log has what `ptxas` said.
+    Assembled(String),
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Cubin(arch) | Target::Ptx(arch) => f.write_str(arch),
+            Target::Cubin(arch) | Target::Ptx(arch) | Target::Assembled(arch) => f.write_str(arch),
         }
     }
 }

@@ -115,9 +115,9 @@ pub fn compile(
     }
     let mut code = match target {
         Target::Cubin(_) => read(&program, sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)?,
-        Target::Ptx(_) => read(&program, sys::nvrtcGetPTXSize, sys::nvrtcGetPTX)?,
+        Target::Ptx(_) | Target::Assembled(_) => read(&program, sys::nvrtcGetPTXSize, sys::nvrtcGetPTX)?,
     };
-    if matches!(target, Target::Ptx(_)) {
+    if !matches!(target, Target::Cubin(_)) {
         while code.last() == Some(&0) {
             code.pop();
         }

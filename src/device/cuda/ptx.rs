@@ -42,13 +42,17 @@ pub fn ptx(program: &Program, dtype: DType, arch: &str) -> Result<Ptx, Fault> {
 /// As [`ptx`].
 pub fn ptx_afresh(program: &Program, dtype: DType, arch: &str) -> Result<Ptx, Fault> {
     let target = Target::Ptx(arch.into());
-    let made = compile_afresh(program, dtype, &target, &[])?;
+    let assembled = Target::Assembled(arch.replace("compute_", "sm_"));
+    let (made, resources) = match compile_afresh(program, dtype, &assembled, &["--ptxas-options=-v"]) {
+        Ok(made) => {
+            let resources = Resources::parse(&made.log);
+            (made, resources)
+        }
+        // What cannot be assembled can still be simulated.
+        Err(_) => (compile_afresh(program, dtype, &target, &[])?, Vec::new()),
+    };
     let text = String::from_utf8(made.code)
         .map_err(|_| Fault::Compile { log: format!("{}: the compiler's PTX is no text", program.file) })?;
-    // What cannot be assembled can still be simulated.
-    let cubin = Target::Cubin(arch.replace("compute_", "sm_"));
-    let resources = compile_afresh(program, dtype, &cubin, &["--ptxas-options=-v"])
-        .map_or_else(|_| Vec::new(), |made| Resources::parse(&made.log));
     Ok(Ptx {
         source: key(program, dtype, &target),
         compiler: named(&made.compiler),
