@@ -83,7 +83,7 @@ pub struct Predict {
 impl Predict {
     /// Predicts, sweeps or validates.
     pub fn run(self) -> Result<(), Failure> {
-        self.check_ranges()?;
+        self.check_measured()?;
         if self.workload.is_asked() {
             return self.say_workload();
         }
@@ -95,14 +95,14 @@ impl Predict {
         }
     }
 
-    /// A range may be meant for one operator of several, but it must be meant for one.
-    fn check_ranges(&self) -> Result<(), Failure> {
+    /// What says how to measure needs something to be measured. A range may be meant for one operator of several, but it must be
+    /// meant for one.
+    fn check_measured(&self) -> Result<(), Failure> {
         let measures = (self.sweep || self.validate) && self.recorded.is_empty();
-        if self.chained && !(self.sweep || self.validate) {
-            return Err(Failure::Input("--chained: for --sweep and --validate".into()));
-        }
-        if !self.range.is_empty() && !measures {
-            return Err(Failure::Input("--range: for --sweep and --validate, where they measure".into()));
+        for (option, is_asked) in [("--range", !self.range.is_empty()), ("--chained", self.chained)] {
+            if is_asked && !measures {
+                return Err(Failure::Input(format!("{option}: for --sweep and --validate, where they measure")));
+            }
         }
         let suites = if self.range.is_empty() { Vec::new() } else { crate::ops::catalogue() };
         for range in &self.range {
@@ -146,7 +146,12 @@ impl Predict {
         let fitted = Fitted::read(&path).map_err(|why| {
             Failure::Input(format!("{why}\nfit families with `kernelgate predict --sweep`, or name a file by --fit"))
         })?;
-        Ok((calibration, if self.chained { fitted.exchanged() } else { fitted }))
+        Ok((calibration, self.of_state(fitted)))
+    }
+
+    /// Between the families of a file and those that are asked for: chained ones in the place of the others.
+    fn of_state(&self, fitted: Fitted) -> Fitted {
+        if self.chained { fitted.exchanged() } else { fitted }
     }
 
     /// The calibration, and where the families are.

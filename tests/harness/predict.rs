@@ -74,6 +74,10 @@ fn what_cannot_be_said_is_said() {
         (&["--chain", "64", "--cnn", "8"], "cannot be used with"),
         (&["softmax", "--called", "x"], "--recorded"),
         (&["softmax", "--range", "cols=1..8"], "--range: for --sweep and --validate"),
+        (
+            &["softmax", "--validate", "--chained", "--recorded", "x.json"],
+            "--chained: for --sweep and --validate, where they measure",
+        ),
         (&["softmax", "--sweep", "--range", "width=1..8"], "has no extent `width`; it has rows, cols"),
         (&["softmax", "--sweep", "--range", "cols=8..1"], "expected an axis and its smallest and largest extent"),
     ] {

@@ -63,7 +63,7 @@ impl Predict {
             let out = self.out.clone().unwrap_or_else(|| project().made("prediction", &calibration.device));
             let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
             let kept = kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured));
-            (out, if self.chained { kept.exchanged() } else { kept })
+            (out, self.of_state(kept))
         });
         let before = fitted.swept(subject).filter(|_| self.add).map(|swept| swept.observations.clone());
         let observations = before.into_iter().flatten().chain(observations).collect();
@@ -71,9 +71,7 @@ impl Predict {
             Ok(swept) => {
                 fitted.keep(swept);
                 // After each family: what was measured outlives whatever ends this process.
-                let kept = fitted.clone();
-                let kept = if self.chained { kept.exchanged() } else { kept };
-                kept.write(out).map_err(Failure::Input)
+                self.of_state(fitted.clone()).write(out).map_err(Failure::Input)
             }
             Err(why) => {
                 note(format_args!("{why}; give it more --seconds"));

@@ -124,13 +124,14 @@ impl Workload {
 
     /// The way that is asked for, or is taken where none is, with who computes the steps.
     fn way(&self, device: &Fingerprint, fuses: bool) -> Result<(&'static str, Way), Failure> {
+        let arch = kernels_for(&device.arch);
         let ways: &[&'static str] = match device.kind {
             DeviceKind::Cpu => &["tiers"],
-            _ if fuses => &["graph", "unfused", "library"],
+            // The fused kernels form clusters.
+            _ if fuses && arch.ends_with('a') => &["graph", "unfused", "library"],
             _ => &["unfused", "library"],
         };
         let asked = self.way.as_deref().unwrap_or(ways[0]);
-        let arch = kernels_for(&device.arch);
         match ways.iter().find(|way| **way == asked) {
             Some(&"tiers") => Ok(("tiers", Way::Tiers)),
             Some(&"library") => Ok(("library", Way::Library(arch))),
