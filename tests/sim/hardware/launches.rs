@@ -9,6 +9,7 @@ use crate::catalogue;
 use crate::subject::{self, Argument, Subject};
 use half::{bf16, f16};
 use kernelgate::core::dtype::DType;
+use kernelgate::core::packed;
 use kernelgate::core::seed::{below, rng};
 use kernelgate::sim::{Checks, Dim, Launch, Module, Options, Swizzle};
 use serde_json::{Value, json};
@@ -358,8 +359,8 @@ pub fn export(launches: &[Launched], folder: &Path) {
             .collect();
         jobs.push(job(&launched.name, file, &subject.launch, arguments));
     }
-    let sweeps = format!("{}/fixtures/hardware/sweeps.ptx", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&sweeps).unwrap_or_else(|e| panic!("{sweeps}: {e}"));
+    let sweeps = format!("{}/fixtures/hardware/sweeps.ptx.xz", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read(&sweeps).and_then(packed::text).unwrap_or_else(|e| panic!("{sweeps}: {e}"));
     std::fs::write(folder.join("sweeps.ptx"), &text).expect("a PTX file");
     // They are not run here: 2^32 inputs each. Their names are read from the text.
     let headers = text.lines().filter_map(|line| line.trim().strip_prefix(".visible .entry "));
