@@ -65,7 +65,7 @@ fn program(file: &Path) -> Result<Program, Failed> {
         return Ok(known);
     }
     Ok(Program {
-        text: std::fs::read_to_string(file)?,
+        text: std::fs::read_to_string(file)?.into(),
         language: Language::Cuda,
         file: name,
         headers: headers()?,

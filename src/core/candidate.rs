@@ -6,6 +6,7 @@ mod cuda;
 mod enqueue;
 mod kernel;
 mod library;
+mod text;
 mod traits;
 mod triton;
 
@@ -15,6 +16,7 @@ pub use cuda::Cuda;
 pub use enqueue::{Enqueue, EnqueueBody};
 pub use kernel::{Kernel, Language, Program};
 pub use library::CudaHost;
+pub use text::Text;
 pub use traits::{Declare, Traits};
 pub use triton::TritonMetadata;
 

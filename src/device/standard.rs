@@ -56,7 +56,7 @@ pub fn options(program: &Program) -> Option<String> {
 }
 
 fn texts(program: &Program) -> impl Iterator<Item = &str> {
-    std::iter::once(&program.text).chain(program.headers.iter().map(|(_, text)| text)).map(String::as_str)
+    std::iter::once(&*program.text).chain(program.headers.iter().map(|(_, text)| text.as_str()))
 }
 
 /// Whether a name of the standard library is used and not defined.

@@ -123,7 +123,7 @@ mod tests {
     /// What the compiler made of a program: macros make the names of some entries, which the source does not spell out.
     fn compiled(program: &Program, dtype: DType) -> String {
         if program.language == Language::Ptx {
-            return program.text.clone();
+            return program.text.to_string();
         }
         let committed = Committed::new(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into());
         committed.find(program, dtype).unwrap_or_else(|| panic!("{}: stale {dtype}", program.file)).text

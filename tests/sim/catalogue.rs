@@ -240,7 +240,7 @@ fn dtype_of(candidate: &Candidate) -> Option<DType> {
 /// The committed PTX of a kernel.
 fn committed(kernel: &Kernel, dtype: DType) -> Option<Arc<str>> {
     if kernel.program.language == Language::Ptx {
-        return Some(kernel.program.text.as_str().into());
+        return Some((*kernel.program.text).into());
     }
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
     Committed::new(folder).find(&kernel.program, dtype).map(|ptx| ptx.text.into())

@@ -48,7 +48,7 @@ fn compile(
         }
     }
     let program = Program {
-        text: code.text.clone(),
+        text: code.text.as_str().into(),
         language: Language::Cuda,
         file: file.display().to_string(),
         headers: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::kernel::{Kernel, Language, Program};
+use super::text::Text;
 use super::traits::{Declare, Traits};
 use super::{Candidate, IntoCandidate};
 use crate::core::launch::Plan;
@@ -37,7 +38,7 @@ impl<S: Shape> Cuda<S> {
     ///     .tile("n", 256);
     /// ```
     pub fn source<P: Into<Plan>>(
-        text: impl Into<String>,
+        text: impl Into<Text>,
         entry: impl Into<String>,
         plan: impl Fn(&S) -> P + Send + Sync + 'static,
     ) -> Self {
@@ -56,7 +57,7 @@ impl<S: Shape> Cuda<S> {
     ///     .dtypes([F32]);
     /// ```
     pub fn ptx<P: Into<Plan>>(
-        text: impl Into<String>,
+        text: impl Into<Text>,
         entry: impl Into<String>,
         plan: impl Fn(&S) -> P + Send + Sync + 'static,
     ) -> Self {
@@ -64,7 +65,7 @@ impl<S: Shape> Cuda<S> {
     }
 
     fn program<P: Into<Plan>>(
-        text: String,
+        text: Text,
         language: Language,
         entry: String,
         plan: impl Fn(&S) -> P + Send + Sync + 'static,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Every CUDA program that the suites launch, in every dtype it runs in, and the gate's own, once each.
+#[expect(clippy::mutable_key_type, reason = "a text is the same before it is made and after")]
 pub fn programs(suites: &[Suite]) -> Vec<(Program, DType)> {
     let mut seen = HashSet::new();
     let mut all = vec![(support(), DType::F32)];

@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn compile(program: &Program, dtype: DType) -> Result<Ptx, String> {
-        Ok(Ptx { source: source_key(program, dtype), text: program.text.clone(), ..Ptx::default() })
+        Ok(Ptx { source: source_key(program, dtype), text: program.text.to_string(), ..Ptx::default() })
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Triton programs that were compiled ahead of time: which entry serves a shape, and how it is launched.
 
-use crate::core::candidate::{Cuda, Declare, TritonMetadata};
+use crate::core::candidate::{Cuda, Declare, Text, TritonMetadata};
 use crate::core::launch::{Launch, Scalar};
 use crate::core::packed::text;
 use crate::core::shape::Shape;
@@ -119,7 +119,8 @@ impl Built {
             let launch = Launch::programs([programs(s, entry), 1, 1]);
             entry.metadata().launch(scalars(s).into_iter().fold(launch, Launch::scalar))
         };
-        Cuda::ptx(self.ptx(), self.op, plan).file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
+        Cuda::ptx(Text::of(move || self.ptx().into()), self.op, plan)
+            .file(format!("kernels/triton/ptx/{}.sm_80.ptx", self.op))
     }
 
     /// The candidate of an operator over rows: `extents` are rows and columns.
