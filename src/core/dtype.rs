@@ -160,9 +160,13 @@ impl DType {
         if self.saturates() && value.abs() >= self.max_finite() {
             return self.max_finite().copysign(value);
         }
-        let spacing = self.ulp(value);
-        let rounded = (value / spacing).round_ties_even() * spacing;
-        if rounded.abs() > self.max_finite() { f64::INFINITY.copysign(value) } else { rounded.abs().copysign(value) }
+        if value.abs() > 2.0 * self.max_finite() {
+            return f64::INFINITY.copysign(value);
+        }
+        // What is added leaves no bit below the spacing in an f64; the sum rounds to nearest even.
+        let large = self.ulp(value) * ROUNDING;
+        let rounded = ((value + large) - large).abs();
+        if rounded > self.max_finite() { f64::INFINITY.copysign(value) } else { rounded.copysign(value) }
     }
 
     /// The distance between neighbouring values of this type at `value`; at least the smallest denormal,
@@ -186,6 +190,9 @@ impl DType {
         power_of_two(exponent.max(min_exponent) - bits)
     }
 }
+
+/// 1.5 · 2^52: of sums with it, and with what is small beside it of either sign, the last bit is 1.
+const ROUNDING: f64 = 6_755_399_441_055_744.0;
 
 /// 2^exponent for normal exponents, without a call: comparisons ask for it once an element.
 fn power_of_two(exponent: i32) -> f64 {
