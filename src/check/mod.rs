@@ -37,7 +37,7 @@ use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::core::port::Role;
 use crate::core::shape::Point;
-use crate::device::Device;
+use crate::device::{Capacity, Device};
 use std::time::{Duration, Instant};
 
 /// A candidate in one dtype: what a trial is about.
@@ -109,6 +109,8 @@ pub struct Context<'a> {
     pub work: f64,
     /// The work that it may plan beside that for extents that 16 bits do not hold, in the same unit.
     pub past_16_bits: f64,
+    /// The most elements of a case, whatever else the device takes.
+    pub most_elements: usize,
 }
 
 /// Longer than any check takes.
@@ -117,7 +119,14 @@ const NO_END: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 impl<'a> Context<'a> {
     /// A context that ends `budget` from now, in which everything that the device takes is planned.
     pub fn new(device: &'a dyn Device, seed: u64, budget: Duration) -> Self {
-        Context { device, seed, deadline: Instant::now() + budget, work: f64::INFINITY, past_16_bits: 0.0 }
+        Context {
+            device,
+            seed,
+            deadline: Instant::now() + budget,
+            work: f64::INFINITY,
+            past_16_bits: 0.0,
+            most_elements: usize::MAX,
+        }
     }
 
     /// A context that has all the time that its cases take.
@@ -128,6 +137,21 @@ impl<'a> Context<'a> {
     /// The same in which no more than so much work is planned, and so much beside it for extents that 16 bits do not hold.
     pub fn planning(self, work: f64, past_16_bits: f64) -> Self {
         Context { work, past_16_bits, ..self }
+    }
+
+    /// The same in which no case has more elements.
+    pub fn of_at_most(self, most_elements: usize) -> Self {
+        Context { most_elements, ..self }
+    }
+
+    /// What a planned case may have.
+    pub fn capacity(&self) -> Capacity {
+        self.device.capacity().of_at_most(self.most_elements)
+    }
+
+    /// What a random case may have.
+    pub fn search_capacity(&self) -> Capacity {
+        self.device.search_capacity().of_at_most(self.most_elements)
     }
 
     /// Whether the budget is spent.

@@ -66,7 +66,7 @@ enum Rank {
 impl Plan {
     /// Everything that this device takes and `work` pays for.
     pub(super) fn new(context: &Context<'_>, subject: &Subject<'_>) -> Plan {
-        let whole = Plan::whole(context.seed, context.device.capacity(), subject);
+        let whole = Plan::whole(context.seed, context.capacity(), subject);
         whole.within(context.work, context.past_16_bits, subject)
     }
 
@@ -224,7 +224,7 @@ fn shapes(seed: u64, capacity: Capacity, subject: &Subject<'_>) -> (Vec<Point>, 
     shapes.retain(|point| fits(capacity, subject, point));
     shapes.sort_by_key(|point| elements(operator, point));
     let left_out = asked - shapes.len();
-    let note = (left_out > 0).then(|| format!("{left_out} shapes are larger than this device is given"));
+    let note = (left_out > 0).then(|| format!("{left_out} shapes are larger than this device, or this run, is given"));
     (shapes, note.into_iter().collect())
 }
 

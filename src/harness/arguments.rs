@@ -124,6 +124,10 @@ pub struct Options {
     /// The same for all trials together, each of which has its share; 0 plans every case and has no limit
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
+    /// The most elements that the tensors of a case may have together: for tools under which a kernel takes a thousand times
+    /// as long, as compute-sanitizer's racecheck. How many shapes that leaves out is a note of each trial
+    #[arg(long, value_name = "N", help_heading = "Kernelgate")]
+    pub most_elements: Option<usize>,
     /// What must be there; its lack is then a failure, not a skip
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,

@@ -154,6 +154,7 @@ impl Engine {
             Some(budget) => Context::new(device, seed, budget),
             None => Context::without_deadline(device, seed),
         };
+        let context = context.of_at_most(self.options.most_elements.unwrap_or(usize::MAX));
         let plans_all = self.options.run_budget.is_some_and(|budget| budget.is_zero());
         if plans_all {
             return context;

@@ -74,7 +74,7 @@ pub fn run(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings) ->
 
 fn search(context: &Context<'_>, subject: &Subject<'_>, settings: &Settings, judge: &mut Judgement<'_>) -> Outcome {
     let begun = Instant::now();
-    let space = match Space::new(subject, context.device.search_capacity()) {
+    let space = match Space::new(subject, context.search_capacity()) {
         Ok(space) => space,
         Err(reason) => return Outcome::skip(reason),
     };
