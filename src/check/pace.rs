@@ -17,11 +17,20 @@ pub fn work(subject: &Subject<'_>, point: &[usize]) -> f64 {
     A_CASE + elements(subject.operator, point) as f64 + AN_OPERATION * flops as f64 + A_THREAD * threads as f64
 }
 
+/// What cases took: seconds, and their work.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    seconds: f64,
+    work: f64,
+}
+
 /// Time and work so far, and what was left out.
 #[derive(Default)]
 pub struct Pace {
-    seconds: f64,
-    work: f64,
+    /// Of the first case, in which a kernel is compiled and what runs once runs.
+    first: Option<Spent>,
+    /// Of all others.
+    later: Spent,
     left_out: usize,
     /// The smallest case that was left out.
     smallest: Option<(f64, Point)>,
@@ -47,8 +56,7 @@ impl Pace {
         let result = case();
         // A case with nothing to compute says nothing of one with something.
         if has_outputs(subject.operator, point) {
-            self.seconds += start.elapsed().as_secs_f64();
-            self.work += work;
+            self.add(Spent { seconds: start.elapsed().as_secs_f64(), work });
         }
         Some(result)
     }
@@ -64,9 +72,19 @@ impl Pace {
         self.left_out
     }
 
-    /// How long so much work will take. The first case is run to learn.
+    fn add(&mut self, case: Spent) {
+        if self.first.is_none() {
+            self.first = Some(case);
+        } else {
+            self.later.seconds += case.seconds;
+            self.later.work += case.work;
+        }
+    }
+
+    /// How long so much work will take. The first case is run to learn; its pace counts until there is another.
     fn expected(&self, work: f64) -> Duration {
-        let seconds = if self.work > 0.0 { self.seconds / self.work * work } else { 0.0 };
+        let known = if self.later.work > 0.0 { Some(self.later) } else { self.first };
+        let seconds = known.map_or(0.0, |spent| spent.seconds / spent.work * work);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
@@ -106,5 +124,24 @@ mod tests {
         }
         assert_eq!(ran, [0, 1000, 2000]);
         assert_eq!(pace.note(&subject, 3), Some("budget spent: 1 of 3 cases not run, from n=536870912 on".into()));
+    }
+
+    #[test]
+    fn what_the_first_case_alone_took_is_not_expected_of_others() {
+        let operator = Op::<Vector>::new("c").input("x", |s| [s.n]).output("y", |s| [s.n]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let device = CpuDevice::new();
+        let context = Context::new(&device, 1, Duration::from_secs(10));
+        let mut pace = Pace::default();
+        let mut ran = Vec::new();
+        // At the pace of the first one the last would take some 80 s.
+        for (n, milliseconds) in [(1, 400), (2, 1), (3, 1), (200_000, 1)] {
+            pace.run(&context, &subject, &vec![n], || {
+                ran.push(n);
+                std::thread::sleep(Duration::from_millis(milliseconds));
+            });
+        }
+        assert_eq!((ran, pace.left_out()), (vec![1, 2, 3, 200_000], 0));
     }
 }

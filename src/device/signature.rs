@@ -1,6 +1,7 @@
 //! Launches held against the signatures of kernels: a wrong argument list is an error, not undefined behaviour.
 
 use super::fault::Fault;
+use std::fmt::Display;
 
 /// Holds the sizes of an entry's parameters against the arguments of a launch.
 ///
@@ -29,6 +30,13 @@ pub fn no_entry(file: &str, name: &str) -> Fault {
 /// The fault of a block that the entry cannot run.
 pub fn wrong_block(name: &str, threads: usize, most: usize) -> Fault {
     Fault::Signature(format!("a block of {threads} threads; `{name}` can run 1 to {most}"))
+}
+
+/// The fault of a launch that asks for more dynamic shared memory than a block of the entry can have.
+pub fn too_much_shared(name: &str, dynamic_bytes: usize, why: impl Display) -> Fault {
+    Fault::Signature(format!(
+        "`{name}` cannot have {dynamic_bytes} bytes of dynamic shared memory beside its own: {why}"
+    ))
 }
 
 #[cfg(test)]

@@ -62,6 +62,10 @@ impl Fixture {
             ("elementwise" | "host_default" | "host_forked" | "host_joined" | "host_prepared", _) => {
                 self.kernel(source, |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64)).named(name)
             }
+            ("elementwise_300_kib", _) => {
+                let launch = |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i64).shared(300 << 10);
+                self.kernel(source, launch).named(name)
+            }
             ("rows", "softmax") => self
                 .kernel(source, |s: &Matrix| Launch::blocks(s.rows, 256).scalar(s.rows as i32).scalar(s.cols as i32))
                 .named(name),

@@ -109,15 +109,15 @@ impl Buffers {
 
 /// A loaded kernel, with a stream of its own and the events to tie it to another one. Handles are kept as addresses: a
 /// process runs one fixture, so nothing is freed before it ends.
-struct Launcher {
-    function: usize,
+pub struct Launcher {
+    pub function: usize,
     beside: usize,
     forked: usize,
     joined: usize,
 }
 
 impl Launcher {
-    fn load(kernel: &Kernel, dtype: DType, arch: &str) -> Result<Self, String> {
+    pub fn load(kernel: &Kernel, dtype: DType, arch: &str) -> Result<Self, String> {
         let artifact = compile(&kernel.program, dtype, &Target::Cubin(arch.into())).map_err(|e| e.to_string())?;
         let entry = std::ffi::CString::new(kernel.entry.as_str()).map_err(|e| e.to_string())?;
         let handles = || -> Result<Self, DriverError> {

@@ -11,6 +11,7 @@ mod finding;
 mod gate;
 mod host;
 mod judgement;
+mod persisting;
 mod sim;
 mod small;
 mod steady;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 fn cubin(program: &Program, dtype: DType, arch: &str) -> Result<Vec<u8>, Fault> {
     match program.language {
         Language::Cuda => Ok(compile(program, dtype, &Target::Cubin(arch.into()))?.code),
-        Language::Ptx => Ok(program.text.clone().into_bytes()),
+        Language::Ptx => Ok(program.text.as_bytes().to_vec()),
     }
 }
 
@@ -73,12 +73,8 @@ impl Loaded {
         if threads == 0 || threads > max_threads {
             return Err(signature::wrong_block(name, threads, max_threads));
         }
-        function.allow(launch.shared_bytes, launch.cluster).map_err(|e| {
-            Fault::Signature(format!(
-                "`{name}` cannot have {} bytes of dynamic shared memory: {e}",
-                launch.shared_bytes
-            ))
-        })?;
+        let allowed = function.allow(launch.shared_bytes, launch.cluster);
+        allowed.map_err(|why| signature::too_much_shared(name, launch.shared_bytes, why))?;
         Ok(function)
     }
 }

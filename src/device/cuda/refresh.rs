@@ -59,7 +59,8 @@ impl Refresh {
     }
 
     /// Gives `sets` images, `stride` bytes apart from `base` on, other inputs and poisoned outputs. `source` is an image
-    /// with the inputs of the case.
+    /// with the inputs of the case. First of all the L2 forgets what a kernel or its host code asked it to keep: what is
+    /// written here would be kept too.
     pub fn run(
         &mut self,
         device: &CudaDevice,
@@ -68,6 +69,7 @@ impl Refresh {
         of_case: OfCase,
         poison: Poison,
     ) -> Result<(), Fault> {
+        forget_persisting(&device.context).map_err(|e| fault(device, e))?;
         // All sets are those of the case where every set is a grid of its own.
         let (rounds, rows, special) = match of_case {
             OfCase::One(set) => (1, sets, set as i32),
@@ -89,9 +91,8 @@ impl Refresh {
         Ok(())
     }
 
-    /// Leaves nothing of the case in the caches, whatever a kernel or its host code asked to be kept there.
+    /// Leaves nothing of the case in the caches.
     pub fn sweep(&self, device: &CudaDevice) -> Result<(), Fault> {
-        forget_persisting(&device.context).map_err(|e| fault(device, e))?;
         let words = SWEPT_L2_TIMES * device.fingerprint().cache_bytes / WIDE;
         let launch = Launch::blocks(4 * device.fingerprint().units, THREADS);
         let launch = launch.scalar(self.swept.address()).scalar(words as u64).scalar(self.swept.address());

@@ -71,7 +71,7 @@ impl Programs {
     /// PTX as it is given, as it was committed, or compiled.
     fn ptx(&self, program: &Program, dtype: DType) -> Result<Ptx, Fault> {
         if program.language == Language::Ptx {
-            return Ok(Ptx { text: program.text.clone(), ..Ptx::default() });
+            return Ok(Ptx { text: program.text.to_string(), ..Ptx::default() });
         }
         let committed = self.committed.as_ref().and_then(|committed| committed.find(program, dtype));
         committed.map_or_else(|| compiled(program, dtype), Ok)
@@ -110,7 +110,9 @@ impl Loaded {
         if threads == 0 || threads > MAX_THREADS {
             return Err(signature::wrong_block(entry, threads, MAX_THREADS));
         }
-        Ok(())
+        let dynamic = launch.shared_bytes;
+        let shared = self.module.check_shared(entry, u32::try_from(dynamic).unwrap_or(u32::MAX));
+        shared.map_err(|why| signature::too_much_shared(entry, dynamic, why))
     }
 
     /// The memory; whoever has it has the program to itself.

@@ -163,7 +163,7 @@ fn a_wrong_launch_is_refused_before_it_runs() {
     let with_launch = |launch: Launch| {
         let candidate = kernel(STORE);
         let crate::core::candidate::Body::Cuda(kernel) = &candidate.body else { panic!("a kernel") };
-        let text = kernel.program.text.clone();
+        let text = kernel.program.text.to_string();
         run(&Cuda::ptx(text, "k", move |_: &Vector| launch.clone()).named("k"), 8)
     };
     let wrong = [
@@ -172,6 +172,7 @@ fn a_wrong_launch_is_refused_before_it_runs() {
         Launch::blocks(1, 1025).scalar(8i64),
         Launch::blocks(1, 64).scalar(8i64).entry("other"),
         Launch::blocks(1, 64).scalar(8i64).dependent(),
+        Launch::blocks(1, 64).scalar(8i64).shared(300 << 10),
     ];
     for launch in wrong {
         assert!(matches!(with_launch(launch.clone()), Err(Fault::Signature(_))), "{launch:?}");

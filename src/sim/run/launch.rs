@@ -14,6 +14,7 @@ use crate::sim::run::cluster::Cluster;
 use crate::sim::run::in_turn;
 use crate::sim::run::job::Job;
 use crate::sim::run::module::Module;
+use crate::sim::run::shared::shared_memory;
 use crate::sim::run::shares::Shares;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -138,8 +139,6 @@ impl Launch {
     }
 }
 
-/// Shared memory of one block on the largest supported device.
-const MAX_SHARED_BYTES: u32 = 227 * 1024;
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_CLUSTER_BLOCKS: u64 = 16;
 /// Of a grid that synchronises; the words that cooperative groups use are the first two.
@@ -168,18 +167,7 @@ pub fn launch(module: &Module, launch: &Launch, memory: &mut Memory, options: &O
         )));
     }
     let params = parameter_block(&program, &launch.args)?;
-    let align = program.dynamic_shared_align.max(1);
-    let dynamic_shared_start = program.shared_bytes.next_multiple_of(align);
-    // Without a dynamic part nothing is there past the last variable: what aligns that part is nobody's.
-    let shared_bytes = match launch.dynamic_shared_bytes {
-        0 => program.shared_bytes,
-        dynamic => dynamic_shared_start.saturating_add(dynamic),
-    };
-    if shared_bytes > MAX_SHARED_BYTES {
-        return Err(Error::Launch(format!(
-            "{shared_bytes} bytes of shared memory a block; the limit is {MAX_SHARED_BYTES}"
-        )));
-    }
+    let (dynamic_shared_start, shared_bytes) = shared_memory(&program, launch.dynamic_shared_bytes)?;
     let symbols = place_variables(&program, memory)?;
     bind_textures(&program, &symbols, launch, memory)?;
     if program.traits.has_heap {

@@ -7,6 +7,7 @@ mod job;
 mod launch;
 mod module;
 mod setup;
+mod shared;
 mod shares;
 mod standstill;
 

@@ -3,6 +3,7 @@
 use crate::sim::error::{Error, Result};
 use crate::sim::ir::program::Program;
 use crate::sim::ptx::ast;
+use crate::sim::run::shared::shared_memory;
 use crate::sim::{passes, ptx};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -59,6 +60,15 @@ impl Module {
     /// As [`Module::check`].
     pub fn parameter_bytes(&self, entry: &str) -> Result<Vec<usize>> {
         Ok(self.program(entry, false)?.params.iter().map(|param| param.bytes as usize).collect())
+    }
+
+    /// Whether a block of an entry can have so much dynamic shared memory beside its own.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] with the limit where it cannot, and as [`Module::check`].
+    pub fn check_shared(&self, entry: &str, dynamic_bytes: u32) -> Result<()> {
+        let program = self.program(entry, false)?;
+        shared_memory(&program, dynamic_bytes).map(drop)
     }
 
     /// Whether results of an entry may lawfully differ from one device to another: it uses approximate operations, or
