@@ -65,6 +65,9 @@ pub trait Arena {
     /// When it does not compile, or is not for this device.
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault>;
 
+    /// Scratch bytes that a kernel asks for at a point.
+    fn workspace_bytes(&mut self, kernel: KernelId, point: &[usize]) -> usize;
+
     /// Enqueues a kernel at a point on these regions: inputs, outputs and workspace, in argument order.
     ///
     /// # Errors

@@ -4,9 +4,16 @@ use super::fault::Fault;
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
 use crate::core::tensor_map::{Fill, Im2col, Swizzle, TensorMap};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Bytes of a tensor map among the parameters of a kernel.
 pub const MAP_BYTES: usize = 128;
+
+const POINTER_BYTES: usize = 8;
+
+/// Addresses of a buffer for which a tensor map is kept as it was encoded.
+const MOST_ADDRESSES: usize = 512;
 
 /// A buffer of the case in the memory of a device.
 #[derive(Clone, Copy, Debug)]
@@ -51,35 +58,147 @@ pub fn arguments(
     buffers: &[Buffer<'_>],
     encode: impl Fn(&Tiled) -> Result<[u8; MAP_BYTES], Fault>,
 ) -> Result<Vec<Vec<u8>>, Fault> {
-    let taken = if launch.pointers { buffers } else { &[] };
-    let pointers = taken.iter().map(|buffer| Ok(buffer.address.to_le_bytes().to_vec()));
-    let further = launch.arguments.iter().map(|argument| match argument {
-        Argument::Scalar(scalar) => Ok(scalar.bytes()),
-        Argument::Map(map) => {
-            let refused = |why| Fault::Signature(format!("the tensor map of `{}`: {why}", map.buffer));
-            Ok(encode(&place(map, buffers).map_err(refused)?)?.to_vec())
-        }
-        Argument::Pointer { buffer, offset_bytes } => {
-            let refused = |why| Fault::Signature(format!("the pointer to `{buffer}`: {why}"));
-            let found = find(buffer, buffers).map_err(refused)?;
-            if *offset_bytes > found.bytes {
-                return Err(refused(format!("byte {offset_bytes} of the {} that it has", found.bytes)));
-            }
-            Ok((found.address + *offset_bytes as u64).to_le_bytes().to_vec())
-        }
-    });
-    pointers.chain(further).collect()
+    let mut arguments = Arguments::of(launch, buffers)?;
+    arguments.fill(|at| buffers[at].address, encode)?;
+    Ok(arguments.each())
 }
 
-fn find<'b, 'n>(name: &str, buffers: &'b [Buffer<'n>]) -> Result<&'b Buffer<'n>, String> {
+/// The arguments of a launch, one behind the other, with gaps for what depends on where a buffer is.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    bytes: Vec<u8>,
+    sizes: Vec<usize>,
+    gaps: Vec<Gap>,
+}
+
+/// What depends on the address of a buffer: the address of a byte in it, or a tensor map of what begins there.
+#[derive(Debug)]
+struct Gap {
+    /// Where it begins among the bytes of the arguments.
+    at: usize,
+    /// The number of the buffer.
+    buffer: usize,
+    /// How far behind the beginning of the buffer.
+    offset_bytes: usize,
+    map: Option<Map>,
+}
+
+/// A tensor map, as it was encoded for each address.
+#[derive(Debug)]
+struct Map {
+    tiled: Tiled,
+    encoded: HashMap<u64, [u8; MAP_BYTES]>,
+}
+
+impl Map {
+    fn at(
+        &mut self,
+        address: u64,
+        encode: impl Fn(&Tiled) -> Result<[u8; MAP_BYTES], Fault>,
+    ) -> Result<&[u8; MAP_BYTES], Fault> {
+        if self.encoded.len() == MOST_ADDRESSES && !self.encoded.contains_key(&address) {
+            self.encoded.clear();
+        }
+        match self.encoded.entry(address) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                self.tiled.address = address;
+                Ok(place.insert(encode(&self.tiled)?))
+            }
+        }
+    }
+}
+
+impl Arguments {
+    /// Those of a launch on buffers of these lengths, wherever they are.
+    ///
+    /// # Errors
+    /// [`Fault::Signature`] for what does not fit a buffer, and for a tensor map that no device takes.
+    pub fn of(launch: &Launch, buffers: &[Buffer<'_>]) -> Result<Self, Fault> {
+        let mut all = Arguments::default();
+        let pointers = if launch.pointers { buffers.len() } else { 0 };
+        (0..pointers).for_each(|buffer| all.gap(buffer, 0, None));
+        for argument in &launch.arguments {
+            match argument {
+                Argument::Scalar(scalar) => all.push(&scalar.bytes()),
+                Argument::Map(map) => {
+                    let refused = |why| Fault::Signature(format!("the tensor map of `{}`: {why}", map.buffer));
+                    let (buffer, tiled) = place(map, buffers).map_err(refused)?;
+                    all.gap(buffer, map.offset_bytes, Some(Map { tiled, encoded: HashMap::new() }));
+                }
+                Argument::Pointer { buffer, offset_bytes } => {
+                    let refused = |why| Fault::Signature(format!("the pointer to `{buffer}`: {why}"));
+                    let at = find(buffer, buffers).map_err(refused)?;
+                    if *offset_bytes > buffers[at].bytes {
+                        return Err(refused(format!("byte {offset_bytes} of the {} that it has", buffers[at].bytes)));
+                    }
+                    all.gap(at, *offset_bytes, None);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn push(&mut self, argument: &[u8]) {
+        self.bytes.extend(argument);
+        self.sizes.push(argument.len());
+    }
+
+    fn gap(&mut self, buffer: usize, offset_bytes: usize, map: Option<Map>) {
+        let gap = Gap { at: self.bytes.len(), buffer, offset_bytes, map };
+        self.push(if gap.map.is_some() { &[0; MAP_BYTES] } else { &[0; POINTER_BYTES] });
+        self.gaps.push(gap);
+    }
+
+    /// The arguments where each buffer is at its `address`; `encode` turns tensor maps into what the device's kernels read, and is
+    /// asked once for each address.
+    ///
+    /// # Errors
+    /// What `encode` said.
+    pub fn fill(
+        &mut self,
+        address: impl Fn(usize) -> u64,
+        encode: impl Fn(&Tiled) -> Result<[u8; MAP_BYTES], Fault>,
+    ) -> Result<&[u8], Fault> {
+        for gap in &mut self.gaps {
+            let address = address(gap.buffer) + gap.offset_bytes as u64;
+            let to = &mut self.bytes[gap.at..];
+            match &mut gap.map {
+                None => to[..POINTER_BYTES].copy_from_slice(&address.to_le_bytes()),
+                Some(map) => to[..MAP_BYTES].copy_from_slice(map.at(address, &encode)?),
+            }
+        }
+        Ok(&self.bytes)
+    }
+
+    /// How long each is.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    /// Each for itself, as it was last filled.
+    pub fn each(&self) -> Vec<Vec<u8>> {
+        let mut rest = &self.bytes[..];
+        let next = |&size: &usize| {
+            let (argument, behind) = rest.split_at(size);
+            rest = behind;
+            argument.to_vec()
+        };
+        self.sizes.iter().map(next).collect()
+    }
+}
+
+/// The number of the buffer of this name.
+fn find(name: &str, buffers: &[Buffer<'_>]) -> Result<usize, String> {
     let names = || buffers.iter().map(|buffer| buffer.name).collect::<Vec<_>>().join(", ");
-    let found = buffers.iter().find(|buffer| buffer.name == name);
+    let found = buffers.iter().position(|buffer| buffer.name == name);
     found.ok_or_else(|| format!("there is no such buffer; the case has {}", names()))
 }
 
 /// Finds the buffer of a map and holds the map against it and against the rules that all devices share.
-fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
-    let buffer = find(&map.buffer, buffers)?;
+fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<(usize, Tiled), String> {
+    let at = find(&map.buffer, buffers)?;
+    let buffer = &buffers[at];
     let dtype = map.dtype.unwrap_or(buffer.dtype);
     let rank = map.extents.len();
     let packed =
@@ -125,7 +244,7 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
     if end > buffer.bytes {
         return Err(format!("it ends at byte {end}, the buffer has {}", buffer.bytes));
     }
-    Ok(Tiled {
+    let tiled = Tiled {
         address: buffer.address + map.offset_bytes as u64,
         dtype,
         extents: map.extents.iter().rev().map(|&extent| extent as u64).collect(),
@@ -138,7 +257,8 @@ fn place(map: &TensorMap, buffers: &[Buffer<'_>]) -> Result<Tiled, String> {
             upper_corner: [upper_corner[1], upper_corner[0]],
             stride: [stride[1], stride[0]],
         }),
-    })
+    };
+    Ok((at, tiled))
 }
 
 /// Holds an im2col mode against what the driver takes.
@@ -176,6 +296,7 @@ fn row_limit(swizzle: Swizzle) -> usize {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::cell::Cell;
 
     const X: Buffer<'static> = Buffer { name: "x", address: 4096, bytes: 24 * 40 * 2, dtype: DType::BF16 };
 
@@ -190,7 +311,7 @@ mod tests {
     #[test]
     fn a_walk_is_turned_around() {
         let im2col = Im2col { lower_corner: [-1, -2], upper_corner: [3, 4], stride: [1, 2] };
-        let placed = place(&images().im2col(im2col, 16, 8), &[X]).unwrap();
+        let placed = place(&images().im2col(im2col, 16, 8), &[X]).unwrap().1;
         assert_eq!(placed.im2col, Some(Im2col { lower_corner: [-2, -1], upper_corner: [4, 3], stride: [2, 1] }));
         assert_eq!(placed.tile, [8, 1, 1, 16]);
     }
@@ -198,7 +319,7 @@ mod tests {
     #[test]
     fn a_map_is_turned_around_and_placed() {
         let view = TensorMap::of("x", [3, 8]).strides([40]).offset(32).tile([2, 8]).swizzle(Swizzle::Bytes32);
-        let placed = place(&view, &[X]).unwrap();
+        let placed = place(&view, &[X]).unwrap().1;
         let expected = Tiled {
             address: 4128,
             dtype: DType::BF16,
@@ -210,7 +331,7 @@ mod tests {
             im2col: None,
         };
         assert_eq!(placed, expected);
-        assert_eq!(place(&map(), &[X]).unwrap().strides_bytes, [80]);
+        assert_eq!(place(&map(), &[X]).unwrap().1.strides_bytes, [80]);
     }
 
     #[rstest]
@@ -240,6 +361,25 @@ mod tests {
         };
         assert_eq!(sizes(&launch), [8, 4, 128, 8, 4]);
         assert_eq!(sizes(&launch.without_pointers()), [4, 128, 8, 4]);
+    }
+
+    #[test]
+    fn filled_again_they_are_those_of_other_addresses() {
+        let launch = Launch::blocks(1, 32).scalar(7i32).map(map().offset(16).tile([8, 8])).pointer_at("x", 32);
+        let long = |address: u64| Buffer { address, bytes: 2 * X.bytes, ..X };
+        let asked = Cell::new(0);
+        let encode = |map: &Tiled| {
+            asked.set(asked.get() + 1);
+            let mut encoded = [0; MAP_BYTES];
+            encoded[..8].copy_from_slice(&map.address.to_le_bytes());
+            Ok(encoded)
+        };
+        let mut kept = Arguments::of(&launch, &[long(0)]).unwrap();
+        for address in [4096, 8192, 4096, 1 << 40, 8192] {
+            kept.fill(|_| address, encode).unwrap();
+            assert_eq!(kept.each(), arguments(&launch, &[long(address)], encode).unwrap());
+        }
+        assert_eq!((asked.get(), kept.sizes()), (3 + 5, &[8, 4, 128, 8][..]));
     }
 
     #[test]

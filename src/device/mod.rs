@@ -12,6 +12,7 @@ pub mod dependent;
 pub mod fault;
 pub mod fingerprint;
 pub mod image;
+mod prepared;
 pub mod ptx;
 pub mod recipe;
 pub mod resources;
@@ -127,6 +128,11 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// The same with no more elements than that.
+    pub fn of_at_most(self, elements: usize) -> Self {
+        Capacity { elements: self.elements.min(elements), ..self }
+    }
+
     /// Whether a case of so many elements and operations is within it.
     pub const fn takes(&self, elements: usize, flops: usize) -> bool {
         elements <= self.elements && flops <= self.flops

@@ -8,7 +8,6 @@ use super::layout::{Layout, Limits, Memory};
 use super::session::{Executor, one_by_one};
 use super::traced::Traced;
 use super::weights::Weights;
-use crate::core::candidate::Body;
 use crate::core::dtype::DType;
 use crate::core::operator::Operator;
 use crate::device::arena::{Arena, BufferId, GraphId, KernelId, Pending, Region};
@@ -22,15 +21,8 @@ const MOST_ZEROS: usize = 1 << 24;
 /// A step's operator, ready on the device.
 struct Ready {
     operator: Arc<dyn Operator>,
-    /// What says how much scratch a launch needs.
-    body: Body,
+    candidate: String,
     id: KernelId,
-}
-
-impl Ready {
-    fn candidate(&self) -> &str {
-        if let Body::Cuda(kernel) = &self.body { &kernel.candidate } else { "" }
-    }
 }
 
 /// How a model is run by launches.
@@ -44,7 +36,7 @@ pub enum Launches {
 
 /// Runs a model by launches.
 pub struct LaunchedExecutor<'a> {
-    model: Model,
+    model: Arc<Model>,
     limits: Limits,
     dtype: DType,
     arena: Box<dyn Arena + 'a>,
@@ -53,6 +45,8 @@ pub struct LaunchedExecutor<'a> {
     places: Vec<BufferId>,
     /// Scratch that all launches share: they run one after the other.
     workspace: Option<(BufferId, usize)>,
+    /// Room for the regions of a launch.
+    regions: Vec<Region<'static>>,
     launches: Launches,
     /// The launches of a token.
     token: Option<GraphId>,
@@ -80,7 +74,7 @@ impl<'a> LaunchedExecutor<'a> {
                 let kernel = operators.on_gpu(call.operator, dtype, &arch)?;
                 let id = arena.load(&kernel, dtype)?;
                 let operator = operators.operator(call.operator)?;
-                ready.insert(call.operator, Ready { operator, body: Body::Cuda(kernel), id });
+                ready.insert(call.operator, Ready { operator, candidate: kernel.candidate, id });
             }
         }
         let layout = Layout::of(model, &limits, dtype);
@@ -123,9 +117,8 @@ impl<'a> LaunchedExecutor<'a> {
             }
         }
         arena.finish()?;
-        let model = model.clone();
         Ok(LaunchedExecutor {
-            model,
+            model: Arc::new(model.clone()),
             limits,
             dtype,
             arena,
@@ -133,12 +126,13 @@ impl<'a> LaunchedExecutor<'a> {
             layout,
             places,
             workspace: None,
+            regions: Vec::new(),
             launches,
             token: None,
         })
     }
 
-    fn region<'n>(&self, name: &'n str, operand: Option<Operand>, e: &Extents) -> Region<'n> {
+    fn region(&self, name: &'static str, operand: Option<Operand>, e: &Extents) -> Region<'static> {
         // An input of no element still needs an address.
         let operand_or_logits = operand.map_or(self.model.logits, |operand| operand.buffer);
         let buffer = &self.model.buffers[operand_or_logits];
@@ -153,15 +147,19 @@ impl<'a> LaunchedExecutor<'a> {
         let point = (call.point)(e);
         let ready = &self.ready[call.operator];
         let (operator, id) = (Arc::clone(&ready.operator), ready.id);
-        let wanted = ready.body.workspace_bytes(&point);
+        let wanted = self.arena.workspace_bytes(id, &point);
         let workspace = self.workspace_of(wanted)?;
+        let mut regions = std::mem::take(&mut self.regions);
+        regions.clear();
         let inputs = operator.inputs().iter().zip(&call.inputs);
-        let mut regions: Vec<Region<'_>> = inputs.map(|(port, at)| self.region(port.name, *at, e)).collect();
+        regions.extend(inputs.map(|(port, at)| self.region(port.name, *at, e)));
         regions.push(self.region(operator.outputs()[0].name, Some(output), e));
         if let Some(buffer) = workspace {
             regions.push(Region { name: "workspace", buffer, offset_bytes: 0, bytes: wanted, dtype: self.dtype });
         }
-        Ok(self.arena.launch(id, &point, &regions)?)
+        let launched = self.arena.launch(id, &point, &regions);
+        self.regions = regions;
+        Ok(launched?)
     }
 
     /// Scratch of at least so many bytes; the one before stays, since a launch may still use it.
@@ -219,9 +217,9 @@ impl Executor for LaunchedExecutor<'_> {
         self.write_indices(&indices)?;
         self.launch_steps(e)?;
         self.launch_choice(e)?;
+        let read = self.begin_read(e)?;
         let mut next = vec![0; e.batch];
-        let tokens = self.tokens_place();
-        self.arena.download(tokens, 0, bytemuck::cast_slice_mut(&mut next))?;
+        self.arena.end_read(read, bytemuck::cast_slice_mut(&mut next))?;
         Ok(next)
     }
 
@@ -258,10 +256,10 @@ impl LaunchedExecutor<'_> {
     /// Enqueues all steps: those of one new token a sequence where the model has such.
     fn launch_steps(&mut self, e: &Extents) -> Result<(), Error> {
         let mut layers = Layers::default();
-        for at in self.model.steps_of(e) {
-            let Some(step) = self.model.every_step().nth(at).cloned() else { unreachable!("a step of the model") };
-            let call = step.call(&self.model, e);
-            let span = self.traced(e).begin(&mut layers, at, call, self.ready[call.operator].candidate(), false);
+        let (model, of_run) = (Arc::clone(&self.model), self.model.steps_of(e));
+        for (at, step) in model.every_step().enumerate().skip(of_run.start).take(of_run.len()) {
+            let call = step.call(&model, e);
+            let span = self.traced(e).begin(&mut layers, at, call, &self.ready[call.operator].candidate, false);
             self.step(call, step.output, e)?;
             drop(span);
             self.traced(e).end(at);
@@ -271,7 +269,8 @@ impl LaunchedExecutor<'_> {
 
     /// Enqueues the choice of the next tokens, which become those of the next run.
     fn launch_choice(&mut self, e: &Extents) -> Result<(), Error> {
-        let Some(choice) = self.model.choice.clone() else {
+        let model = Arc::clone(&self.model);
+        let Some(choice) = &model.choice else {
             return Err(Error::input("the model", "tokens", "none"));
         };
         // As rows of a run of one token each: the first of the buffer, where the next run looks for its own.
@@ -301,7 +300,13 @@ impl LaunchedExecutor<'_> {
                 }
             }
         }
-        let tokens = self.tokens_place();
+        self.begin_read(e)
+    }
+
+    /// Enqueues the reading of the next tokens.
+    fn begin_read(&mut self, e: &Extents) -> Result<Pending, Error> {
+        let buffer = self.model.choice.as_ref().map_or(self.model.logits, |choice| choice.output.buffer);
+        let tokens = self.places[self.layout.places[buffer]];
         Ok(self.arena.begin_read(tokens, 0, e.batch * DType::I32.size())?)
     }
 
@@ -318,10 +323,5 @@ impl LaunchedExecutor<'_> {
         let graph = self.arena.end_record();
         launched?;
         Ok(Some(graph?))
-    }
-
-    fn tokens_place(&self) -> BufferId {
-        let buffer = self.model.choice.as_ref().map_or(self.model.logits, |choice| choice.output.buffer);
-        self.places[self.layout.places[buffer]]
     }
 }

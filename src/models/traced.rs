@@ -23,7 +23,7 @@ impl Traced<'_> {
     pub fn begin(&self, layers: &mut Layers, at: usize, call: &Call, candidate: &str, on_host: bool) -> Span {
         let Some(step) = self.model.every_step().nth(at) else { unreachable!("a step of the model") };
         layers.at(&step.layer);
-        if self.is_activation(step.output) {
+        if trace::is_on() && self.is_activation(step.output) {
             trace::held(&self.model.buffers[step.output.buffer].name, self.bytes(step.output));
         }
         trace::step(on_host, || self.work(call, step.output, candidate))
@@ -31,6 +31,10 @@ impl Traced<'_> {
 
     /// What was last read by step `at` is alive no longer.
     pub fn end(&self, at: usize) {
+        // To find who made a buffer takes a walk through the steps.
+        if !trace::is_on() {
+            return;
+        }
         for &buffer in &self.layout.done[at] {
             let made = self.model.every_step().take(at + 1).filter(|step| step.output.buffer == buffer);
             if let Some(step) = made.last() {

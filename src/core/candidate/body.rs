@@ -59,7 +59,7 @@ impl Body {
     pub fn workspace_bytes(&self, point: &[usize]) -> usize {
         match self {
             Body::Cpu(_) => 0,
-            Body::Cuda(kernel) => (kernel.workspace_bytes)(point),
+            Body::Cuda(kernel) => kernel.workspace_bytes(point),
             Body::Enqueue(body) => (body.workspace_bytes)(point),
         }
     }

@@ -1,5 +1,6 @@
 //! CUDA kernels: where their code comes from, and what is launched.
 
+use super::text::Text;
 use crate::core::dtype::DType;
 use crate::core::launch::{Launch, Plan};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ pub(super) type BytesFn = Arc<dyn Fn(&[usize]) -> usize + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
     /// CUDA C++ source, or PTX.
-    pub text: String,
+    pub text: Text,
     /// What `text` is.
     pub language: Language,
     /// The file name in compiler messages.
@@ -86,6 +87,11 @@ impl Kernel {
     /// The launches at a point.
     pub fn plan(&self, point: &[usize]) -> Plan {
         (self.plan)(point)
+    }
+
+    /// Scratch bytes that it asks for at a point.
+    pub fn workspace_bytes(&self, point: &[usize]) -> usize {
+        (self.workspace_bytes)(point)
     }
 
     /// The entry that `launch` runs in a case of `dtype`.

@@ -1,7 +1,7 @@
 //! An arena on a GPU: device memory, and launches on the device's stream.
 
 use super::device::CudaDevice;
-use super::driver::{Buffer as Memory, Context, Error, Event, Function, Graph, Pinned};
+use super::driver::{Buffer as Memory, Context, Error, Event, Graph, Launchable, Pinned};
 use super::program::Loaded;
 use super::support::{LIMIT, fault};
 use super::work::encode;
@@ -9,58 +9,67 @@ use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::arena::{Arena, BufferId, GraphId, KernelId, Pending, Region};
-use crate::device::argument::{Buffer, arguments};
+use crate::device::argument::Arguments;
 use crate::device::fault::Fault;
-use std::collections::HashMap;
+use crate::device::prepared::Prepared;
 use std::sync::Arc;
 
 /// Buffers on a GPU.
 pub struct CudaArena<'d> {
     device: &'d CudaDevice,
     memory: Vec<Memory>,
-    kernels: Vec<Ready>,
+    kernels: Vec<LoadedKernel>,
     graphs: Vec<Graph>,
     /// What is read beside the work on the stream, by turns.
     reads: [Option<(Pinned, Event)>; 2],
     turn: usize,
 }
 
-/// A loaded kernel with the entries that it was launched by.
-struct Ready {
-    kernel: Kernel,
-    dtype: DType,
-    program: Arc<Loaded>,
-    /// Those of launches that name another program.
-    others: Vec<(Arc<Program>, Arc<Loaded>)>,
-    /// By program (the own one, then the others) and name, with the shared memory that each was allowed.
-    functions: HashMap<(usize, String), (Function, usize)>,
+/// A loaded kernel with its launches.
+struct LoadedKernel {
+    prepared: Prepared<Entry>,
+    programs: Programs,
 }
 
-impl Ready {
-    /// Looks an entry up at its first launch, and again when it needs more shared memory.
-    fn function(&mut self, device: &CudaDevice, launch: &Launch, arguments: &[Vec<u8>]) -> Result<Function, Fault> {
-        let (at, program) = self.program_of(device, launch)?;
-        let entry = self.kernel.entry_of(launch, self.dtype);
-        let key = (at, entry);
-        if let Some((function, allowed)) = self.functions.get(&key)
-            && *allowed >= launch.shared_bytes
-        {
-            return Ok(function.clone());
-        }
-        let function = program.entry(&key.1, launch, arguments)?;
-        self.functions.insert(key, (function.clone(), launch.shared_bytes));
-        Ok(function)
+/// A launch of an entry.
+struct Entry {
+    launchable: Launchable,
+    /// Keeps it valid.
+    _program: Arc<Loaded>,
+}
+
+/// The programs of a kernel's launches.
+struct Programs {
+    dtype: DType,
+    own: Arc<Loaded>,
+    /// Those of launches that name another program.
+    others: Vec<(Arc<Program>, Arc<Loaded>)>,
+}
+
+impl Programs {
+    /// Looks the entry of a launch up and holds the launch against its signature. That holds for every launch to come: sizes of
+    /// arguments, threads and shared memory stay, and what an entry was allowed of this it keeps.
+    fn prepare(
+        &mut self,
+        device: &CudaDevice,
+        kernel: &Kernel,
+        launch: &Launch,
+        arguments: &Arguments,
+    ) -> Result<Entry, Fault> {
+        let program = self.program_of(device, launch)?;
+        let function = program.entry(&kernel.entry_of(launch, self.dtype), launch, &arguments.each())?;
+        let launchable = device.context.prepare(&function, launch, arguments.sizes());
+        Ok(Entry { launchable: launchable.map_err(|error| fault(device, error))?, _program: program })
     }
 
-    /// The program of a launch, and its number.
-    fn program_of(&mut self, device: &CudaDevice, launch: &Launch) -> Result<(usize, Arc<Loaded>), Fault> {
-        let Some(named) = &launch.program else { return Ok((0, Arc::clone(&self.program))) };
-        if let Some(at) = self.others.iter().position(|(other, _)| Arc::ptr_eq(other, named)) {
-            return Ok((at + 1, Arc::clone(&self.others[at].1)));
+    fn program_of(&mut self, device: &CudaDevice, launch: &Launch) -> Result<Arc<Loaded>, Fault> {
+        let Some(named) = &launch.program else { return Ok(Arc::clone(&self.own)) };
+        if let Some((_, loaded)) = self.others.iter().find(|(other, _)| Arc::ptr_eq(other, named)) {
+            return Ok(Arc::clone(loaded));
         }
         let loaded = device.programs.get(&device.context, &device.arch(), named, self.dtype)?;
         self.others.push((Arc::clone(named), Arc::clone(&loaded)));
-        Ok((self.others.len(), loaded))
+        Ok(loaded)
     }
 }
 
@@ -103,32 +112,25 @@ impl Arena for CudaArena<'_> {
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let program = self.device.programs.get(&self.device.context, &self.arch(), &kernel.program, dtype)?;
-        self.kernels.push(Ready {
-            kernel: kernel.clone(),
-            dtype,
-            program,
-            others: Vec::new(),
-            functions: HashMap::new(),
-        });
+        let programs = Programs { dtype, own: program, others: Vec::new() };
+        self.kernels.push(LoadedKernel { prepared: Prepared::new(kernel.clone()), programs });
         Ok(KernelId(self.kernels.len() - 1))
     }
 
+    fn workspace_bytes(&mut self, kernel: KernelId, point: &[usize]) -> usize {
+        self.kernels[kernel.0].prepared.workspace_bytes(point)
+    }
+
     fn launch(&mut self, kernel: KernelId, point: &[usize], regions: &[Region<'_>]) -> Result<(), Fault> {
-        let buffers: Vec<Buffer<'_>> = regions
-            .iter()
-            .map(|region| Buffer {
-                name: region.name,
-                address: self.memory[region.buffer.0].address() + region.offset_bytes as u64,
-                bytes: region.bytes,
-                dtype: region.dtype,
-            })
-            .collect();
-        let ready = &mut self.kernels[kernel.0];
-        for launch in ready.kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
-            let arguments = arguments(&launch, &buffers, encode)?;
-            let function = ready.function(self.device, &launch, &arguments)?;
-            let launched = self.device.context.launch(&function, &launch, &arguments);
-            launched.map_err(|error| fault(self.device, error))?;
+        let Self { device, memory, kernels, .. } = self;
+        let LoadedKernel { prepared, programs } = &mut kernels[kernel.0];
+        let address = |at: usize| memory[regions[at].buffer.0].address() + regions[at].offset_bytes as u64;
+        let prepare =
+            |kernel: &Kernel, launch: &Launch, given: &Arguments| programs.prepare(device, kernel, launch, given);
+        for ready in prepared.launches(point, regions, prepare)? {
+            let arguments = ready.arguments.fill(address, encode)?;
+            let launched = device.context.enqueue(&mut ready.handle.launchable, arguments);
+            launched.map_err(|error| fault(device, error))?;
         }
         Ok(())
     }

@@ -8,9 +8,11 @@ use super::problem::{dim, encode};
 use super::program::Loaded;
 use crate::core::candidate::Kernel;
 use crate::core::dtype::DType;
+use crate::core::launch::Launch;
 use crate::device::arena::{Arena, BufferId, KernelId, Pending, Region};
-use crate::device::argument::{Buffer, arguments};
+use crate::device::argument::Arguments;
 use crate::device::fault::Fault;
+use crate::device::prepared::{Prepared, Ready};
 use crate::sim;
 use std::sync::Arc;
 
@@ -19,10 +21,26 @@ pub struct SimArena<'d> {
     device: &'d SimDevice,
     memory: sim::Memory,
     buffers: Vec<Placed>,
-    kernels: Vec<Arc<(Kernel, DType, Arc<Loaded>)>>,
+    kernels: Vec<(Prepared<Simulated>, DType, Arc<Loaded>)>,
     /// What was read, by turns: launches are done when they return.
     reads: [Vec<u8>; 2],
     turn: usize,
+}
+
+/// A launch but for its arguments, and the program of its entry.
+struct Simulated {
+    program: Arc<Loaded>,
+    launch: sim::Launch,
+}
+
+impl Simulated {
+    fn of(program: Arc<Loaded>, entry: String, launch: &Launch, arguments: &Arguments) -> Result<Self, Fault> {
+        program.check(&entry, launch, &arguments.each())?;
+        let launch = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
+            .cluster(dim([launch.cluster, 1, 1])?)
+            .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
+        Ok(Simulated { program, launch })
+    }
 }
 
 impl<'d> SimArena<'d> {
@@ -37,10 +55,10 @@ impl<'d> SimArena<'d> {
             turn: 0,
         }
     }
+}
 
-    fn place(&self, buffer: BufferId, offset_bytes: usize) -> sim::Pointer {
-        self.buffers[buffer.0].pointer.offset(offset_bytes as u64)
-    }
+fn place(buffers: &[Placed], buffer: BufferId, offset_bytes: usize) -> sim::Pointer {
+    buffers[buffer.0].pointer.offset(offset_bytes as u64)
 }
 
 /// Whom a fault that no kernel made is put down to.
@@ -59,12 +77,12 @@ impl Arena for SimArena<'_> {
     }
 
     fn upload(&mut self, to: BufferId, offset_bytes: usize, data: &[u8]) -> Result<(), Fault> {
-        let pointer = self.place(to, offset_bytes);
+        let pointer = place(&self.buffers, to, offset_bytes);
         self.memory.write(pointer, data).map_err(|error| fault(ARENA, error))
     }
 
     fn download(&mut self, from: BufferId, offset_bytes: usize, data: &mut [u8]) -> Result<(), Fault> {
-        self.memory.read(self.place(from, offset_bytes), data).map_err(|error| fault(ARENA, error))
+        self.memory.read(place(&self.buffers, from, offset_bytes), data).map_err(|error| fault(ARENA, error))
     }
 
     fn begin_read(&mut self, from: BufferId, offset_bytes: usize, bytes: usize) -> Result<Pending, Fault> {
@@ -82,38 +100,32 @@ impl Arena for SimArena<'_> {
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let loaded = self.device.programs.get(&kernel.program, dtype)?;
-        self.kernels.push(Arc::new((kernel.clone(), dtype, loaded)));
+        self.kernels.push((Prepared::new(kernel.clone()), dtype, loaded));
         Ok(KernelId(self.kernels.len() - 1))
     }
 
+    fn workspace_bytes(&mut self, kernel: KernelId, point: &[usize]) -> usize {
+        self.kernels[kernel.0].0.workspace_bytes(point)
+    }
+
     fn launch(&mut self, kernel: KernelId, point: &[usize], regions: &[Region<'_>]) -> Result<(), Fault> {
-        let ready = Arc::clone(&self.kernels[kernel.0]);
-        let (kernel, dtype, program) = &*ready;
-        let placed: Vec<Buffer<'_>> = regions
-            .iter()
-            .map(|region| Buffer {
-                name: region.name,
-                address: self.place(region.buffer, region.offset_bytes).address(),
-                bytes: region.bytes,
-                dtype: region.dtype,
-            })
-            .collect();
-        for launch in kernel.plan(point).0.into_iter().filter(|launch| !launch.is_empty()) {
-            let other = launch.program.as_ref().map(|other| self.device.programs.get(other, *dtype)).transpose()?;
-            let program = other.as_ref().unwrap_or(program);
-            let entry = kernel.entry_of(&launch, *dtype);
-            let arguments = arguments(&launch, &placed, |map| encode(&program.file, map))?;
-            program.check(&entry, &launch, &arguments)?;
-            let mut simulated = sim::Launch::new(entry, dim(launch.grid)?, dim(launch.block)?)
-                .cluster(dim([launch.cluster, 1, 1])?)
-                .dynamic_shared(u32::try_from(launch.shared_bytes).unwrap_or(u32::MAX));
-            simulated.args = arguments.iter().map(|bytes| sim::Arg::bytes(bytes)).collect();
-            let budget = work_budget(point).saturating_mul(launch.cluster as u64);
+        let Self { device, memory, buffers, kernels, .. } = self;
+        let (prepared, dtype, own) = &mut kernels[kernel.0];
+        let prepare = |kernel: &Kernel, launch: &Launch, arguments: &Arguments| {
+            let other = launch.program.as_ref().map(|other| device.programs.get(other, *dtype)).transpose()?;
+            let program = other.unwrap_or_else(|| Arc::clone(own));
+            Simulated::of(program, kernel.entry_of(launch, *dtype), launch, arguments)
+        };
+        let address = |at: usize| place(buffers, regions[at].buffer, regions[at].offset_bytes).address();
+        for Ready { handle: Simulated { program, launch }, arguments } in prepared.launches(point, regions, prepare)? {
+            arguments.fill(address, |map| encode(&program.file, map))?;
+            launch.args = arguments.each().iter().map(|bytes| sim::Arg::bytes(bytes)).collect();
+            let budget = work_budget(point).saturating_mul(u64::from(launch.cluster.x));
             let options = options(Mode::Plain, 0, budget);
-            let report = sim::launch(&program.module, &simulated, &mut self.memory, &options)
-                .map_err(|error| fault(&program.file, error))?;
+            let report =
+                sim::launch(&program.module, launch, memory, &options).map_err(|error| fault(&program.file, error))?;
             if !report.findings.is_empty() {
-                return Err(findings(&report.findings, &self.buffers));
+                return Err(findings(&report.findings, buffers));
             }
         }
         Ok(())

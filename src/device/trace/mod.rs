@@ -8,5 +8,5 @@
 mod recorder;
 mod timeline;
 
-pub use recorder::{HOST_SPANS, Handle, Layers, Recording, Source, Span, freed, handle, held, run, step};
+pub use recorder::{HOST_SPANS, Handle, Layers, Recording, Source, Span, freed, handle, held, is_on, run, step};
 pub use timeline::{Event, Kind, Level, Range, RangeId, Shape, Text, Texts, Timeline, Track, Work, WorkId};

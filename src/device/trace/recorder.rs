@@ -114,6 +114,11 @@ pub fn handle() -> Option<Handle> {
     CURRENT.with_borrow(Clone::clone)
 }
 
+/// Whether this thread takes part in a recording.
+pub fn is_on() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
 /// What a recording of the host alone says of its source.
 pub const HOST_SPANS: &str = "host spans";
 
@@ -252,8 +257,7 @@ pub struct Layers(Option<(String, Span)>);
 impl Layers {
     /// The next step belongs to the layer of this name.
     pub fn at(&mut self, name: &str) {
-        let is_on = CURRENT.with_borrow(Option::is_some);
-        if !is_on || self.0.as_ref().is_some_and(|(open, _)| open == name) {
+        if !is_on() || self.0.as_ref().is_some_and(|(open, _)| open == name) {
             return;
         }
         // The one before ends first.

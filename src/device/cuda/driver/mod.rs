@@ -1,22 +1,21 @@
 //! Owning types over the driver API: context, memory, modules, launches, events, graphs. Each frees what it owns.
 #![expect(unsafe_code, reason = "the C interface of the CUDA driver")]
 
+mod launch;
 mod module;
+mod persisting;
 mod pinned;
 
-use crate::core::launch::Launch;
 use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use launch::Launchable;
 pub use module::{Function, Module};
+pub use persisting::forget_persisting;
 pub use pinned::Pinned;
-
-/// The compute capability before the point.
-const MAJOR: sys::CUdevice_attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
 
 /// What a driver call answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,63 +193,6 @@ impl Context {
         Ok(self.context.synchronize()?)
     }
 
-    /// Blocks of a launch that the GPU has room for at once.
-    fn blocks_at_once(&self, function: &Function, launch: &Launch) -> Result<usize> {
-        let units = self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-        let threads = launch.block.iter().product();
-        Ok(function.blocks_at_once(threads, launch.shared_bytes)? * usize::try_from(units).unwrap_or(0))
-    }
-
-    /// Launches `function`; the arguments are the bytes of each parameter.
-    pub fn launch(&self, function: &Function, launch: &Launch, arguments: &[Vec<u8>]) -> Result<()> {
-        let passed = arguments.iter().map(Vec::len);
-        if function.parameter_sizes().is_some_and(|sizes| !passed.eq(sizes.iter().copied())) {
-            return Err(Error(CUresult::CUDA_ERROR_INVALID_VALUE));
-        }
-        let mut pointers: Vec<*mut c_void> = arguments.iter().map(|bytes| bytes.as_ptr().cast_mut().cast()).collect();
-        let extent = |n: usize| u32::try_from(n).map_err(|_| Error(CUresult::CUDA_ERROR_INVALID_VALUE));
-        let mut grid = launch.grid;
-        if launch.cooperative {
-            grid[0] = grid[0].min(self.blocks_at_once(function, launch)? / (grid[1] * grid[2]).max(1));
-        }
-        let [gx, gy, gz] = grid.map(extent);
-        let [bx, by, bz] = launch.block.map(extent);
-        let mut attributes = Vec::new();
-        let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
-            // SAFETY: plain data; the member of the union that goes with the id is set below.
-            let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-            attribute.id = id;
-            set(&mut attribute.value);
-            attributes.push(attribute);
-        };
-        if launch.cluster > 1 {
-            let extents = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: extent(launch.cluster)?, y: 1, z: 1 };
-            add(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| value.clusterDim = extents);
-        }
-        if launch.dependent && self.attribute(MAJOR) >= 9 {
-            let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-            add(id, &|value| value.programmaticStreamSerializationAllowed = 1);
-        }
-        if launch.cooperative {
-            add(sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &|value| value.cooperative = 1);
-        }
-        let config = sys::CUlaunchConfig {
-            gridDimX: gx?,
-            gridDimY: gy?,
-            gridDimZ: gz?,
-            blockDimX: bx?,
-            blockDimY: by?,
-            blockDimZ: bz?,
-            sharedMemBytes: extent(launch.shared_bytes)?,
-            hStream: self.stream.cu_stream(),
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
-        // SAFETY: the number and sizes of the arguments are those of the kernel's parameters, as held above (where the
-        // driver can tell), and they live until the call has copied them.
-        check(unsafe { sys::cuLaunchKernelEx(&config, function.function, pointers.as_mut_ptr(), std::ptr::null_mut()) })
-    }
-
     /// Records what `work` enqueues into a graph instead of running it; `wrap` turns a driver error into one of `work`.
     pub fn record<E>(
         &self,
@@ -410,17 +352,6 @@ impl Drop for Buffer {
             let _ = unsafe { result::free_sync(self.pointer) };
         }
     }
-}
-
-/// Takes back what was set aside in the L2, and makes an ordinary line of every one that was to persist.
-pub fn forget_persisting(context: &Context) -> Result<()> {
-    context.bind()?;
-    // SAFETY: a context is current. Devices without such lines refuse, which leaves nothing to take back.
-    unsafe {
-        let _ = sys::cuCtxSetLimit(sys::CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
-        let _ = sys::cuCtxResetPersistingL2Cache();
-    }
-    Ok(())
 }
 
 /// A recorded batch of work.
