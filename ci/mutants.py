@@ -6,7 +6,7 @@ All drawn mutants are compiled into a copy of the last commit, each behind a swi
 
     cargo install cargo-mutants --locked
     python3 -m venv target/mutants-venv && target/mutants-venv/bin/pip install tree-sitter tree-sitter-rust
-    target/mutants-venv/bin/python ci/mutants.py --work target/mutants --out docs/results/mutants.json
+    target/mutants-venv/bin/python ci/mutants.py --work target/mutants --out docs/results/mutants.json.xz
 
 A run that was stopped goes on where it was: what is known of a mutant stands in results.jsonl in the --work folder, which
 is for one commit. Survivors to which the --out file gives a reason under `equivalent` keep it.
@@ -14,6 +14,7 @@ is for one commit. Survivors to which the --out file gives a reason under `equiv
 
 import argparse
 import json
+import lzma
 import os
 import random
 import re
@@ -209,7 +210,7 @@ def main():
     """Draws, builds, runs and writes the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", required=True, help="a folder for the copy, its build and what is found")
-    parser.add_argument("--out", required=True, help="the summary, JSON")
+    parser.add_argument("--out", required=True, help="the summary, packed JSON: .json.xz")
     parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--unit-only", action="store_true", help="no other tests than the unit tests")
@@ -223,10 +224,10 @@ def main():
         sys.exit("\n".join(error["rendered"] for error in errors))
     reasons = {}
     if os.path.exists(out):
-        with open(out, encoding="utf-8") as file:
+        with lzma.open(out, "rt", encoding="utf-8") as file:
             reasons = json.load(file)["equivalent"]
     told = summary(options.seed, found, judge(work, found["mutants"], executables), reasons)
-    with open(out, "w", encoding="utf-8") as file:
+    with lzma.open(out, "wt", encoding="utf-8", preset=9 | lzma.PRESET_EXTREME) as file:
         print(json.dumps(told, indent=1), file=file)
     print(
         f"seed {told['seed']}: of {told['drawn']} mutants {told['killed']} killed, {len(told['equivalent'])} equivalent, "

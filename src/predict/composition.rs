@@ -309,6 +309,7 @@ mod tests {
         let us = |cached: f64| {
             composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached, chained: false }).us
         };
+        approx::assert_relative_eq!(us(1e-6), us(0.0), max_relative = 1e-4);
         assert!(us(1.0) < 0.8 * us(0.0) && us(0.5) < us(0.0) && us(0.5) > us(1.0), "{} {}", us(1.0), us(0.0));
     }
 

@@ -91,7 +91,8 @@ impl Limits {
         if cached <= 0.0 {
             return self.memory_us_from(read, written, reuse_bytes);
         }
-        self.memory_us(cold * read, cold * written) + self.cached_us(cached * read, cached * written)
+        // By share: both are asked for at once, and what the first byte takes is not taken twice.
+        cold * self.memory_us(read, written) + cached * self.cached_us(read, written)
     }
 
     /// The same with all data in the last cache; as long as from memory where that was not measured.

@@ -42,6 +42,10 @@ const MOST_LAUNCHES: usize = 2048;
 /// How long the stream is held while the host enqueues.
 const GATE_NS: u64 = 40_000;
 
+/// What a chain goes through before it comes round to a set again: the weights of a model. Through more, each launch also waits
+/// for addresses of pages to be translated that a model comes back to in time.
+const CHAIN_BYTES: usize = 2 << 30;
+
 /// What a timed problem has beyond a problem.
 pub struct Timed {
     placements: Vec<Buffer>,
@@ -86,7 +90,11 @@ impl CudaProblem<'_> {
         let needed = ((plan.batch_us / once.max(0.5)).ceil() as usize).clamp(sets, MOST_LAUNCHES);
         drop(trial);
         timed.placements.clear();
-        let (placements, sets) = self.room(plan.heat, wanted.min(instances), sets, needed);
+        let (placements, sets) = if plan.chained {
+            (1, needed.min(CHAIN_BYTES / self.image.len()).max(sets))
+        } else {
+            self.room(plan.heat, wanted.min(instances), sets, needed)
+        };
         // A second launch on a set would find there what the first one made of its inputs.
         let launches = if self.image.changes_inputs() { needed.min(sets) } else { needed };
         (timed.placements, timed.sets, timed.launches) = (self.spread(placements, sets)?, sets, launches);
