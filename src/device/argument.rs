@@ -172,6 +172,7 @@ impl Arguments {
     }
 
     /// How long each is.
+    #[cfg(any(feature = "cuda", test))]
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }
