@@ -191,7 +191,7 @@ impl DType {
     }
 }
 
-/// 1.5 · 2^52: of sums with it, and with what is small beside it of either sign, the last bit is 1.
+/// 1.5 · 2^52: neighbouring f64 around it are 1 apart, on both sides.
 const ROUNDING: f64 = 6_755_399_441_055_744.0;
 
 /// 2^exponent for normal exponents, without a call: comparisons ask for it once an element.

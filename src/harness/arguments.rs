@@ -125,7 +125,7 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Kernelgate")]
     pub run_budget: Option<Duration>,
     /// The most elements that the tensors of a case may have together: for tools under which a kernel takes a thousand times
-    /// as long, as compute-sanitizer's racecheck. How many shapes that leaves out is a note of each trial
+    /// as long, as compute-sanitizer's racecheck. How many shapes that leaves out is a note of each trial, and the exit code is then 4
     #[arg(long, value_name = "N", help_heading = "Kernelgate")]
     pub most_elements: Option<usize>,
     /// What must be there; its lack is then a failure, not a skip

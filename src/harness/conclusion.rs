@@ -13,7 +13,7 @@ pub enum Conclusion {
     Failed,
     /// Trials failed, but only for want of something that was required.
     Missing,
-    /// Nothing failed, but cases were cut by a time that was asked for.
+    /// Nothing failed, but cases were cut by what was asked for: a time, or a size.
     Cut,
     /// The arguments or the declarations are wrong.
     Usage(String),

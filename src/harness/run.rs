@@ -407,11 +407,16 @@ impl Session {
             if cut > 0 {
                 say(format_args!("cut: {cut} of {planned} planned cases not run, because a time was asked for\n\n"));
             }
+            if let Some(most) = self.options.most_elements {
+                say(format_args!(
+                    "cut: cases of more than {most} elements not planned, because that was asked for\n\n"
+                ));
+            }
         }
         let kept = summary.gather(&path);
         match (conducted, kept) {
             (Err(why), Ok(_)) | (_, Err(why)) => Conclusion::Broken(why),
-            (Ok(false), Ok(_)) if failures == 0 && cut > 0 => Conclusion::Cut,
+            (Ok(false), Ok(_)) if failures == 0 && (cut > 0 || self.options.most_elements.is_some()) => Conclusion::Cut,
             (Ok(false), Ok(_)) if failures == 0 && self.options.unsupervised => Conclusion::Unsupervised,
             (Ok(false), Ok(_)) if failures == 0 => Conclusion::Good,
             (Ok(_), Ok(_)) if failures > found.missing => Conclusion::Failed,

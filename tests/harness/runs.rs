@@ -96,13 +96,13 @@ fn a_trial_without_time_says_what_it_left_out() {
 #[test]
 fn what_has_more_elements_than_a_run_is_given_is_left_out_and_said() {
     let fixture = Fixture::new();
-    let cases = |arguments: &[&str]| {
+    let cases = |arguments: &[&str], code| {
         let ran = fixture.run("right", &[&["kernel", "--device", "sim", "::correctness"], arguments].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        assert_eq!((ran.code, ran.stdout.contains("cut: cases of more than 200 elements")), (Some(code), code == 4));
         let record = fixture.summary()["records"][0].clone();
         (record["cases"].as_u64().unwrap(), record["notes"].to_string().contains("or this run, is given"))
     };
-    let (all, few) = (cases(&[]), cases(&["--most-elements", "200"]));
+    let (all, few) = (cases(&[], 0), cases(&["--most-elements", "200"], 4));
     assert!(!all.1 && few.1 && 0 < few.0 && few.0 < all.0, "{all:?} {few:?}");
 }
 
