@@ -123,15 +123,18 @@ impl Bench {
                     summary.add(vec![record(outcome)]);
                     keep(&summary)
                 };
-                // After each shape: what was measured outlives whatever ends this process.
+                // Kept after each shape, before its row is shown: what was said outlives whatever ends this process.
                 let mut first = None;
                 let outcome = perf::run_watched(&context, subject, &settings, competition, &mut |outcome| {
                     progress.step();
-                    let said = outcome.timings.last().map_or(Ok(()), |timing| {
-                        say(row(name, timing))?;
-                        timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))
+                    let said = add(outcome).and_then(|()| match outcome.timings.last() {
+                        Some(timing) => {
+                            say(row(name, timing))?;
+                            timing.peers.iter().try_for_each(|peer| say(peer_row(peer)))
+                        }
+                        None => Ok(()),
                     });
-                    first = first.take().or(said.and_then(|()| add(outcome)).err());
+                    first = first.take().or(said.err());
                 });
                 if let Some(failure) = first {
                     return Err(failure);
