@@ -16,6 +16,19 @@ pub(crate) struct Tiers<F> {
     pub plain: F,
 }
 
+impl<F: Copy> Tiers<F> {
+    /// One build for any machine.
+    pub const fn one(f: F) -> Self {
+        Tiers {
+            widest: f,
+            #[cfg(test)]
+            narrower: f,
+            #[cfg(test)]
+            plain: f,
+        }
+    }
+}
+
 /// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `often` in front, for AVX-512
 /// too.
 macro_rules! tiers {

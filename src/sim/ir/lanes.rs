@@ -167,8 +167,36 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
 }
 
 /// A lane-wise operation from a scalar function: `alu!(|a: u32, b: u32| -> u32 { a.wrapping_add(b) })`; with `often` in
-/// front for AVX-512 too, with `run` also one for several instructions in a row.
+/// front for AVX-512 too, with `run` also one for several instructions in a row. With `seldom` the function is called for
+/// one lane after the other, in one build for any machine: what no kernel does in its loops need not be vectorised for
+/// minutes by whoever builds the crate.
 macro_rules! alu {
+    (@seldom $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
+        fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
+            $crate::sim::ir::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
+        }
+        $crate::sim::ir::lanes::Alu {
+            handler: $crate::sim::tier::Tiers::one(each),
+            run: None,
+            result: <$out as $crate::sim::ir::lanes::Lane>::CLASS,
+            sources: &[$(<$ty as $crate::sim::ir::lanes::Lane>::CLASS),+],
+        }
+    }};
+    (seldom |$a:ident: $A:ty| -> $D:ty $body:block) => {{
+        #[inline(never)]
+        fn op($a: $A) -> $D $body
+        $crate::sim::ir::lanes::alu!(@seldom map1, [$A], $D, op)
+    }};
+    (seldom |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
+        #[inline(never)]
+        fn op($a: $A, $b: $B) -> $D $body
+        $crate::sim::ir::lanes::alu!(@seldom map2, [$A, $B], $D, op)
+    }};
+    (seldom |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
+        #[inline(never)]
+        fn op($a: $A, $b: $B, $c: $C) -> $D $body
+        $crate::sim::ir::lanes::alu!(@seldom map3, [$A, $B, $C], $D, op)
+    }};
     (@make $($often:ident)?, $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
         #[inline(always)]
         fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
@@ -229,8 +257,8 @@ macro_rules! by_type {
     ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(|$a: $T| -> $T { $body })),)+ _ => None }
     };
-    ($ty:expr; $($pat:pat => $T:ty),+; often |$a:ident, $b:ident| $body:expr) => {
-        match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(often |$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
+    ($ty:expr; $($pat:pat => $T:ty),+; $how:ident |$a:ident, $b:ident| $body:expr) => {
+        match $ty { $($pat => Some($crate::sim::ir::lanes::alu!($how |$a: $T, $b: $T| -> $T { $body })),)+ _ => None }
     };
     ($ty:expr; $($pat:pat => $T:ty),+; |$a:ident, $b:ident| $body:expr) => {
         match $ty { $($pat => Some($crate::sim::ir::lanes::alu!(|$a: $T, $b: $T| -> $T { $body })),)+ _ => None }

@@ -12,10 +12,10 @@ use crate::sim::ptx::types::Type::*;
 
 /// With and without `.ftz`.
 macro_rules! forms {
-    ($op:ident; |$($a:ident),+| $body:expr) => {
+    ($op:ident; $($seldom:ident)? |$($a:ident),+| $body:expr) => {
         match $op.take("ftz") {
-            false => alu!(|$($a: f32),+| -> AnyNan { AnyNan($body) }),
-            true => alu!(|$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
+            false => alu!($($seldom)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
+            true => alu!($($seldom)? |$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
         }
     };
 }
@@ -34,9 +34,9 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         ("rsqrt", F32) => forms!(op; |a| 1.0 / a.sqrt()),
         ("ex2", F32) => forms!(op; |a| exp2(a)),
         ("lg2", F32) => forms!(op; |a| log2(a)),
-        ("sin", F32) => forms!(op; |a| f64::from(a).sin() as f32),
-        ("cos", F32) => forms!(op; |a| f64::from(a).cos() as f32),
-        ("tanh", F32) => forms!(op; |a| f64::from(a).tanh() as f32),
+        ("sin", F32) => forms!(op; seldom |a| f64::from(a).sin() as f32),
+        ("cos", F32) => forms!(op; seldom |a| f64::from(a).cos() as f32),
+        ("tanh", F32) => forms!(op; seldom |a| f64::from(a).tanh() as f32),
         ("rcp", F64) if op.take("ftz") => {
             alu!(|a: f64| -> f64 { coarse_nan(coarse(flush64(1.0 / flush64(coarse(a))))) })
         }

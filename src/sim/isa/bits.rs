@@ -51,7 +51,7 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         },
         "brev" => by_type!(ty; B32 => u32, B64 => u64; |a| a.reverse_bits())?,
         "bfind" => highest_bit(op)?,
-        "fns" if ty == B32 => alu!(|mask: u32, base: u32, n: i32| -> u32 { nth_set(mask, base, n) }),
+        "fns" if ty == B32 => alu!(seldom |mask: u32, base: u32, n: i32| -> u32 { nth_set(mask, base, n) }),
         "prmt" if ty == B32 => permute(op)?,
         "bmsk" if ty == B32 => bit_mask(op)?,
         "szext" => extend(op)?,
@@ -146,20 +146,20 @@ fn permute(op: &mut Opcode<'_>) -> Option<Alu> {
         None => {
             alu!(|a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15]) })
         }
-        Some("f4e") => alu!(|a: u32, b: u32, c: u32| -> u32 {
+        Some("f4e") => alu!(seldom |a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s + 1, s + 2, s + 3])
         }),
-        Some("b4e") => alu!(|a: u32, b: u32, c: u32| -> u32 {
+        Some("b4e") => alu!(seldom |a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s.wrapping_sub(1) & 7, s.wrapping_sub(2) & 7, s.wrapping_sub(3) & 7])
         }),
-        Some("rc8") => alu!(|a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 3; 4]) }),
-        Some("ecl") => alu!(|a: u32, b: u32, c: u32| -> u32 {
+        Some("rc8") => alu!(seldom |a: u32, b: u32, c: u32| -> u32 { four_bytes(a, b, [c & 3; 4]) }),
+        Some("ecl") => alu!(seldom |a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [s, s.max(1), s.max(2), 3])
         }),
-        Some("ecr") => alu!(|a: u32, b: u32, c: u32| -> u32 {
+        Some("ecr") => alu!(seldom |a: u32, b: u32, c: u32| -> u32 {
             let s = c & 3;
             four_bytes(a, b, [0, s.min(1), s.min(2), s])
         }),

@@ -2,6 +2,7 @@
 
 use crate::sim::ir::lanes::{Alu, alu};
 use crate::sim::isa::convert_narrow::{finite_half, packed, rectify, to_tf32};
+use crate::sim::isa::float64::quiet;
 use crate::sim::isa::rounding::{
     Mode, bf16_to_f32, canonical, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_bf16, f64_to_f16, f64_to_f32, flush,
     saturate, saturate64, to_integral,
@@ -34,19 +35,19 @@ fn between_integers(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
         ($To:ty) => {
             match from {
                 U16 => {
-                    alu!(|a: u16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(seldom |a: u16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 S16 => {
-                    alu!(|a: i16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(seldom |a: i16| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 U32 => {
-                    alu!(|a: u32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(seldom |a: u32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
                 S32 => {
-                    alu!(|a: i32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
+                    alu!(seldom |a: i32| -> $To { i64::from(a).clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To })
                 }
-                U64 => alu!(|a: u64| -> $To { a.min(<$To>::MAX as u64) as $To }),
-                S64 => alu!(|a: i64| -> $To { a.clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To }),
+                U64 => alu!(seldom |a: u64| -> $To { a.min(<$To>::MAX as u64) as $To }),
+                S64 => alu!(seldom |a: i64| -> $To { a.clamp(i64::from(<$To>::MIN), i64::from(<$To>::MAX)) as $To }),
                 _ => return None,
             }
         };
@@ -125,31 +126,31 @@ integer! {
 fn from_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     let mode = op.take_map(Mode::from_name)?;
     macro_rules! each {
-        ($Out:ty, |$a:ident| $body:expr) => {
+        ($Out:ty; $($seldom:ident)? |$a:ident| $body:expr) => {
             match from {
-                U8 => alu!(|$a: u8| -> $Out { $body }),
-                S8 => alu!(|$a: i8| -> $Out { $body }),
-                U16 => alu!(|$a: u16| -> $Out { $body }),
-                S16 => alu!(|$a: i16| -> $Out { $body }),
-                U32 => alu!(|$a: u32| -> $Out { $body }),
-                S32 => alu!(|$a: i32| -> $Out { $body }),
-                U64 => alu!(|$a: u64| -> $Out { $body }),
-                _ => alu!(|$a: i64| -> $Out { $body }),
+                U8 => alu!($($seldom)? |$a: u8| -> $Out { $body }),
+                S8 => alu!($($seldom)? |$a: i8| -> $Out { $body }),
+                U16 => alu!($($seldom)? |$a: u16| -> $Out { $body }),
+                S16 => alu!($($seldom)? |$a: i16| -> $Out { $body }),
+                U32 => alu!($($seldom)? |$a: u32| -> $Out { $body }),
+                S32 => alu!($($seldom)? |$a: i32| -> $Out { $body }),
+                U64 => alu!($($seldom)? |$a: u64| -> $Out { $body }),
+                _ => alu!($($seldom)? |$a: i64| -> $Out { $body }),
             }
         };
     }
     Some(match (to, mode) {
-        (F32, Mode::Nearest) => each!(f32, |a| a as f32),
-        (F64, Mode::Nearest) => each!(f64, |a| a as f64),
-        (F32, Mode::Zero) => each!(f32, |a| f64_to_f32(a.odd(), Mode::Zero)),
-        (F32, Mode::Down) => each!(f32, |a| f64_to_f32(a.odd(), Mode::Down)),
-        (F32, Mode::Up) => each!(f32, |a| f64_to_f32(a.odd(), Mode::Up)),
-        (F16, Mode::Nearest) => each!(u16, |a| f64_to_f16(a.odd(), Mode::Nearest)),
-        (F16, Mode::Zero) => each!(u16, |a| f64_to_f16(a.odd(), Mode::Zero)),
-        (Bf16, Mode::Nearest) => each!(u16, |a| f64_to_bf16(a.odd(), Mode::Nearest)),
-        (Bf16, Mode::Zero) => each!(u16, |a| f64_to_bf16(a.odd(), Mode::Zero)),
+        (F32, Mode::Nearest) => each!(f32; |a| a as f32),
+        (F64, Mode::Nearest) => each!(f64; |a| a as f64),
+        (F32, Mode::Zero) => each!(f32; seldom |a| f64_to_f32(a.odd(), Mode::Zero)),
+        (F32, Mode::Down) => each!(f32; seldom |a| f64_to_f32(a.odd(), Mode::Down)),
+        (F32, Mode::Up) => each!(f32; seldom |a| f64_to_f32(a.odd(), Mode::Up)),
+        (F16, Mode::Nearest) => each!(u16; seldom |a| f64_to_f16(a.odd(), Mode::Nearest)),
+        (F16, Mode::Zero) => each!(u16; seldom |a| f64_to_f16(a.odd(), Mode::Zero)),
+        (Bf16, Mode::Nearest) => each!(u16; seldom |a| f64_to_bf16(a.odd(), Mode::Nearest)),
+        (Bf16, Mode::Zero) => each!(u16; seldom |a| f64_to_bf16(a.odd(), Mode::Zero)),
         // All 32-bit integers are exact in f64.
-        (F64, _) if !matches!(from, U64 | S64) => each!(f64, |a| a as f64),
+        (F64, _) if !matches!(from, U64 | S64) => each!(f64; |a| a as f64),
         _ => return None,
     })
 }
@@ -167,33 +168,33 @@ fn to_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
     macro_rules! each {
         ($From:ty, |$a:ident| $value:expr, $mode:expr, $wide:expr) => {
             match to {
-                U8 => alu!(|$a: $From| -> u8 { to_integral($value, $mode) as u8 }),
-                S8 => alu!(|$a: $From| -> i8 { to_integral($value, $mode) as i8 }),
-                U16 if $wide => alu!(|$a: $From| -> u16 {
+                U8 => alu!(seldom |$a: $From| -> u8 { to_integral($value, $mode) as u8 }),
+                S8 => alu!(seldom |$a: $From| -> i8 { to_integral($value, $mode) as i8 }),
+                U16 if $wide => alu!(seldom |$a: $From| -> u16 {
                     let x = $value;
                     if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as u16 }
                 }),
-                S16 if $wide => alu!(|$a: $From| -> u16 {
+                S16 if $wide => alu!(seldom |$a: $From| -> u16 {
                     let x = $value;
                     if x.is_nan() { 1 << 15 } else { to_integral(x, $mode) as i16 as u16 }
                 }),
-                U16 => alu!(|$a: $From| -> u16 { to_integral($value, $mode) as u16 }),
-                S16 => alu!(|$a: $From| -> i16 { to_integral($value, $mode) as i16 }),
-                U32 if $wide => alu!(|$a: $From| -> u32 {
+                U16 => alu!(seldom |$a: $From| -> u16 { to_integral($value, $mode) as u16 }),
+                S16 => alu!(seldom |$a: $From| -> i16 { to_integral($value, $mode) as i16 }),
+                U32 if $wide => alu!(seldom |$a: $From| -> u32 {
                     let x = $value;
                     if x.is_nan() { 1 << 31 } else { to_integral(x, $mode) as u32 }
                 }),
-                S32 if $wide => alu!(|$a: $From| -> i32 {
+                S32 if $wide => alu!(seldom |$a: $From| -> i32 {
                     let x = $value;
                     if x.is_nan() { i32::MIN } else { to_integral(x, $mode) as i32 }
                 }),
-                U32 => alu!(|$a: $From| -> u32 { to_integral($value, $mode) as u32 }),
-                S32 => alu!(|$a: $From| -> i32 { to_integral($value, $mode) as i32 }),
-                U64 => alu!(|$a: $From| -> u64 {
+                U32 => alu!(seldom |$a: $From| -> u32 { to_integral($value, $mode) as u32 }),
+                S32 => alu!(seldom |$a: $From| -> i32 { to_integral($value, $mode) as i32 }),
+                U64 => alu!(seldom |$a: $From| -> u64 {
                     let x = $value;
                     if x.is_nan() { 1 << 63 } else { to_integral(x, $mode) as u64 }
                 }),
-                _ => alu!(|$a: $From| -> i64 {
+                _ => alu!(seldom |$a: $From| -> i64 {
                     let x = $value;
                     if x.is_nan() { i64::MIN } else { to_integral(x, $mode) as i64 }
                 }),
@@ -209,6 +210,17 @@ fn to_integer(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
                 Mode::Up => each!($From, |$a| $value, Mode::Up, $wide),
             }
         };
+    }
+    // What kernels do in their loops.
+    if from == F32 && !flushes {
+        match (to, mode) {
+            (S32, Mode::Zero) => return Some(alu!(|a: f32| -> i32 { to_integral(f64::from(a), Mode::Zero) as i32 })),
+            (S32, Mode::Nearest) => {
+                return Some(alu!(|a: f32| -> i32 { to_integral(f64::from(a), Mode::Nearest) as i32 }));
+            }
+            (U32, Mode::Zero) => return Some(alu!(|a: f32| -> u32 { to_integral(f64::from(a), Mode::Zero) as u32 })),
+            _ => {}
+        }
     }
     Some(match (from, flushes) {
         (F32, false) => modes!(f32, |a| f64::from(a), false),
@@ -320,21 +332,21 @@ fn f16_to_f64(half: u16) -> f64 {
 fn integral(op: &mut Opcode<'_>, to: Type, from: Type, mode: Mode) -> Option<Alu> {
     let (flushes, saturates) = (op.take("ftz"), op.take("sat"));
     macro_rules! modes {
-        ($Ty:ty, |$a:ident, $m:ident| $body:expr) => {
+        ($Ty:ty; $($seldom:ident)? |$a:ident, $m:ident| $body:expr) => {
             match mode {
-                Mode::Nearest => alu!(|$a: $Ty| -> $Ty {
+                Mode::Nearest => alu!($($seldom)? |$a: $Ty| -> $Ty {
                     let $m = Mode::Nearest;
                     $body
                 }),
-                Mode::Zero => alu!(|$a: $Ty| -> $Ty {
+                Mode::Zero => alu!($($seldom)? |$a: $Ty| -> $Ty {
                     let $m = Mode::Zero;
                     $body
                 }),
-                Mode::Down => alu!(|$a: $Ty| -> $Ty {
+                Mode::Down => alu!($($seldom)? |$a: $Ty| -> $Ty {
                     let $m = Mode::Down;
                     $body
                 }),
-                Mode::Up => alu!(|$a: $Ty| -> $Ty {
+                Mode::Up => alu!($($seldom)? |$a: $Ty| -> $Ty {
                     let $m = Mode::Up;
                     $body
                 }),
@@ -342,12 +354,12 @@ fn integral(op: &mut Opcode<'_>, to: Type, from: Type, mode: Mode) -> Option<Alu
         };
     }
     Some(match (to, from, flushes, saturates) {
-        (F32, F32, false, false) => modes!(f32, |a, m| canonical(integral32(a, m))),
-        (F32, F32, true, false) => modes!(f32, |a, m| canonical(integral32(flush(a), m))),
-        (F32, F32, false, true) => modes!(f32, |a, m| saturate(integral32(a, m))),
-        (F64, F64, false, false) => modes!(f64, |a, m| to_integral(a, m)),
-        (F16, F16, false, false) => modes!(u16, |a, m| f32_to_f16(integral32(f16_to_f32(a), m))),
-        (Bf16, Bf16, false, false) => modes!(u16, |a, m| f32_to_bf16(integral32(bf16_to_f32(a), m))),
+        (F32, F32, false, false) => modes!(f32; |a, m| canonical(integral32(a, m))),
+        (F32, F32, true, false) => modes!(f32; seldom |a, m| canonical(integral32(flush(a), m))),
+        (F32, F32, false, true) => modes!(f32; seldom |a, m| saturate(integral32(a, m))),
+        (F64, F64, false, false) => modes!(f64; seldom |a, m| if a.is_nan() { quiet(a) } else { to_integral(a, m) }),
+        (F16, F16, false, false) => modes!(u16; seldom |a, m| f32_to_f16(integral32(f16_to_f32(a), m))),
+        (Bf16, Bf16, false, false) => modes!(u16; seldom |a, m| f32_to_bf16(integral32(bf16_to_f32(a), m))),
         _ => return None,
     })
 }

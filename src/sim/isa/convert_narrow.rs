@@ -10,19 +10,21 @@ use crate::sim::ptx::types::Type::*;
 /// Single results of `.satfinite`: past the largest finite number of the format it stands for infinity too.
 pub(super) fn finite_half(to: Type, from: Type, mode: Mode, rectifies: bool) -> Option<Alu> {
     Some(match (to, from, mode, rectifies) {
-        (F16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(a)) }),
-        (F16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite16(f32_to_f16(rectify(a))) }),
-        (F16, F32, Mode::Zero, false) => alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(a), Mode::Zero)) }),
-        (F16, F32, Mode::Zero, true) => {
-            alu!(|a: f32| -> u16 { finite16(f64_to_f16(f64::from(rectify(a)), Mode::Zero)) })
+        (F16, F32, Mode::Nearest, false) => alu!(seldom |a: f32| -> u16 { finite16(f32_to_f16(a)) }),
+        (F16, F32, Mode::Nearest, true) => alu!(seldom |a: f32| -> u16 { finite16(f32_to_f16(rectify(a))) }),
+        (F16, F32, Mode::Zero, false) => {
+            alu!(seldom |a: f32| -> u16 { finite16(f64_to_f16(f64::from(a), Mode::Zero)) })
         }
-        (Bf16, F32, Mode::Nearest, false) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(a)) }),
-        (Bf16, F32, Mode::Nearest, true) => alu!(|a: f32| -> u16 { finite_brain(f32_to_bf16(rectify(a))) }),
+        (F16, F32, Mode::Zero, true) => {
+            alu!(seldom |a: f32| -> u16 { finite16(f64_to_f16(f64::from(rectify(a)), Mode::Zero)) })
+        }
+        (Bf16, F32, Mode::Nearest, false) => alu!(seldom |a: f32| -> u16 { finite_brain(f32_to_bf16(a)) }),
+        (Bf16, F32, Mode::Nearest, true) => alu!(seldom |a: f32| -> u16 { finite_brain(f32_to_bf16(rectify(a))) }),
         (Bf16, F32, Mode::Zero, false) => {
-            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(a), Mode::Zero)) })
+            alu!(seldom |a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(a), Mode::Zero)) })
         }
         (Bf16, F32, Mode::Zero, true) => {
-            alu!(|a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(rectify(a)), Mode::Zero)) })
+            alu!(seldom |a: f32| -> u16 { finite_brain(f64_to_bf16(f64::from(rectify(a)), Mode::Zero)) })
         }
         _ => return None,
     })
@@ -54,7 +56,7 @@ pub(super) fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             alu!(|a: f32, b: f32| -> u32 { join(f32_to_f16(a), f32_to_f16(b)) })
         }
         (F16x2, F32, Mode::Nearest, true, false) => {
-            alu!(|a: f32, b: f32| -> u32 { join(f32_to_f16(rectify(a)), f32_to_f16(rectify(b))) })
+            alu!(seldom |a: f32, b: f32| -> u32 { join(f32_to_f16(rectify(a)), f32_to_f16(rectify(b))) })
         }
         (F16x2, F32, Mode::Zero, false, false) => {
             alu!(|a: f32, b: f32| -> u32 {
@@ -65,7 +67,7 @@ pub(super) fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             alu!(|a: f32, b: f32| -> u32 { join(f32_to_bf16(a), f32_to_bf16(b)) })
         }
         (Bf16x2, F32, Mode::Nearest, true, false) => {
-            alu!(|a: f32, b: f32| -> u32 { join(f32_to_bf16(rectify(a)), f32_to_bf16(rectify(b))) })
+            alu!(seldom |a: f32, b: f32| -> u32 { join(f32_to_bf16(rectify(a)), f32_to_bf16(rectify(b))) })
         }
         (Bf16x2, F32, Mode::Zero, false, false) => {
             alu!(|a: f32, b: f32| -> u32 {
@@ -83,13 +85,13 @@ pub(super) fn packed(op: &mut Opcode<'_>, to: Type, from: Type) -> Option<Alu> {
             })
         }
         (F16x2, F32, Mode::Nearest, false, true) => {
-            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(a)), finite16(f32_to_f16(b))) })
+            alu!(seldom |a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(a)), finite16(f32_to_f16(b))) })
         }
         (F16x2, F32, Mode::Nearest, true, true) => {
-            alu!(|a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(rectify(a))), finite16(f32_to_f16(rectify(b)))) })
+            alu!(seldom |a: f32, b: f32| -> u32 { join(finite16(f32_to_f16(rectify(a))), finite16(f32_to_f16(rectify(b)))) })
         }
         (Bf16x2, F32, Mode::Nearest, false, true) => {
-            alu!(|a: f32, b: f32| -> u32 { join(finite_brain(f32_to_bf16(a)), finite_brain(f32_to_bf16(b))) })
+            alu!(seldom |a: f32, b: f32| -> u32 { join(finite_brain(f32_to_bf16(a)), finite_brain(f32_to_bf16(b))) })
         }
         (Bf16x2, F32, Mode::Nearest, true, true) => {
             alu!(|a: f32, b: f32| -> u32 {

@@ -8,6 +8,14 @@ use crate::sim::ptx::types::Type;
 
 /// The four forms of an operation: with and without `.ftz`, with and without `.sat`. `run` and `often` are for the first.
 macro_rules! forms {
+    ($op:ident; seldom |$($a:ident),+| $body:expr) => {
+        match ($op.take("ftz"), $op.take("sat")) {
+            (false, false) => alu!(seldom |$($a: f32),+| -> AnyNan { AnyNan($body) }),
+            (true, false) => alu!(seldom |$($a: f32),+| -> AnyNan { $(let $a = flush($a);)+ AnyNan(flush($body)) }),
+            (false, true) => alu!(seldom |$($a: f32),+| -> f32 { saturate($body) }),
+            (true, true) => alu!(seldom |$($a: f32),+| -> f32 { $(let $a = flush($a);)+ flush(saturate($body)) }),
+        }
+    };
     ($op:ident; $($often:ident)? |$($a:ident),+| $body:expr) => {
         match ($op.take("ftz"), $op.take("sat")) {
             (false, false) => alu!($($often)? |$($a: f32),+| -> AnyNan { AnyNan($body) }),
@@ -92,17 +100,17 @@ fn directed(op: &mut Opcode<'_>, mode: Mode) -> Option<Alu> {
     macro_rules! modes {
         (|$($a:ident),+| $body:expr) => {
             match mode {
-                Mode::Zero => forms!(op; |$($a),+| f64_to_f32($body, Mode::Zero)),
-                Mode::Down => forms!(op; |$($a),+| f64_to_f32($body, Mode::Down)),
-                _ => forms!(op; |$($a),+| f64_to_f32($body, Mode::Up)),
+                Mode::Zero => forms!(op; seldom |$($a),+| f64_to_f32($body, Mode::Zero)),
+                Mode::Down => forms!(op; seldom |$($a),+| f64_to_f32($body, Mode::Down)),
+                _ => forms!(op; seldom |$($a),+| f64_to_f32($body, Mode::Up)),
             }
         };
     }
     if mode == Mode::Down && matches!(op.name, "add" | "sub" | "fma" | "mad") {
         // Only here the sign of an exact zero depends on the mode.
         return Some(match op.name {
-            "add" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
-            "sub" => forms!(op; |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
+            "add" => forms!(op; seldom |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), wide(b)), Mode::Down), a, b)),
+            "sub" => forms!(op; seldom |a, b| zero_down(f64_to_f32(sum_to_odd(wide(a), -wide(b)), Mode::Down), a, -b)),
             _ => forms!(op; often |a, b, c| fma_down(a, b, c)),
         });
     }
@@ -239,13 +247,13 @@ fn extremum(op: &mut Opcode<'_>) -> Option<Alu> {
             return None;
         }
         return Some(match (least, keep_nan) {
-            (true, false) => forms!(op; |a, b| xor_sign(a, b, lesser(a.abs(), b.abs()))),
+            (true, false) => forms!(op; seldom |a, b| xor_sign(a, b, lesser(a.abs(), b.abs()))),
             (true, true) => {
-                forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, lesser(a.abs(), b.abs())) })
+                forms!(op; seldom |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, lesser(a.abs(), b.abs())) })
             }
-            (false, false) => forms!(op; |a, b| xor_sign(a, b, greater(a.abs(), b.abs()))),
+            (false, false) => forms!(op; seldom |a, b| xor_sign(a, b, greater(a.abs(), b.abs()))),
             (false, true) => {
-                forms!(op; |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, greater(a.abs(), b.abs())) })
+                forms!(op; seldom |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { xor_sign(a, b, greater(a.abs(), b.abs())) })
             }
         });
     }

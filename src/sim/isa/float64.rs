@@ -14,9 +14,9 @@ const NAN64: u64 = 0xFFF8_0000_0000_0000;
 macro_rules! directed {
     ($mode:expr; |$($a:ident),+| $exact:ident($($operand:expr),+), $nan:expr) => {
         match $mode {
-            Mode::Down => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Down), $nan) }),
-            Mode::Up => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Up), $nan) }),
-            _ => alu!(|$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Zero), $nan) }),
+            Mode::Down => alu!(seldom |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Down), $nan) }),
+            Mode::Up => alu!(seldom |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Up), $nan) }),
+            _ => alu!(seldom |$($a: f64),+| -> f64 { canonical($exact($($operand),+, Mode::Zero), $nan) }),
         }
     };
 }
@@ -63,7 +63,7 @@ fn is_nan(bits: u64) -> bool {
 
 /// A NaN with the bit that makes it quiet.
 #[inline(always)]
-fn quiet(nan: f64) -> f64 {
+pub(super) fn quiet(nan: f64) -> f64 {
     f64::from_bits(nan.to_bits() | 1 << 51)
 }
 

@@ -125,46 +125,46 @@ fn pair3(a: u32, b: u32, c: u32, f: impl Fn(u16, u16, u16) -> u16) -> u32 {
         | u32::from(f((a >> 16) as u16, (b >> 16) as u16, (c >> 16) as u16)) << 16
 }
 
-/// One operation in both formats, single and in pairs.
+/// One operation in both formats, single and in pairs; `seldom` is handed on.
 macro_rules! formats {
-    ($ty:expr; $H:ident; |$a:ident, $b:ident| $body:expr) => {
+    ($ty:expr; $H:ident; $($seldom:ident)? |$a:ident, $b:ident| $body:expr) => {
         match $ty {
             Type::F16 => {
                 type $H = Ieee;
-                alu!(|$a: u16, $b: u16| -> u16 { $body })
+                alu!($($seldom)? |$a: u16, $b: u16| -> u16 { $body })
             }
             Type::Bf16 => {
                 type $H = Brain;
-                alu!(|$a: u16, $b: u16| -> u16 { $body })
+                alu!($($seldom)? |$a: u16, $b: u16| -> u16 { $body })
             }
             Type::F16x2 => {
                 type $H = Ieee;
-                alu!(|a: u32, b: u32| -> u32 { pair2(a, b, |$a, $b| $body) })
+                alu!($($seldom)? |a: u32, b: u32| -> u32 { pair2(a, b, |$a, $b| $body) })
             }
             Type::Bf16x2 => {
                 type $H = Brain;
-                alu!(|a: u32, b: u32| -> u32 { pair2(a, b, |$a, $b| $body) })
+                alu!($($seldom)? |a: u32, b: u32| -> u32 { pair2(a, b, |$a, $b| $body) })
             }
             _ => return None,
         }
     };
-    ($ty:expr; $H:ident; |$a:ident, $b:ident, $c:ident| $body:expr) => {
+    ($ty:expr; $H:ident; $($seldom:ident)? |$a:ident, $b:ident, $c:ident| $body:expr) => {
         match $ty {
             Type::F16 => {
                 type $H = Ieee;
-                alu!(|$a: u16, $b: u16, $c: u16| -> u16 { $body })
+                alu!($($seldom)? |$a: u16, $b: u16, $c: u16| -> u16 { $body })
             }
             Type::Bf16 => {
                 type $H = Brain;
-                alu!(|$a: u16, $b: u16, $c: u16| -> u16 { $body })
+                alu!($($seldom)? |$a: u16, $b: u16, $c: u16| -> u16 { $body })
             }
             Type::F16x2 => {
                 type $H = Ieee;
-                alu!(|a: u32, b: u32, c: u32| -> u32 { pair3(a, b, c, |$a, $b, $c| $body) })
+                alu!($($seldom)? |a: u32, b: u32, c: u32| -> u32 { pair3(a, b, c, |$a, $b, $c| $body) })
             }
             Type::Bf16x2 => {
                 type $H = Brain;
-                alu!(|a: u32, b: u32, c: u32| -> u32 { pair3(a, b, c, |$a, $b, $c| $body) })
+                alu!($($seldom)? |a: u32, b: u32, c: u32| -> u32 { pair3(a, b, c, |$a, $b, $c| $body) })
             }
             _ => return None,
         }
@@ -196,8 +196,8 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
                 ("max", true, false) => {
                     formats!(ty; H; |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { max::<H>(a, b) })
                 }
-                ("min", false, true) => formats!(ty; H; |a, b| min::<H>(ftz(a), ftz(b))),
-                ("max", false, true) => formats!(ty; H; |a, b| max::<H>(ftz(a), ftz(b))),
+                ("min", false, true) => formats!(ty; H; seldom |a, b| min::<H>(ftz(a), ftz(b))),
+                ("max", false, true) => formats!(ty; H; seldom |a, b| max::<H>(ftz(a), ftz(b))),
                 _ => return None,
             }
         }
@@ -222,13 +222,13 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
 /// The extremum of the magnitudes with the product of the signs.
 fn signed_extremum(name: &str, ty: Type, keep_nan: bool, flushes: bool) -> Option<(Alu, InstructionClass)> {
     let alu = match (name, keep_nan, flushes) {
-        ("min", false, false) => formats!(ty; H; |a, b| xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF))),
-        ("max", false, false) => formats!(ty; H; |a, b| xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF))),
+        ("min", false, false) => formats!(ty; H; seldom |a, b| xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF))),
+        ("max", false, false) => formats!(ty; H; seldom |a, b| xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF))),
         ("min", true, false) => {
-            formats!(ty; H; |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF)) })
+            formats!(ty; H; seldom |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, min::<H>(a & 0x7FFF, b & 0x7FFF)) })
         }
         ("max", true, false) => {
-            formats!(ty; H; |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF)) })
+            formats!(ty; H; seldom |a, b| if is_nan::<H>(a) || is_nan::<H>(b) { NAN16 } else { xor_sign(a, b, max::<H>(a & 0x7FFF, b & 0x7FFF)) })
         }
         _ => return None,
     };
@@ -259,20 +259,22 @@ fn arithmetic(op: &mut Opcode<'_>, ty: Type, flushes: bool) -> Option<Alu> {
         ("sub", false, false, false) => formats!(ty; H; |a, b| sub::<H>(a, b)),
         ("mul", false, false, false) => formats!(ty; H; |a, b| mul::<H>(a, b)),
         ("fma", false, false, false) => formats!(ty; H; |a, b, c| fma::<H>(a, b, c)),
-        ("add", true, false, false) => formats!(ty; H; |a, b| sat::<H>(add::<H>(a, b))),
-        ("sub", true, false, false) => formats!(ty; H; |a, b| sat::<H>(sub::<H>(a, b))),
-        ("mul", true, false, false) => formats!(ty; H; |a, b| sat::<H>(mul::<H>(a, b))),
-        ("fma", true, false, false) => formats!(ty; H; |a, b, c| sat::<H>(fma::<H>(a, b, c))),
-        ("fma", false, true, false) => formats!(ty; H; |a, b, c| relu::<H>(fma::<H>(a, b, c))),
-        ("add", false, false, true) => formats!(ty; H; |a, b| ftz(add::<H>(ftz(a), ftz(b)))),
-        ("sub", false, false, true) => formats!(ty; H; |a, b| ftz(sub::<H>(ftz(a), ftz(b)))),
-        ("mul", false, false, true) => formats!(ty; H; |a, b| ftz(mul::<H>(ftz(a), ftz(b)))),
-        ("fma", false, false, true) => formats!(ty; H; |a, b, c| ftz(fma::<H>(ftz(a), ftz(b), ftz(c)))),
-        ("add", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(add::<H>(ftz(a), ftz(b))))),
-        ("sub", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(sub::<H>(ftz(a), ftz(b))))),
-        ("mul", true, false, true) => formats!(ty; H; |a, b| ftz(sat::<H>(mul::<H>(ftz(a), ftz(b))))),
-        ("fma", true, false, true) => formats!(ty; H; |a, b, c| ftz(sat::<H>(fma::<H>(ftz(a), ftz(b), ftz(c))))),
-        ("fma", false, true, true) => formats!(ty; H; |a, b, c| ftz(relu::<H>(fma::<H>(ftz(a), ftz(b), ftz(c))))),
+        ("add", true, false, false) => formats!(ty; H; seldom |a, b| sat::<H>(add::<H>(a, b))),
+        ("sub", true, false, false) => formats!(ty; H; seldom |a, b| sat::<H>(sub::<H>(a, b))),
+        ("mul", true, false, false) => formats!(ty; H; seldom |a, b| sat::<H>(mul::<H>(a, b))),
+        ("fma", true, false, false) => formats!(ty; H; seldom |a, b, c| sat::<H>(fma::<H>(a, b, c))),
+        ("fma", false, true, false) => formats!(ty; H; seldom |a, b, c| relu::<H>(fma::<H>(a, b, c))),
+        ("add", false, false, true) => formats!(ty; H; seldom |a, b| ftz(add::<H>(ftz(a), ftz(b)))),
+        ("sub", false, false, true) => formats!(ty; H; seldom |a, b| ftz(sub::<H>(ftz(a), ftz(b)))),
+        ("mul", false, false, true) => formats!(ty; H; seldom |a, b| ftz(mul::<H>(ftz(a), ftz(b)))),
+        ("fma", false, false, true) => formats!(ty; H; seldom |a, b, c| ftz(fma::<H>(ftz(a), ftz(b), ftz(c)))),
+        ("add", true, false, true) => formats!(ty; H; seldom |a, b| ftz(sat::<H>(add::<H>(ftz(a), ftz(b))))),
+        ("sub", true, false, true) => formats!(ty; H; seldom |a, b| ftz(sat::<H>(sub::<H>(ftz(a), ftz(b))))),
+        ("mul", true, false, true) => formats!(ty; H; seldom |a, b| ftz(sat::<H>(mul::<H>(ftz(a), ftz(b))))),
+        ("fma", true, false, true) => formats!(ty; H; seldom |a, b, c| ftz(sat::<H>(fma::<H>(ftz(a), ftz(b), ftz(c))))),
+        ("fma", false, true, true) => {
+            formats!(ty; H; seldom |a, b, c| ftz(relu::<H>(fma::<H>(ftz(a), ftz(b), ftz(c)))))
+        }
         _ => return None,
     })
 }

@@ -22,10 +22,10 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         "sub" => by_type!(ty; U16 | S16 => u16, U32 | S32 => u32, U64 | S64 => u64; often |a, b| a.wrapping_sub(b))?,
         "mul" | "mul24" | "mad" | "mad24" => return product(op, ty).map(|alu| (alu, InstructionClass::Integer)),
         "div" => {
-            by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.checked_div(b).unwrap_or(quotient_without(a, b)))?
+            by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; seldom |a, b| a.checked_div(b).unwrap_or(quotient_without(a, b)))?
         }
         "rem" => {
-            by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.checked_rem(b).unwrap_or(remainder_without(a, b)))?
+            by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; seldom |a, b| a.checked_rem(b).unwrap_or(remainder_without(a, b)))?
         }
         "abs" => by_type!(ty; S16 => i16, S32 => i32, S64 => i64; |a| a.wrapping_abs())?,
         "neg" => by_type!(ty; S16 => i16, S32 => i32, S64 => i64; |a| a.wrapping_neg())?,
@@ -40,12 +40,12 @@ pub(super) fn lookup(op: &mut Opcode<'_>) -> Option<(Alu, InstructionClass)> {
         "min" => by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.min(b))?,
         "max" => by_type!(ty; U16 => u16, S16 => i16, U32 => u32, S32 => i32, U64 => u64, S64 => i64; |a, b| a.max(b))?,
         "sad" => match ty {
-            U16 => alu!(|a: u16, b: u16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
-            S16 => alu!(|a: i16, b: i16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
-            U32 => alu!(|a: u32, b: u32, c: u32| -> u32 { c.wrapping_add(a.abs_diff(b)) }),
-            S32 => alu!(|a: i32, b: i32, c: u32| -> u32 { c.wrapping_add(a.abs_diff(b)) }),
-            U64 => alu!(|a: u64, b: u64, c: u64| -> u64 { c.wrapping_add(a.abs_diff(b)) }),
-            S64 => alu!(|a: i64, b: i64, c: u64| -> u64 { c.wrapping_add(a.abs_diff(b)) }),
+            U16 => alu!(seldom |a: u16, b: u16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
+            S16 => alu!(seldom |a: i16, b: i16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
+            U32 => alu!(seldom |a: u32, b: u32, c: u32| -> u32 { c.wrapping_add(a.abs_diff(b)) }),
+            S32 => alu!(seldom |a: i32, b: i32, c: u32| -> u32 { c.wrapping_add(a.abs_diff(b)) }),
+            U64 => alu!(seldom |a: u64, b: u64, c: u64| -> u64 { c.wrapping_add(a.abs_diff(b)) }),
+            S64 => alu!(seldom |a: i64, b: i64, c: u64| -> u64 { c.wrapping_add(a.abs_diff(b)) }),
             _ => return None,
         },
         "dp4a" => dot_of_bytes(&op.types)?,
@@ -136,26 +136,26 @@ fn product(op: &mut Opcode<'_>, ty: Type) -> Option<Alu> {
             _ => return None,
         }),
         ("mul24", "lo") => Some(match ty {
-            U32 => alu!(|a: u32, b: u32| -> u32 { low24(a).wrapping_mul(low24(b)) }),
-            S32 => alu!(|a: i32, b: i32| -> i32 { low24_signed(a).wrapping_mul(low24_signed(b)) }),
+            U32 => alu!(seldom |a: u32, b: u32| -> u32 { low24(a).wrapping_mul(low24(b)) }),
+            S32 => alu!(seldom |a: i32, b: i32| -> i32 { low24_signed(a).wrapping_mul(low24_signed(b)) }),
             _ => return None,
         }),
         ("mad24", "lo") => Some(match ty {
-            U32 => alu!(|a: u32, b: u32, c: u32| -> u32 { low24(a).wrapping_mul(low24(b)).wrapping_add(c) }),
+            U32 => alu!(seldom |a: u32, b: u32, c: u32| -> u32 { low24(a).wrapping_mul(low24(b)).wrapping_add(c) }),
             S32 => {
-                alu!(|a: i32, b: i32, c: i32| -> i32 { low24_signed(a).wrapping_mul(low24_signed(b)).wrapping_add(c) })
+                alu!(seldom |a: i32, b: i32, c: i32| -> i32 { low24_signed(a).wrapping_mul(low24_signed(b)).wrapping_add(c) })
             }
             _ => return None,
         }),
         ("mul24", "hi") => Some(match ty {
-            U32 => alu!(|a: u32, b: u32| -> u32 { high24(a, b) }),
-            S32 => alu!(|a: i32, b: i32| -> i32 { high24_signed(a, b) }),
+            U32 => alu!(seldom |a: u32, b: u32| -> u32 { high24(a, b) }),
+            S32 => alu!(seldom |a: i32, b: i32| -> i32 { high24_signed(a, b) }),
             _ => return None,
         }),
         ("mad24", "hi") => Some(match (ty, op.take("sat")) {
-            (U32, false) => alu!(|a: u32, b: u32, c: u32| -> u32 { high24(a, b).wrapping_add(c) }),
-            (S32, false) => alu!(|a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).wrapping_add(c) }),
-            (S32, true) => alu!(|a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).saturating_add(c) }),
+            (U32, false) => alu!(seldom |a: u32, b: u32, c: u32| -> u32 { high24(a, b).wrapping_add(c) }),
+            (S32, false) => alu!(seldom |a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).wrapping_add(c) }),
+            (S32, true) => alu!(seldom |a: i32, b: i32, c: i32| -> i32 { high24_signed(a, b).saturating_add(c) }),
             _ => return None,
         }),
         _ => None,
