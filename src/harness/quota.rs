@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// The work of all trials of kernels in the simulator, in the unit of `check::pace::work`: two minutes of two cores.
 const SIMULATED: f64 = 1e9;
 
-/// The work of all trials of host candidates, beside a simulator: a quarter of a minute of two cores.
+/// The work of all trials of host candidates, beside a simulator: three quarters of a minute of two cores.
 const HOST: f64 = 1e9;
 
 /// The most work of one trial. On a GPU, where a case takes milliseconds, nothing else limits it.
@@ -34,8 +34,8 @@ pub struct Quota {
     kernels: f64,
     host: f64,
     timed_host: usize,
-    /// The first trial of each candidate by suite and number: its dtype.
-    first_dtypes: HashMap<(usize, usize), DType>,
+    /// The dtype of the first trial of each candidate, whose name it has in every dtype.
+    first_dtypes: HashMap<String, DType>,
 }
 
 impl Quota {
@@ -45,7 +45,7 @@ impl Quota {
         let is_timed = |trial: &&Trial| trial.check == Check::Perf && trial.kind == DeviceKind::Cpu;
         let mut first_dtypes = HashMap::new();
         for trial in all {
-            first_dtypes.entry((trial.suite, trial.candidate)).or_insert(trial.dtype);
+            first_dtypes.entry(candidate(trial).to_owned()).or_insert(trial.dtype);
         }
         Quota {
             first_dtypes,
@@ -68,7 +68,7 @@ impl Quota {
 
     /// The work that it may plan beside that for extents that 16 bits do not hold.
     pub fn past_16_bits(&self, trial: &Trial, kind: DeviceKind) -> f64 {
-        let is_first = self.first_dtypes.get(&(trial.suite, trial.candidate)) == Some(&trial.dtype);
+        let is_first = self.first_dtypes.get(candidate(trial)) == Some(&trial.dtype);
         let is_given = kind == DeviceKind::Sim && trial.check == Check::Correctness && is_first;
         if is_given { PAST_16_BITS } else { 0.0 }
     }
@@ -77,6 +77,11 @@ impl Quota {
     pub fn times_in_brief(&self) -> bool {
         self.timed_host > TIMED_IN_FULL
     }
+}
+
+/// The operator and the name of a trial's candidate: what stands before dtype and check.
+fn candidate(trial: &Trial) -> &str {
+    trial.name.rsplitn(3, "::").last().unwrap_or_default()
 }
 
 /// How much of the work a trial should have, relative to others. Perf trials plan no cases.
@@ -93,8 +98,8 @@ mod tests {
     use super::*;
 
     fn trials(kind: DeviceKind, candidates: usize) -> Vec<Trial> {
-        let trial = |candidate, check| Trial {
-            name: String::new(),
+        let trial = |candidate, check: Check| Trial {
+            name: format!("op::c{candidate}::f32::{}", check.name()),
             suite: 0,
             candidate,
             dtype: DType::F32,
@@ -127,7 +132,11 @@ mod tests {
     #[test]
     fn one_trial_of_a_candidate_goes_past_16_bits() {
         let mut all = trials(DeviceKind::Cuda, 2);
-        all.extend(trials(DeviceKind::Cuda, 2).into_iter().map(|trial| Trial { dtype: DType::BF16, ..trial }));
+        // A candidate may be declared once for each dtype.
+        all.extend(trials(DeviceKind::Cuda, 2).into_iter().map(|trial| {
+            let name = trial.name.replace("f32", "bf16");
+            Trial { name, candidate: trial.candidate + 2, dtype: DType::BF16, ..trial }
+        }));
         let quota = Quota::of(&all);
         let given = |kind| all.iter().filter(|trial| quota.past_16_bits(trial, kind) > 0.0).collect::<Vec<_>>();
         let of_sim = given(DeviceKind::Sim);
