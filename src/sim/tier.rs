@@ -16,22 +16,18 @@ pub(crate) struct Tiers<F> {
     pub plain: F,
 }
 
-impl<F: Copy> Tiers<F> {
-    /// One build for any machine.
-    pub const fn one(f: F) -> Self {
-        Tiers {
-            widest: f,
-            #[cfg(test)]
-            narrower: f,
-            #[cfg(test)]
-            plain: f,
-        }
-    }
-}
-
 /// The [`Tiers`] of a function: `tiers!(body: fn(a: &mut Registers, b: u32) -> u32)`; with `often` in front, for AVX-512
-/// too.
+/// too; with `seldom`, one build for any machine.
 macro_rules! tiers {
+    (seldom $body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {
+        $crate::sim::tier::Tiers {
+            widest: $body as fn($($ty),*) $(-> $out)?,
+            #[cfg(test)]
+            narrower: $body,
+            #[cfg(test)]
+            plain: $body,
+        }
+    };
     ($body:path: fn($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {{
         $crate::sim::tier::build!(
             widest in targets("x86_64+avx2+fma+f16c+bmi1+bmi2+lzcnt+popcnt"):

@@ -171,40 +171,29 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(
 /// one lane after the other, in one build for any machine: what no kernel does in its loops need not be vectorised for
 /// minutes by whoever builds the crate.
 macro_rules! alu {
-    (@seldom $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
-        fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
-            $crate::sim::ir::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
-        }
-        $crate::sim::ir::lanes::Alu {
-            handler: $crate::sim::tier::Tiers::one(each),
-            run: None,
-            result: <$out as $crate::sim::ir::lanes::Lane>::CLASS,
-            sources: &[$(<$ty as $crate::sim::ir::lanes::Lane>::CLASS),+],
-        }
-    }};
     (seldom |$a:ident: $A:ty| -> $D:ty $body:block) => {{
         #[inline(never)]
         fn op($a: $A) -> $D $body
-        $crate::sim::ir::lanes::alu!(@seldom map1, [$A], $D, op)
+        $crate::sim::ir::lanes::alu!(@make seldom, map1, [$A], $D, op)
     }};
     (seldom |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty $body:block) => {{
         #[inline(never)]
         fn op($a: $A, $b: $B) -> $D $body
-        $crate::sim::ir::lanes::alu!(@seldom map2, [$A, $B], $D, op)
+        $crate::sim::ir::lanes::alu!(@make seldom, map2, [$A, $B], $D, op)
     }};
     (seldom |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty $body:block) => {{
         #[inline(never)]
         fn op($a: $A, $b: $B, $c: $C) -> $D $body
-        $crate::sim::ir::lanes::alu!(@seldom map3, [$A, $B, $C], $D, op)
+        $crate::sim::ir::lanes::alu!(@make seldom, map3, [$A, $B, $C], $D, op)
     }};
-    (@make $($often:ident)?, $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
+    (@make $($how:ident)?, $map:ident, [$($ty:ty),+], $out:ty, $op:path) => {{
         #[inline(always)]
         fn each(registers: &mut $crate::sim::machine::registers::Registers, instr: &$crate::sim::ir::program::Instr, mask: u32) {
             $crate::sim::ir::lanes::$map::<$($ty,)+ $out>(registers, instr, mask, $op);
         }
         $crate::sim::ir::lanes::Alu {
             handler: $crate::sim::tier::tiers!(
-                $($often)? each: fn(r: &mut $crate::sim::machine::registers::Registers, i: &$crate::sim::ir::program::Instr, m: u32)
+                $($how)? each: fn(r: &mut $crate::sim::machine::registers::Registers, i: &$crate::sim::ir::program::Instr, m: u32)
             ),
             run: None,
             result: <$out as $crate::sim::ir::lanes::Lane>::CLASS,
