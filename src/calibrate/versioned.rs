@@ -1,23 +1,23 @@
 //! Files with a version: readable JSON, refused where another version of the program wrote them.
 
 use crate::core::packed;
+use crate::core::place::Place;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Writes a file, packed if its name ends in `.xz`, and its folder where that is not there.
+/// Writes a file, packed if its name ends in `.xz`, and its folder where that is not there. A reader sees the old file or the new
+/// one, never a part.
 ///
 /// # Errors
 /// With the path, what went wrong.
 pub fn write(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())? + "\n";
-    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     let is_packed = path.extension().is_some_and(|extension| extension == "xz");
-    let content = if is_packed { packed::pack(text.as_bytes()) } else { Ok(text.into_bytes()) };
-    folder
-        .and(content)
-        .and_then(|content| std::fs::write(path, content))
-        .map_err(|error| format!("{}: {error}", path.display()))
+    let content = if is_packed { packed::pack(text.as_bytes()).map_err(said)? } else { text.into_bytes() };
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(said)?;
+    Place::of(path)?.write(content).map_err(said)
 }
 
 /// Reads a file, plain or packed with xz, by `parse`.
@@ -45,4 +45,21 @@ pub fn parse<T: DeserializeOwned>(text: &str, version: u32, [what, again]: [&str
         return Err(format!("it has version {found}, this program reads {version}: {again}"));
     }
     serde_json::from_str(text).map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_the_old_file_reads_all_of_it() {
+        use std::io::Read as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("of/it.json");
+        write(&path, &["old"]).unwrap();
+        let (mut opened, mut text) = (std::fs::File::open(&path).unwrap(), String::new());
+        write(&path, &["new"]).unwrap();
+        opened.read_to_string(&mut text).unwrap();
+        assert!(text.contains("old") && std::fs::read_to_string(&path).unwrap().contains("new"), "{text}");
+    }
 }

@@ -3,7 +3,7 @@
 use super::inputs::Inputs;
 use super::{Failure, print};
 use crate::core::dtype::DType;
-use crate::report::place::Place;
+use crate::core::place::Place;
 use crate::report::plot::{self, Choice, Kind};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use super::dashboard::Dashboard;
 use super::inputs::Inputs;
 use super::{Failure, print};
+use crate::core::place::Place;
 use crate::report::formats::{annotations, bmf, gh_benchmark, junit, markdown};
-use crate::report::place::Place;
 use crate::report::summary::Summary;
 use crate::report::{builds, csv, peers, profiles};
 use clap::Args;

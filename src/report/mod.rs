@@ -15,7 +15,6 @@ pub mod html;
 pub mod merge;
 pub mod models;
 pub mod peers;
-pub mod place;
 #[cfg(feature = "reports")]
 pub mod plot;
 pub mod profiles;

@@ -4,13 +4,13 @@
 
 use super::ceiling::{self, Ceiling};
 use super::models::{self, ModelRun};
-use super::place::{Place, beside};
 use super::record::Record;
 use super::workloads::{self, WorkloadRun};
 use crate::check::builds::BuildComparison;
 use crate::check::outcome::Verdict;
 use crate::core::dtype::DType;
 use crate::core::packed;
+use crate::core::place::{Place, beside};
 use crate::device::fingerprint::Fingerprint;
 use crate::measure::lock::{self, Kind};
 use crate::measure::noise::NoiseReport;

@@ -4,6 +4,7 @@
 use super::selection::{Selected, Selection};
 use super::{Failure, Workplace, noise_stored, print};
 use crate::baseline::BaselineSettings;
+use crate::calibrate::versioned;
 use crate::check::perf::PerfSettings;
 use crate::device::fingerprint::Fingerprint;
 use crate::harness::terminal::note;
@@ -144,8 +145,5 @@ fn save(folder: &Path, device: &OfDevice) -> Result<(), Failure> {
     let source = format!("kernelgate noise on {name}, {driver}, {compiler}; measure again when one of them changes");
     let earlier = NoiseTable::load(folder, &device.fingerprint.key(), *kind).map_err(Failure::Input)?;
     let table = table_of(source, &device.reports).on_top_of(earlier);
-    let path = table_path(folder, &device.fingerprint);
-    let text = serde_json::to_string_pretty(&table).map_err(|e| Failure::Input(e.to_string()))? + "\n";
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
-    written.map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
+    versioned::write(&table_path(folder, &device.fingerprint), &table).map_err(Failure::Input)
 }

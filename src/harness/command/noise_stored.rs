@@ -4,6 +4,7 @@
 use super::selection::{Selected, Selection};
 use super::{Failure, Workplace, print};
 use crate::baseline::{BaselineSettings, Row, Table, read, stand};
+use crate::calibrate::versioned;
 use crate::check::outcome::{Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
 use crate::check::{Context, Subject};
@@ -85,8 +86,7 @@ pub fn run(workplace: &Workplace<'_>, selection: &Selection, trials: usize, out:
     if found.is_empty() {
         return Err(Failure::Missing("no selected candidate has a baseline for this device".into()));
     }
-    let text = serde_json::to_string_pretty(&found).map_err(|e| Failure::Input(e.to_string()))? + "\n";
-    std::fs::write(out, text).map_err(|e| Failure::Input(format!("{}: {e}", out.display())))?;
+    versioned::write(out, &found).map_err(Failure::Input)?;
     note(format_args!("comparisons: {}", out.display()));
     print(&describe(&found))
 }

@@ -3,6 +3,7 @@
 
 use super::selection::{Selected, Selection};
 use super::{Failure, Workplace, print};
+use crate::calibrate::versioned;
 use crate::check::beside::Competition;
 use crate::check::outcome::{Timing, Verdict};
 use crate::check::perf::{self, PerfSettings};
@@ -70,16 +71,14 @@ impl Tune {
                 if outcome.timings.is_empty() {
                     note(format_args!("{}: {}", subject.operator.name(), outcome.reason));
                 }
-                for timing in &outcome.timings {
-                    let choice = choice(subject, timing, device.fingerprint().key());
-                    print(&row(&choice))?;
-                    chosen.push(choice);
-                }
-                // After each shape: what was measured outlives whatever ends this process.
-                let text = serde_json::to_string_pretty(&chosen).map_err(|e| Failure::Input(e.to_string()))?;
-                let written = out.parent().map_or(Ok(()), std::fs::create_dir_all);
-                let written = written.and_then(|()| std::fs::write(&out, text + "\n"));
-                written.map_err(|e| Failure::Input(format!("{}: {e}", out.display())))?;
+                let key = device.fingerprint().key();
+                let found: Vec<Choice> =
+                    outcome.timings.iter().map(|timing| choice(subject, timing, key.clone())).collect();
+                let rows: Vec<String> = found.iter().map(row).collect();
+                chosen.extend(found);
+                // Kept after each shape, before its rows are shown: what was said outlives whatever ends this process.
+                versioned::write(&out, &chosen).map_err(Failure::Input)?;
+                rows.iter().try_for_each(|row| print(row))?;
             }
             Ok(())
         })?;
