@@ -113,8 +113,9 @@ impl Progress {
         if let Some((ended, wait)) = wait {
             drop(ended);
             let _ = wait.join();
-            *shown() = None;
             one.bar.finish_and_clear();
+            // Only now: what another thread writes meanwhile still takes its place.
+            *shown() = None;
         }
     }
 }
