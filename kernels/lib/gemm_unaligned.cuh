@@ -1,6 +1,8 @@
-// Operands whose rows start anywhere (2-byte alignment), without a copy first: the producer is a whole warpgroup, whose lanes load
-// the two words of 16 bytes that 16 bytes of a row lie in, shift them, and store them where TMA would have put them.
+// Operands whose rows start anywhere (2-byte alignment), without a copy first. The producer is a whole warpgroup: eight lanes have a
+// row of a slice, which they copy as memory has it (cp.async), from the multiple of 16 bytes before its first element on. Once it
+// is there they shift it in place, to where TMA would have put it, while the copies of the next slices are under way.
 #pragma once
+#include "async.cuh"
 #include "gemm_wgmma.cuh"
 #include "shifted.cuh"
 
@@ -13,140 +15,151 @@ struct Matrix {
     int cols;
 };
 
-constexpr int PACK = 8;                                 // elements of 16 bytes
-constexpr int PACKS = COLUMNS / PACK;                   // of a row of a tile
-constexpr int ROWS_A_TIME = WARPGROUP_THREADS / PACKS;  // that a warpgroup loads
+constexpr int PACKS = COLUMNS / PACK_LEN;               // of a row of a slice, each a lane's
+constexpr int ROWS_A_TIME = WARPGROUP_THREADS / PACKS;  // that a warpgroup copies
 
-// The 16 bytes of memory from element `at` on, a multiple of PACK; what lies behind `all` elements is not read.
-__device__ __forceinline__ uint4 load_within(const scalar_t* data, long long at, long long all) {
-    if (at + PACK <= all) return *reinterpret_cast<const uint4*>(data + at);
-    unsigned long long halves[2] = {0, 0};
-#pragma unroll 1
-    for (int i = 0; at + i < all; ++i) {
-        const unsigned long long bits = *reinterpret_cast<const unsigned short*>(data + at + i);
-        halves[0] |= i < 4 ? bits << 16 * i : 0;
-        halves[1] |= i < 4 ? 0 : bits << 16 * (i - 4);
-    }
-    return make_uint4(halves[0], halves[0] >> 32, halves[1], halves[1] >> 32);
+// Starts a copy of a pack of which the first `bytes` are read; the others become zeros.
+__device__ __forceinline__ void copy_pack_async(unsigned target, const void* source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(__cvta_generic_to_global(source)), "r"(bytes)
+                 : "memory");
 }
 
-// A word with its first `count` elements, zeros behind.
-__device__ __forceinline__ unsigned first_of(unsigned word, int count) {
-    return count >= 2 ? word : count == 1 ? word & 0xffff : 0;
+__device__ __forceinline__ uint4 load_shared(unsigned from) {
+    uint4 pack;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pack.x), "=r"(pack.y), "=r"(pack.z), "=r"(pack.w)
+                 : "r"(from)
+                 : "memory");
+    return pack;
 }
 
-// A lane's share of one slice of an operand, from `at` on, EXTENT rows or columns: on its way from memory, as memory has it.
+__device__ __forceinline__ void store_shared(unsigned to, const uint4& pack) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pack.x), "r"(pack.y), "r"(pack.z), "r"(pack.w)
+                 : "memory");
+}
+
+// A lane's part of an operand's slices: EXTENT of its rows or columns, 64 of k each. A row in memory has eight packs in a swizzled
+// tile, a lane's at `own`, and the ninth, which a row that does not start on 16 bytes needs as well, among the tile's ninths. The
+// rows of a lane are some packs apart, as slices are: all of them start as far behind a multiple of a pack.
 template <int ORDER, int EXTENT>
-struct Share {
-    static constexpr int BOXES = ORDER == K_MAJOR ? 1 : EXTENT / COLUMNS;
-    static constexpr int TIMES = (ORDER == K_MAJOR ? EXTENT : SLICE) / ROWS_A_TIME;
-    uint4 low[BOXES][TIMES];
-    uint4 high[BOXES][TIMES];
+struct UnalignedOperand {
+    static constexpr int ROWS = ORDER == K_MAJOR ? EXTENT : SLICE;
+    static constexpr int TIMES = ROWS / ROWS_A_TIME;
+    static constexpr int STEP_BYTES = ROWS_A_TIME * ROW_BYTES;  // from a row of a lane to its next one
+    static constexpr int NINTHS_BYTES = ROWS * PACK_BYTES;
+    static_assert(ORDER == K_MAJOR || EXTENT == COLUMNS, "a swizzled row has all columns");
+    static_assert(TIMES <= PACKS, "a lane copies the ninth pack of one row at most");
 
-    // Where pack (box, time) of this lane stands in a box, and in the matrix.
-    static __device__ __forceinline__ int box_row(int time) {
-        return threadIdx.x % WARPGROUP_THREADS / PACKS + time * ROWS_A_TIME;
-    }
-    static __device__ __forceinline__ int row(int at, int k, int time) { return (ORDER == K_MAJOR ? at : k) + box_row(time); }
-    static __device__ __forceinline__ int col(int at, int k, int box) {
-        return (ORDER == K_MAJOR ? k : at + box * COLUMNS) + threadIdx.x % PACKS * PACK;
-    }
-    // Elements by which a lane's packs start behind a multiple of PACK: `at` and k are such multiples, rows a lane are PACKS apart.
-    static __device__ __forceinline__ int shift(const Matrix& matrix, int at, int k) {
-        return int((unsigned)row(at, k, 0) * (unsigned)matrix.cols % PACK);
-    }
+    bool aligned;        // all rows start on 16 bytes
+    int bytes;           // by which a row starts behind a multiple of 16
+    const scalar_t* at;  // this lane's pack of its first row, from that multiple on
+    long long step;      // elements to its next row
+    int columns_left;    // elements from there to the end of the row
+    int rows_left;       // from its first row on
+    unsigned own;
+    unsigned next;  // the pack behind it, or that of the ninths
 
-    __device__ __forceinline__ void load(const Matrix& matrix, int at, int k) {
-        const int behind = shift(matrix, at, k);
-        const long long all = (long long)matrix.rows * matrix.cols;
-        const long long first = (long long)row(at, k, 0) * matrix.cols + col(at, k, 0) - behind;
-        const long long last = first + (long long)(TIMES - 1) * ROWS_A_TIME * matrix.cols + (BOXES - 1) * COLUMNS;
-        // Almost always: nothing to check for each pack, and all loads are under way at once.
-        if (row(at, k, TIMES - 1) < matrix.rows && col(at, k, BOXES - 1) < matrix.cols && last + 2 * PACK <= all) {
-            const scalar_t* const from = matrix.data + first;
-            load_all(low, from, matrix.cols);
-            if (behind != 0) load_all(high, from + PACK, matrix.cols);
-            return;
-        }
-#pragma unroll
-        for (int box = 0; box < BOXES; ++box) {
-#pragma unroll
-            for (int time = 0; time < TIMES; ++time) {
-                low[box][time] = high[box][time] = make_uint4(0, 0, 0, 0);
-                if (row(at, k, time) >= matrix.rows || col(at, k, box) >= matrix.cols) continue;
-                const long long from = first + (long long)time * ROWS_A_TIME * matrix.cols + box * COLUMNS;
-                low[box][time] = load_within(matrix.data, from, all);
-                if (behind != 0) high[box][time] = load_within(matrix.data, from + PACK, all);
-            }
-        }
+    __device__ __forceinline__ UnalignedOperand(const Matrix& matrix, int origin, int k) {
+        const int lane = threadIdx.x % PACKS;
+        const int box_row = threadIdx.x % WARPGROUP_THREADS / PACKS;
+        const int row = (ORDER == K_MAJOR ? origin : k) + box_row;
+        const int column = ORDER == K_MAJOR ? k : origin;
+        const int behind = int((unsigned)row * (unsigned)matrix.cols % PACK_LEN);
+        aligned = matrix.cols % PACK_LEN == 0;
+        bytes = behind * int(sizeof(scalar_t));
+        at = matrix.data + (long long)row * matrix.cols + column - behind + lane * PACK_LEN;
+        step = (long long)ROWS_A_TIME * matrix.cols;
+        columns_left = matrix.cols - column + behind - lane * PACK_LEN;
+        rows_left = matrix.rows - row;
+        own = box_row * ROW_BYTES + (lane ^ box_row % 8) * PACK_BYTES;
+        next = is_last() ? box_row * PACK_BYTES : box_row * ROW_BYTES + (lane + 1 ^ box_row % 8) * PACK_BYTES;
     }
 
-    static __device__ __forceinline__ void load_all(uint4 (&packs)[BOXES][TIMES], const scalar_t* from, int cols) {
+    static __device__ __forceinline__ bool is_last() { return threadIdx.x % PACKS == PACKS - 1; }
+
+    // Starts the copies of the next slice; what is past the end of a row becomes zeros.
+    __device__ __forceinline__ void copy(unsigned tile, unsigned ninths) {
+        const int lane = threadIdx.x % PACKS;
+        auto bytes_of = [](int elements) { return max(0, min(elements, PACK_LEN)) * int(sizeof(scalar_t)); };
+        const int all = bytes_of(columns_left);
 #pragma unroll
-        for (int box = 0; box < BOXES; ++box) {
-#pragma unroll
-            for (int time = 0; time < TIMES; ++time) {
-                const scalar_t* const here = from + (long long)time * ROWS_A_TIME * cols + box * COLUMNS;
-                packs[box][time] = *reinterpret_cast<const uint4*>(here);
-            }
+        for (int time = 0; time < TIMES; ++time) {
+            copy_pack_async(tile + own + time * STEP_BYTES, at + time * step, time * ROWS_A_TIME < rows_left ? all : 0);
         }
+        if (!aligned && lane < TIMES) {
+            const int ahead = (PACKS - lane) * PACK_LEN;
+            const int row = threadIdx.x % WARPGROUP_THREADS / PACKS + lane * ROWS_A_TIME;
+            copy_pack_async(ninths + row * PACK_BYTES, at + ahead + lane * step,
+                            lane * ROWS_A_TIME < rows_left ? bytes_of(columns_left - ahead) : 0);
+        }
+        at += ORDER == K_MAJOR ? SLICE : SLICE / ROWS_A_TIME * step;
+        (ORDER == K_MAJOR ? columns_left : rows_left) -= SLICE;
     }
 
-    // Into a swizzled tile: zeros for what lies outside of the matrix.
-    __device__ __forceinline__ void store(unsigned to, const Matrix& matrix, int at, int k) const {
-        const int bytes = shift(matrix, at, k) * int(sizeof(scalar_t));
+    // Shifts the rows of a slice that is there.
+    __device__ __forceinline__ void shift(unsigned tile, unsigned ninths) const {
+        if (aligned) return;
+        const unsigned behind = (is_last() ? ninths : tile) + next;
+        const unsigned behind_step = is_last() ? ROWS_A_TIME * PACK_BYTES : STEP_BYTES;
+        uint4 packs[TIMES];
 #pragma unroll
-        for (int box = 0; box < BOXES; ++box) {
-            const int count = matrix.cols - col(at, k, box);
-#pragma unroll
-            for (int time = 0; time < TIMES; ++time) {
-                uint4 pack = bytes == 0 ? low[box][time] : shifted(low[box][time], high[box][time], bytes);
-                if (count < PACK) {
-                    pack = make_uint4(first_of(pack.x, count), first_of(pack.y, count - 2), first_of(pack.z, count - 4),
-                                      first_of(pack.w, count - 6));
-                }
-                const int r = box_row(time);
-                const unsigned there = to + box * COLUMNS_BYTES + r * ROW_BYTES + (threadIdx.x % PACKS ^ r % 8) * 16;
-                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(there), "r"(pack.x), "r"(pack.y), "r"(pack.z),
-                             "r"(pack.w)
-                             : "memory");
-            }
+        for (int time = 0; time < TIMES; ++time) {
+            packs[time] = shifted(load_shared(tile + own + time * STEP_BYTES), load_shared(behind + time * behind_step), bytes);
         }
+        __syncwarp();  // a row's lanes have read it
+#pragma unroll
+        for (int time = 0; time < TIMES; ++time) store_shared(tile + own + time * STEP_BYTES, packs[time]);
     }
 };
 
-// A product's operands by lanes, AHEAD slices of them on their way.
-template <int AHEAD>
-struct Rows {
+// The plan of a block with a tile of 64 x TILE_N: the ninths of all stages stand behind these.
+template <int TILE_N, int STAGES, int A_ORDER, int B_ORDER>
+struct UnalignedConfig : Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER> {
+    using Stages = Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER>;
+    using OperandA = UnalignedOperand<A_ORDER, Stages::TILE_M>;
+    using OperandB = UnalignedOperand<B_ORDER, TILE_N>;
+    static constexpr int NINTHS_BYTES = OperandA::NINTHS_BYTES + OperandB::NINTHS_BYTES;
+    static constexpr int PIPELINE_BYTES = Stages::PIPELINE_BYTES + STAGES * NINTHS_BYTES;
+};
+
+// A product's operands by lanes.
+struct UnalignedOperands {
     Matrix a;
     Matrix b;
     static constexpr int PRODUCERS = WARPGROUP_WARPS;  // arrivals that fill a stage
 
+    // Slices whose copies are under way. A consumer gives a stage back when it has the next one, which must not wait for that.
+    template <class C>
+    static constexpr int AHEAD = C::STAGES - 2;
+
     template <class C>
     __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
-        Share<C::A_ORDER, C::TILE_M> of_a[AHEAD];
-        Share<C::B_ORDER, C::TILE_N> of_b[AHEAD];
-        auto load = [&](int i, int slice) {
-            if (slice >= last) return;
-            of_a[i].load(a, tile.row, slice * SLICE);
-            of_b[i].load(b, tile.col, slice * SLICE);
-        };
-#pragma unroll
-        for (int i = 0; i < AHEAD; ++i) load(i, first + i);
-        for (int base = first; base < last; base += AHEAD) {
-#pragma unroll
-            for (int i = 0; i < AHEAD; ++i) {
-                const int slice = base + i;
-                if (slice >= last) break;
-                mbarrier_wait(pipeline.is_empty(), pipeline.parity ^ 1);
-                of_a[i].store(pipeline.a(), a, tile.row, slice * SLICE);
-                of_b[i].store(pipeline.b(), b, tile.col, slice * SLICE);
-                load(i, slice + AHEAD);
-                fence_proxy_async();
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) mbarrier_arrive(pipeline.is_full());
-                pipeline.next();
+        typename C::OperandA of_a(a, tile.row, first * SLICE);
+        typename C::OperandB of_b(b, tile.col, first * SLICE);
+        auto ninths = [](const Pipeline<C>& at) { return at.stages + C::STAGES * C::STAGE_BYTES + at.stage * C::NINTHS_BYTES; };
+        Pipeline<C> copies = pipeline;
+        auto copy = [&](int slice) {
+            if (slice < last) {
+                mbarrier_wait(copies.is_empty(), copies.parity ^ 1);
+                of_a.copy(copies.a(), ninths(copies));
+                of_b.copy(copies.b(), ninths(copies) + C::OperandA::NINTHS_BYTES);
+                copies.next();
             }
+            copy_async_commit();
+        };
+#pragma unroll 1
+        for (int slice = first; slice < first + AHEAD<C>; ++slice) copy(slice);
+#pragma unroll 1
+        for (int slice = first; slice < last; ++slice) {
+            copy_async_wait<AHEAD<C> - 1>();
+            __syncwarp();
+            of_a.shift(pipeline.a(), ninths(pipeline));
+            of_b.shift(pipeline.b(), ninths(pipeline) + C::OperandA::NINTHS_BYTES);
+            fence_proxy_async();
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) mbarrier_arrive(pipeline.is_full());
+            pipeline.next();
+            copy(slice + AHEAD<C>);
         }
     }
 };

@@ -34,10 +34,10 @@ using namespace hopper;
     ENTRY(swap_ab_32x64, Config<1, 32, 9, 1, FACTOR_B, K_MAJOR>)        \
     ENTRY(swap_ab_64x64, Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>)
 
-// The same by rows that start anywhere (gemm_unaligned.cuh). ENTRY(name, slices on their way, its tile).
-#define HOPPER_UNALIGNED(ENTRY)                                         \
-    ENTRY(unaligned_16x64, 2, Config<1, 16, 10, 1, FACTOR_B, K_MAJOR>)  \
-    ENTRY(unaligned_64x64, 1, Config<1, 64, 7, 1, FACTOR_B, K_MAJOR>)
+// The same by rows that start anywhere (gemm_unaligned.cuh).
+#define HOPPER_UNALIGNED(ENTRY)                                       \
+    ENTRY(unaligned_16x64, UnalignedConfig<16, 10, FACTOR_B, K_MAJOR>) \
+    ENTRY(unaligned_64x64, UnalignedConfig<64, 6, FACTOR_B, K_MAJOR>)
 
 // As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _cluster: so many
 // of them, beside each other, multicast a.
@@ -79,15 +79,15 @@ using namespace hopper;
         swap_ab_split_k<__VA_ARGS__>(Maps{b_map, a_map}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                      \
     }
 
-// The same of a and b themselves.
-#define HOPPER_UNALIGNED_ENTRY(NAME, AHEAD, ...)                                                                       \
+// The same of a and b themselves; 16 bytes more a stage for each row and column of the tile.
+#define HOPPER_UNALIGNED_ENTRY(NAME, ...)                                                                             \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
         PRODUCT(NAME)(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, PRODUCT_POINTERS                \
                       scalar_t* __restrict__ c, int m, int n, int k PRODUCT_SCALARS) {                                \
         PRODUCT_BEGIN;                                                                                                \
         const Matrix of_a{behind_wait(a), m, k};                                                                      \
         const Matrix of_b = FACTOR_B == K_MAJOR ? Matrix{behind_wait(b), n, k} : Matrix{behind_wait(b), k, n};        \
-        swap_ab_split_k<__VA_ARGS__>(Rows<AHEAD>{of_b, of_a}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                        \
+        swap_ab_split_k<__VA_ARGS__>(UnalignedOperands{of_b, of_a}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);           \
     }
 
 HOPPER_TILES(HOPPER_ENTRY)

@@ -89,7 +89,7 @@ const SPLIT_K: [[Tile; 4]; 5] = [
     split_k!("swap_ab_32x64", [32, 64], 9, Work::SwapAbSplitK),
     split_k!("swap_ab_64x64", [64, 64], 7, Work::SwapAbSplitK),
     split_k!("unaligned_16x64", [16, 64], 10, Work::Unaligned),
-    split_k!("unaligned_64x64", [64, 64], 7, Work::Unaligned),
+    split_k!("unaligned_64x64", [64, 64], 6, Work::Unaligned),
 ];
 
 /// Those with A and B swapped for all shapes.
@@ -113,7 +113,8 @@ pub fn tiles() -> impl Iterator<Item = &'static Tile> + Clone {
     TILES.iter().chain(&SWAP_AB).chain(SPLIT_K.iter().flatten())
 }
 
-/// Rows up to which blocks of a cluster split k: beyond, their tiles read b too often.
+/// Rows up to which blocks of a cluster split k whatever the columns: beyond, their tiles read b too often, but for those that are
+/// so few that all run at once.
 const MOST_ROWS_SPLIT: usize = 256;
 
 /// Parts of k a tile, at the most, and slices that a part has, at the least.
@@ -127,8 +128,9 @@ impl Tile {
         match self.work {
             Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
             Work::SwapAbSplitK(split) => {
-                let most = if self.rows == 64 { MOST_ROWS_SPLIT } else { self.rows };
-                s.m <= most && self.rows <= 16.max(4 * s.m) && is_long(split)
+                let in_one_wave = split > 1 && self.clusters(s) <= self.at_once;
+                let few = s.m <= self.rows || (self.rows == 64 && (s.m <= MOST_ROWS_SPLIT || in_one_wave));
+                few && self.rows <= 16.max(4 * s.m) && is_long(split)
             }
             Work::Unaligned(split) => {
                 (s.m <= self.rows || self.rows == 64) && self.rows <= 16.max(4 * s.m) && is_long(split)
@@ -200,7 +202,9 @@ impl Tile {
     /// Blocks, cluster and shared memory for so many clusters, each with these parts of k.
     pub(super) fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
-        let ring_bytes = self.stages * (stage_bytes + 16);
+        // Where rows start anywhere, each has 16 bytes more.
+        let beside_bytes = if self.takes_maps() { 0 } else { (self.rows + self.cols) * 16 };
+        let ring_bytes = self.stages * (stage_bytes + beside_bytes + 16);
         // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
         let groups = match self.work {
             Work::SwapAbSplitK(_) | Work::Unaligned(_) => 1,

@@ -25,7 +25,7 @@ pub fn chosen(point: &[usize]) -> &'static str {
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
 /// what runs at full clocks: beyond, all tiles slow down alike.
-const SHAPES: [(usize, usize, usize); 34] = [
+const SHAPES: [(usize, usize, usize); 36] = [
     (1, 4096, 4096),
     (8, 4096, 14336),
     (16, 4096, 4096),
@@ -56,6 +56,8 @@ const SHAPES: [(usize, usize, usize); 34] = [
     (1, 5001, 8192),
     (8, 2476, 4096),
     (9, 4006, 11200),
+    (13, 72, 115),
+    (16, 9756, 64),
     (16, 1536, 2476),
     (40, 1000, 3001),
     (64, 257, 4096),
