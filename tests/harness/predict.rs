@@ -145,6 +145,23 @@ fn predictions_are_held_against_what_was_recorded() {
     );
 }
 
+#[test]
+fn a_sweep_writes_over_no_file_that_it_cannot_add_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("fit.json");
+    let recorded = root().join("docs/results/h200-goals.json.xz");
+    let of_another = std::fs::read(root().join("snapshots/prediction/nvidia-h100-80gb-hbm3-132.json.xz")).unwrap();
+    for (content, said) in
+        [(&b"{\"version\":3"[..], "fit.json"), (&of_another, "families of nvidia-h100-80gb-hbm3-132")]
+    {
+        std::fs::write(&out, content).unwrap();
+        let sweep = ["gemm::cuda::bf16", "--sweep", "--called", "cuda_v10", "--on", "nvidia-h200-132", "--recorded"];
+        let ran = predict(&[&sweep[..], &[recorded.to_str().unwrap(), "--out", out.to_str().unwrap()]].concat());
+        assert!(ran.code == Some(2) && ran.stderr.contains(said) && ran.stderr.contains("--out"), "{}", ran.stderr);
+        assert!(std::fs::read(&out).unwrap() == content, "{said}");
+    }
+}
+
 /// A busy machine measures less in a time, so it is given more until there is enough to fit.
 #[cfg(unix)]
 #[test]

@@ -13,7 +13,7 @@ use crate::harness::command::Workplace;
 use crate::harness::progress::Progress;
 use crate::harness::terminal::note;
 use crate::predict::{Errors, Family, Fitted, Limits, Observation, Swept, VERSION, known};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl Predict {
     /// Measures random shapes of each family on the device, or takes what was recorded of it, and fits it.
@@ -24,10 +24,10 @@ impl Predict {
             let ending = Ending::watched();
             self.selection.each(&Workplace { project: &project(), suites: &suites }, |selected| {
                 let calibration = self.calibration(Some(selected.device.fingerprint()))?;
+                let file = self.open(&mut file, &calibration, || project().describe_run(0).started)?;
                 let observations =
                     self.measure(selected, derive(self.selection.seed, &["fit"]), || ending.is_asked_for())?;
-                let started = project().describe_run(0).started;
-                self.keep(&mut file, &selected.subject, &calibration, observations, started)?;
+                self.keep(file, &selected.subject, &calibration, observations)?;
                 ending.end_if_asked();
                 Ok(())
             })?;
@@ -39,7 +39,8 @@ impl Predict {
                 let subject = trial.subject(&suites);
                 progress.say(&trial.name);
                 let observations = recorded.of(&subject, &self.called, &calibration.device.key());
-                self.keep(&mut file, &subject, &calibration, observations, recorded.measured())?;
+                let file = self.open(&mut file, &calibration, || recorded.measured())?;
+                self.keep(file, &subject, &calibration, observations)?;
                 progress.step();
             }
         }
@@ -49,22 +50,38 @@ impl Predict {
         }
     }
 
+    /// The file that a sweep goes to, with the families of this device that it has: before the first is measured, since one that
+    /// cannot be read must not be written over.
+    fn open<'f>(
+        &self,
+        file: &'f mut Option<(PathBuf, Fitted)>,
+        calibration: &Calibration,
+        measured: impl Fn() -> String,
+    ) -> Result<&'f mut (PathBuf, Fitted), Failure> {
+        let opened = match file.take() {
+            Some(opened) => opened,
+            None => {
+                let out = self.out.clone().unwrap_or_else(|| project().made("prediction", &calibration.device));
+                let kept = if out.exists() {
+                    of_device(&out, &calibration.device)?
+                } else {
+                    empty(&calibration.device, calibration, measured())
+                };
+                (out, self.of_state(kept))
+            }
+        };
+        Ok(file.insert(opened))
+    }
+
     /// Fits a family and writes the file.
     fn keep(
         &self,
-        file: &mut Option<(PathBuf, Fitted)>,
+        (out, fitted): &mut (PathBuf, Fitted),
         subject: &Subject<'_>,
         calibration: &Calibration,
         observations: Vec<Observation>,
-        measured: String,
     ) -> Result<(), Failure> {
         let limits = Limits::of(calibration).map_err(Failure::Input)?;
-        let (out, fitted) = file.get_or_insert_with(|| {
-            let out = self.out.clone().unwrap_or_else(|| project().made("prediction", &calibration.device));
-            let kept = Fitted::read(&out).ok().filter(|kept| kept.device.key() == calibration.device.key());
-            let kept = kept.unwrap_or_else(|| empty(&calibration.device, calibration, measured));
-            (out, self.of_state(kept))
-        });
         let before = fitted.swept(subject).filter(|_| self.add).map(|swept| swept.observations.clone());
         let observations = before.into_iter().flatten().chain(observations).collect();
         match fit(subject, observations, &limits) {
@@ -141,6 +158,17 @@ fn fit(subject: &Subject<'_>, observations: Vec<Observation>, limits: &Limits) -
     }
     let swept = Swept::new(name, family.parameters, observations);
     Ok(Swept { process: family.process, unasked: family.unasked, ..swept })
+}
+
+/// The families of a file that a sweep of this device may go to.
+fn of_device(path: &Path, device: &Fingerprint) -> Result<Fitted, Failure> {
+    let instead = "a sweep adds to what is there: name another file by --out, or move this one away";
+    let fitted = Fitted::read(path).map_err(|why| Failure::Input(format!("{why}; {instead}")))?;
+    if fitted.device.key() != device.key() {
+        let (of, here) = (fitted.device.key(), device.key());
+        return Err(Failure::Input(format!("{}: families of {of}, not of {here}; {instead}", path.display())));
+    }
+    Ok(fitted)
 }
 
 fn empty(device: &Fingerprint, calibration: &Calibration, measured: String) -> Fitted {
