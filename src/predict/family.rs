@@ -66,6 +66,8 @@ pub struct Family {
     pub left_out_us: Vec<f64>,
     cases: Vec<Case>,
     limits: Limits,
+    /// Whether the launch rules have moved its cases since it was fitted.
+    has_moved: bool,
 }
 
 /// Cases that a family is fitted to at the least.
@@ -105,7 +107,18 @@ impl Family {
         let unasked: Option<Vec<&Place>> = cases.iter().map(|case| case.unasked.as_ref()).collect();
         let unasked = unasked.map(|places| likelihood::fit(&places, &misses(1)).0);
         let (operator, candidate, limits) = (operator.into(), candidate.into(), limits.clone());
-        Ok(Family { operator, candidate, dtype, parameters, process, unasked, left_out_us, cases, limits })
+        Ok(Family {
+            operator,
+            candidate,
+            dtype,
+            parameters,
+            process,
+            unasked,
+            left_out_us,
+            cases,
+            limits,
+            has_moved: false,
+        })
     }
 
     /// A family that was fitted before, on a device of so many units, with what was measured: what the model does not know of a
@@ -119,12 +132,14 @@ impl Family {
         let case = |(seen, features): (&Observation, Features)| {
             let [modelled_us, unasked_us] = parameters.times_us(&features, limits);
             let there = [seen.modelled_us.unwrap_or(modelled_us), seen.unasked_us.unwrap_or(unasked_us)];
-            Case::of(features, units, there)
+            (Case::of(features, units, there), (seen.us / there[0]).ln())
         };
-        let cases: Vec<Case> = cases.map(case).collect();
+        let (cases, misses): (Vec<Case>, Vec<f64>) = cases.map(case).unzip();
         let unasked: Vec<&Place> = cases.iter().filter_map(|case| case.unasked.as_ref()).collect();
         let fits = swept.process.is_of(cases.iter().map(|case| &case.place))
             && swept.unasked.as_ref().is_none_or(|process| process.is_of(unasked.iter().copied()));
+        let places: Vec<&Place> = cases.iter().map(|case| &case.place).collect();
+        let has_moved = fits && !swept.process.recalls(&places, &misses);
         fits.then(|| Family {
             operator: swept.operator.clone(),
             candidate: swept.candidate.clone(),
@@ -135,6 +150,7 @@ impl Family {
             left_out_us: Vec::new(),
             cases,
             limits: limits.clone(),
+            has_moved,
         })
     }
 
@@ -157,6 +173,11 @@ impl Family {
 
     /// Whether a case is like those that the family was fitted to, and what is not if so.
     pub fn outside(&self, features: &Features) -> Option<String> {
+        if self.has_moved {
+            return Some(
+                "the launch rules have changed since the fit: `kernelgate predict --refit`, or sweep again".into(),
+            );
+        }
         for (i, &extent) in features.extents.iter().enumerate() {
             let all = self.cases.iter().filter_map(|case| Some(*case.features.extents.get(i)? as f64));
             let (low, high) = all.fold((f64::INFINITY, 0.0f64), |(low, high), at| (low.min(at), high.max(at)));
@@ -221,12 +242,29 @@ mod tests {
         assert!((0.85..=0.95).contains(&share), "{share} of {}", said.len());
     }
 
+    /// A family that is 30 % slower where k is large.
+    fn slower(cases: Vec<(Features, f64)>) -> Vec<(Features, f64)> {
+        cases.into_iter().map(|(f, us)| if f.extents[2] > 1024 { (f, 1.3 * us) } else { (f, us) }).collect()
+    }
+
+    #[test]
+    fn a_fit_whose_cases_have_moved_says_so() {
+        let (limits, measured) = (h200(), slower(products(&TRUTH, 200, 0.0, 1)));
+        let family = Family::fitted(NAME, measured.clone(), &limits).unwrap();
+        let swept = Swept { process: family.process.clone(), ..Swept::new(NAME, family.parameters, Vec::new()) };
+        let seen: Vec<_> = measured.iter().map(|(_, us)| Observation::new(String::new(), *us)).collect();
+        let predicted = |by: usize| {
+            let features = measured.iter().cycle().skip(by).map(|(features, _)| features.clone());
+            let family = Family::with(&swept, seen.iter().zip(features), (&limits, limits.units)).unwrap();
+            family.predict(&measured[0].0)
+        };
+        assert_eq!(predicted(0).unwrap(), family.predict(&measured[0].0).unwrap());
+        let said = predicted(7).unwrap_err();
+        assert!(said.contains("launch rules have changed") && said.contains("--refit"), "{said}");
+    }
+
     #[test]
     fn neighbours_correct_what_the_model_cannot_know() {
-        // A family that is 30 % slower where k is large.
-        let slower = |cases: Vec<(Features, f64)>| -> Vec<(Features, f64)> {
-            cases.into_iter().map(|(f, us)| if f.extents[2] > 1024 { (f, 1.3 * us) } else { (f, us) }).collect()
-        };
         let family = Family::fitted(NAME, slower(products(&TRUTH, 200, 0.0, 1)), &h200()).unwrap();
         let unseen = slower(products(&TRUTH, 200, 0.0, 2));
         let mean = |predict: &dyn Fn(&Features) -> Option<f64>| {

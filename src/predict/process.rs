@@ -29,12 +29,14 @@ pub struct Process {
     pub weights: Vec<f64>,
 }
 
+/// Cases that a process is asked for to see whether it is theirs.
+const ASKED: usize = 64;
+
 impl Process {
     /// Whether it was fitted to as many cases, of as many numbers and names; one that says nothing is of any.
     pub fn is_of<'p>(&self, mut places: impl ExactSizeIterator<Item = &'p Place>) -> bool {
-        let says_nothing = self.scales.is_empty() && self.apart.is_empty();
         let fits = |place: &Place| {
-            says_nothing || (place.numbers.len(), place.names.len()) == (self.scales.len(), self.apart.len())
+            self.says_nothing() || (place.numbers.len(), place.names.len()) == (self.scales.len(), self.apart.len())
         };
         places.len() == self.weights.len() && places.all(fits)
     }
@@ -43,6 +45,20 @@ impl Process {
     pub fn value<'p>(&self, at: &Place, places: impl Iterator<Item = &'p Place>) -> f64 {
         let of_cases = places.zip(&self.weights).map(|(place, weight)| weight * self.covariance(at, place));
         self.mean + of_cases.sum::<f64>()
+    }
+
+    fn says_nothing(&self) -> bool {
+        self.scales.is_empty() && self.apart.is_empty()
+    }
+
+    /// Whether it says of its own cases about what was measured there: what their values are, in the order of the places. It does
+    /// not where the places have moved since it was fitted, whose weights then belong to others. One that says nothing does.
+    pub fn recalls(&self, places: &[&Place], values: &[f64]) -> bool {
+        let step = places.len().div_ceil(ASKED).max(1);
+        let asked = places.iter().zip(values).step_by(step);
+        let near = |(at, value): (&&Place, &f64)| (self.value(at, places.iter().copied()) - value).abs() <= self.spread;
+        let count = asked.len();
+        self.says_nothing() || 4 * asked.filter(|&case| near(case)).count() >= 3 * count
     }
 
     pub(super) fn covariance(&self, a: &Place, b: &Place) -> f64 {

@@ -145,6 +145,18 @@ fn predictions_are_held_against_what_was_recorded() {
     );
 }
 
+/// Whoever changes a launch rule has to fit again what ships.
+#[test]
+fn what_ships_was_fitted_by_the_launch_rules_of_now() {
+    for key in ["nvidia-h200-132", "nvidia-h100-80gb-hbm3-132"] {
+        let all = predicted(&["--on", key]);
+        let all = all.as_array().unwrap();
+        let why = |one: &Value| one["outside"].as_str().unwrap_or_default().to_owned();
+        let moved: Vec<_> = all.iter().filter(|one| why(one).contains("--refit")).map(|one| &one["trial"]).collect();
+        assert!(all.len() > 30 && moved.is_empty(), "{key}: {} cases, {moved:?}", all.len());
+    }
+}
+
 #[test]
 fn a_sweep_writes_over_no_file_that_it_cannot_add_to() {
     let folder = tempfile::tempdir().unwrap();
