@@ -48,7 +48,6 @@ struct UnalignedOperand {
     static constexpr int STEP_BYTES = ROWS_A_TIME * ROW_BYTES;  // from a row of a lane to its next one
     static constexpr int NINTHS_BYTES = ROWS * PACK_BYTES;
     static_assert(ORDER == K_MAJOR || EXTENT == COLUMNS, "a swizzled row has all columns");
-    static_assert(TIMES <= PACKS, "a lane copies the ninth pack of one row at most");
 
     bool aligned;        // all rows start on 16 bytes
     int bytes;           // by which a row starts behind a multiple of 16
@@ -79,6 +78,7 @@ struct UnalignedOperand {
 
     // Starts the copies of the next slice; what is past the end of a row becomes zeros.
     __device__ __forceinline__ void copy(unsigned tile, unsigned ninths) {
+        static_assert(TIMES <= PACKS, "a lane copies the ninth pack of one row at most");
         const int lane = threadIdx.x % PACKS;
         auto bytes_of = [](int elements) { return max(0, min(elements, PACK_LEN)) * int(sizeof(scalar_t)); };
         const int all = bytes_of(columns_left);
@@ -112,15 +112,47 @@ struct UnalignedOperand {
     }
 };
 
-// The plan of a block with a tile of 64 x TILE_N: the ninths of all stages stand behind these.
-template <int TILE_N, int STAGES, int A_ORDER, int B_ORDER>
+// The plan of a block with a tile of 64 x TILE_N: the ninths of all stages stand behind these. B_BY_MAP: b is brought by TMA, and has
+// none.
+template <int TILE_N, int STAGES, int A_ORDER, int B_ORDER, bool B_BY_MAP = false>
 struct UnalignedConfig : Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER> {
     using Stages = Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER>;
     using OperandA = UnalignedOperand<A_ORDER, Stages::TILE_M>;
     using OperandB = UnalignedOperand<B_ORDER, TILE_N>;
-    static constexpr int NINTHS_BYTES = OperandA::NINTHS_BYTES + OperandB::NINTHS_BYTES;
+    static constexpr int NINTHS_BYTES = OperandA::NINTHS_BYTES + (B_BY_MAP ? 0 : OperandB::NINTHS_BYTES);
     static constexpr int PIPELINE_BYTES = Stages::PIPELINE_BYTES + STAGES * NINTHS_BYTES;
 };
+
+// The slices [first, last) of a tile by the producer warpgroup: `copy(pipeline, ninths)` starts the copies of the next one as a stage
+// comes free, and `shift(pipeline, ninths)` puts one in place that is there. A consumer gives a stage back when it has the next one,
+// which must not wait for that.
+template <class C, class Copy, class Shift>
+__device__ __forceinline__ void produce_unaligned(Pipeline<C>& pipeline, int first, int last, const Copy& copy, const Shift& shift) {
+    constexpr int AHEAD = C::STAGES - 2;  // slices whose copies are under way
+    auto ninths = [](const Pipeline<C>& at) { return at.stages + C::STAGES * C::STAGE_BYTES + at.stage * C::NINTHS_BYTES; };
+    Pipeline<C> copies = pipeline;
+    auto begin = [&](int slice) {
+        if (slice < last) {
+            mbarrier_wait(copies.is_empty(), copies.parity ^ 1);
+            copy(copies, ninths(copies), slice);
+            copies.next();
+        }
+        copy_async_commit();
+    };
+#pragma unroll 1
+    for (int slice = first; slice < first + AHEAD; ++slice) begin(slice);
+#pragma unroll 1
+    for (int slice = first; slice < last; ++slice) {
+        copy_async_wait<AHEAD - 1>();
+        __syncwarp();
+        shift(pipeline, ninths(pipeline));
+        fence_proxy_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(pipeline.is_full());
+        pipeline.next();
+        begin(slice + AHEAD);
+    }
+}
 
 // A product's operands by lanes.
 struct UnalignedOperands {
@@ -128,39 +160,41 @@ struct UnalignedOperands {
     Matrix b;
     static constexpr int PRODUCERS = WARPGROUP_WARPS;  // arrivals that fill a stage
 
-    // Slices whose copies are under way. A consumer gives a stage back when it has the next one, which must not wait for that.
-    template <class C>
-    static constexpr int AHEAD = C::STAGES - 2;
-
     template <class C>
     __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
         typename C::OperandA of_a(a, tile.row, first * SLICE);
         typename C::OperandB of_b(b, tile.col, first * SLICE);
-        auto ninths = [](const Pipeline<C>& at) { return at.stages + C::STAGES * C::STAGE_BYTES + at.stage * C::NINTHS_BYTES; };
-        Pipeline<C> copies = pipeline;
-        auto copy = [&](int slice) {
-            if (slice < last) {
-                mbarrier_wait(copies.is_empty(), copies.parity ^ 1);
-                of_a.copy(copies.a(), ninths(copies));
-                of_b.copy(copies.b(), ninths(copies) + C::OperandA::NINTHS_BYTES);
-                copies.next();
-            }
-            copy_async_commit();
+        constexpr int OF_A = C::OperandA::NINTHS_BYTES;
+        auto copy = [&](const Pipeline<C>& to, unsigned ninths, int) {
+            of_a.copy(to.a(), ninths);
+            of_b.copy(to.b(), ninths + OF_A);
         };
-#pragma unroll 1
-        for (int slice = first; slice < first + AHEAD<C>; ++slice) copy(slice);
-#pragma unroll 1
-        for (int slice = first; slice < last; ++slice) {
-            copy_async_wait<AHEAD<C> - 1>();
-            __syncwarp();
-            of_a.shift(pipeline.a(), ninths(pipeline));
-            of_b.shift(pipeline.b(), ninths(pipeline) + C::OperandA::NINTHS_BYTES);
-            fence_proxy_async();
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) mbarrier_arrive(pipeline.is_full());
-            pipeline.next();
-            copy(slice + AHEAD<C>);
-        }
+        auto shift = [&](const Pipeline<C>& at, unsigned ninths) {
+            of_a.shift(at.a(), ninths);
+            of_b.shift(at.b(), ninths + OF_A);
+        };
+        produce_unaligned(pipeline, first, last, copy, shift);
+    }
+};
+
+// a by lanes, b, which has fewer elements, by TMA.
+struct UnalignedA {
+    Matrix a;
+    const TensorMap& b;
+    static constexpr int PRODUCERS = WARPGROUP_WARPS + 1;
+
+    template <class C>
+    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
+        typename C::OperandA of_a(a, tile.row, first * SLICE);
+        auto copy = [&](const Pipeline<C>& to, unsigned ninths, int slice) {
+            if (threadIdx.x == C::CONSUMER_THREADS) {
+                mbarrier_expect_tx(to.is_full(), C::B_BYTES);
+                fetch<C::B_ORDER, C::TILE_N, 1, false>(to.b(), b, tile.col, slice * SLICE, 0, to.is_full(), 0);
+            }
+            of_a.copy(to.a(), ninths);
+        };
+        auto shift = [&](const Pipeline<C>& at, unsigned ninths) { of_a.shift(at.a(), ninths); };
+        produce_unaligned(pipeline, first, last, copy, shift);
     }
 };
 

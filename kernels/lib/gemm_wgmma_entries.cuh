@@ -22,6 +22,7 @@ using namespace hopper;
 // b.
 #define HOPPER_TILES(ENTRY)                                                              \
     ENTRY(128x256, 384, 1, persistent<Config<2, 256, 4, 1, K_MAJOR, FACTOR_B>>)          \
+    ENTRY(128x256_cluster2, 384, 1, persistent<Config<2, 256, 4, 2, K_MAJOR, FACTOR_B>>) \
     ENTRY(128x192, 384, 1, persistent<Config<2, 192, 4, 1, K_MAJOR, FACTOR_B>>)          \
     ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, K_MAJOR, FACTOR_B>>) \
     ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, K_MAJOR, FACTOR_B>>)           \
@@ -39,17 +40,29 @@ using namespace hopper;
     ENTRY(unaligned_16x64, UnalignedConfig<16, 10, FACTOR_B, K_MAJOR>) \
     ENTRY(unaligned_64x64, UnalignedConfig<64, 6, FACTOR_B, K_MAJOR>)
 
+// The same where a, which has few rows, is brought by TMA: as it is, or from the workspace.
+#define HOPPER_UNALIGNED_B(ENTRY)                                              \
+    ENTRY(unaligned_b_64x64, UnalignedConfig<64, 6, FACTOR_B, K_MAJOR, true>)  \
+    ENTRY(unaligned_b_128x64, UnalignedConfig<128, 4, FACTOR_B, K_MAJOR, true>)
+
 // As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _cluster: so many
 // of them, beside each other, multicast a.
-#define HOPPER_SWAP_AB(ENTRY)                                                             \
+#define HOPPER_SWAP_AB(ENTRY)                                                                 \
+    ENTRY(swap_ab_64x64_cluster4, 256, 1, swap_ab<Config<1, 64, 8, 4, FACTOR_B, K_MAJOR>>)    \
     ENTRY(swap_ab_112x128, 384, 1, swap_ab<Config<2, 112, 6, 1, FACTOR_B, K_MAJOR>>)          \
     ENTRY(swap_ab_128x64, 256, 1, swap_ab<Config<1, 128, 8, 1, FACTOR_B, K_MAJOR>>)           \
+    ENTRY(swap_ab_128x64_cluster4, 256, 1, swap_ab<Config<1, 128, 8, 4, FACTOR_B, K_MAJOR>>)  \
     ENTRY(swap_ab_128x128, 384, 1, swap_ab<Config<2, 128, 6, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_128x128_cluster2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR>>) \
     ENTRY(swap_ab_144x128, 384, 1, swap_ab<Config<2, 144, 5, 1, FACTOR_B, K_MAJOR>>)          \
     ENTRY(swap_ab_144x192_cluster2, 512, 1, swap_ab<Config<3, 144, 4, 2, FACTOR_B, K_MAJOR>>) \
+    ENTRY(swap_ab_176x64_cluster2, 256, 1, swap_ab<Config<1, 176, 6, 2, FACTOR_B, K_MAJOR>>)  \
     ENTRY(swap_ab_176x128, 384, 1, swap_ab<Config<2, 176, 4, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_176x128_cluster2, 384, 1, swap_ab<Config<2, 176, 4, 2, FACTOR_B, K_MAJOR>>) \
+    ENTRY(swap_ab_192x64_cluster4, 256, 1, swap_ab<Config<1, 192, 6, 4, FACTOR_B, K_MAJOR>>)  \
     ENTRY(swap_ab_192x128, 384, 1, swap_ab<Config<2, 192, 4, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)
+    ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)          \
+    ENTRY(swap_ab_208x128_cluster2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR>>)
 
 // Split-K in two passes: ENTRY(name, threads of the first, its tile). The first leaves partial sums in the workspace, the second
 // reduces them.
@@ -90,10 +103,21 @@ using namespace hopper;
         swap_ab_split_k<__VA_ARGS__>(UnalignedOperands{of_b, of_a}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);           \
     }
 
+// The same of b itself and a map of a.
+#define HOPPER_UNALIGNED_B_ENTRY(NAME, ...)                                                                           \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+        PRODUCT(NAME)(const scalar_t* __restrict__ b, PRODUCT_POINTERS scalar_t* __restrict__ c,                      \
+                      const __grid_constant__ TensorMap a_map, int m, int n, int k PRODUCT_SCALARS) {                 \
+        PRODUCT_BEGIN;                                                                                                \
+        const Matrix of_b = FACTOR_B == K_MAJOR ? Matrix{behind_wait(b), n, k} : Matrix{behind_wait(b), k, n};        \
+        swap_ab_split_k<__VA_ARGS__>(UnalignedA{of_b, a_map}, c, Extents{m, n, k}, PRODUCT_EPILOGUE);                 \
+    }
+
 HOPPER_TILES(HOPPER_ENTRY)
 HOPPER_SWAP_AB(HOPPER_ENTRY)
 HOPPER_SWAP_AB_SPLIT_K(HOPPER_SWAP_AB_SPLIT_K_ENTRY)
 HOPPER_UNALIGNED(HOPPER_UNALIGNED_ENTRY)
+HOPPER_UNALIGNED_B(HOPPER_UNALIGNED_B_ENTRY)
 
 // _split_k: grid = tiles * parts, dynamic shared memory = the stages and 16 bytes a stage; workspace = 4 bytes a sum of a
 // tile and part. _split_k_reduce: grid = sums of all tiles / 1024 where there are at most 16 parts, else / 128; block = 256, no

@@ -4,10 +4,9 @@ use super::tile::{SWAP_AB, TILES, Tile, Work, tile};
 use super::times::Times;
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
-/// Those of batches alone. Pairs for rows that straddle lines of 128 bytes; small ones of which a multiprocessor has several,
-/// so that with a short k the mainloop of one runs during the stores of another.
-const OWN: [Tile; 3] = [
-    tile("128x256_cluster2", [128, 256], 4, Work::Persistent(2), MULTIPROCESSORS / 2),
+/// Those of batches alone: small ones of which a multiprocessor has several, so that with a short k the mainloop of one runs during
+/// the stores of another.
+const OWN: [Tile; 2] = [
     tile("swap_ab_128x64_x2", [128, 64], 3, Work::SwapAb(1), 2 * MULTIPROCESSORS),
     tile("swap_ab_64x64_x3", [64, 64], 4, Work::SwapAb(1), 3 * MULTIPROCESSORS),
 ];

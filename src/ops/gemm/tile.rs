@@ -19,6 +19,8 @@ pub(super) enum Work {
     SwapAbSplitK(usize),
     /// The same by lanes that load rows which start anywhere.
     Unaligned(usize),
+    /// The same of b alone; tensor maps bring a.
+    UnalignedB(usize),
     /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
     SwapAb(usize),
     /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
@@ -52,9 +54,12 @@ pub(super) const fn tile(
     Tile { name, entry: name, rows, cols, stages, work, at_once }
 }
 
-/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. A
-/// cluster stays within neighbours, so that fewer fit than there are blocks for: 62 of four and 30 of eight on an H200, says its driver; for
-/// four, two are left as a margin for other cards.
+/// Clusters of four that run at once where a multiprocessor has one block. A cluster stays within neighbours, so that fewer fit than
+/// there are multiprocessors for: with 31 an H200 took as long as for two waves.
+const FOURS: usize = 30;
+
+/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. Of
+/// four 62 fit on an H200, of eight 30; for four, two are left as a margin for other cards.
 macro_rules! split_k {
     ($entry:literal, $extents:expr, $stages:expr, $work:path) => {{
         const ALL: usize = 2 * MULTIPROCESSORS;
@@ -68,11 +73,12 @@ macro_rules! split_k {
 }
 
 /// The tiles without swapping A and B.
-pub const TILES: [Tile; 8] = {
+pub const TILES: [Tile; 9] = {
     use Work::{Persistent, SplitK};
     const ALL: usize = MULTIPROCESSORS;
     [
         tile("128x256", [128, 256], 4, Persistent(1), ALL),
+        tile("128x256_cluster2", [128, 256], 4, Persistent(2), ALL / 2),
         tile("128x192", [128, 192], 4, Persistent(1), ALL),
         tile("128x192_cluster2", [128, 192], 4, Persistent(2), ALL / 2),
         tile("64x128", [64, 128], 8, Persistent(1), ALL),
@@ -84,22 +90,31 @@ pub const TILES: [Tile; 8] = {
 };
 
 /// Those for few rows, and those for rows that start anywhere.
-const SPLIT_K: [[Tile; 4]; 5] = [
+const SPLIT_K: [[Tile; 4]; 7] = [
     split_k!("swap_ab_16x64", [16, 64], 10, Work::SwapAbSplitK),
     split_k!("swap_ab_32x64", [32, 64], 9, Work::SwapAbSplitK),
     split_k!("swap_ab_64x64", [64, 64], 7, Work::SwapAbSplitK),
     split_k!("unaligned_16x64", [16, 64], 10, Work::Unaligned),
     split_k!("unaligned_64x64", [64, 64], 6, Work::Unaligned),
+    split_k!("unaligned_b_64x64", [64, 64], 6, Work::UnalignedB),
+    split_k!("unaligned_b_128x64", [128, 64], 4, Work::UnalignedB),
 ];
 
 /// Those with A and B swapped for all shapes.
-pub(super) const SWAP_AB: [Tile; 8] = {
+pub(super) const SWAP_AB: [Tile; 15] = {
     use Work::SwapAb;
     const ALL: usize = MULTIPROCESSORS;
     [
+        tile("swap_ab_64x64_cluster4", [64, 64], 8, SwapAb(4), FOURS),
         tile("swap_ab_112x128", [112, 128], 6, SwapAb(1), ALL),
         tile("swap_ab_128x64", [128, 64], 8, SwapAb(1), ALL),
+        tile("swap_ab_128x64_cluster4", [128, 64], 8, SwapAb(4), FOURS),
         tile("swap_ab_128x128", [128, 128], 6, SwapAb(1), ALL),
+        tile("swap_ab_128x128_cluster2", [128, 128], 6, SwapAb(2), ALL / 2),
+        tile("swap_ab_176x64_cluster2", [176, 64], 6, SwapAb(2), ALL / 2),
+        tile("swap_ab_176x128_cluster2", [176, 128], 4, SwapAb(2), ALL / 2),
+        tile("swap_ab_192x64_cluster4", [192, 64], 6, SwapAb(4), FOURS),
+        tile("swap_ab_208x128_cluster2", [208, 128], 4, SwapAb(2), ALL / 2),
         tile("swap_ab_144x128", [144, 128], 5, SwapAb(1), ALL),
         tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb(2), ALL / 2),
         tile("swap_ab_176x128", [176, 128], 4, SwapAb(1), ALL),
@@ -135,8 +150,14 @@ impl Tile {
             Work::Unaligned(split) => {
                 (s.m <= self.rows || self.rows == 64) && self.rows <= 16.max(4 * s.m) && is_long(split)
             }
+            Work::UnalignedB(split) => 16 < s.m && (self.rows == 64 || self.rows <= 2 * s.m) && is_long(split),
             Work::SplitK => self.parts(s) > 1,
         }
+    }
+
+    /// Whether its blocks take tile after tile.
+    pub(super) fn is_persistent(&self) -> bool {
+        matches!(self.work, Work::Persistent(_) | Work::SwapAb(_))
     }
 
     /// Operations of a slice.
@@ -144,9 +165,13 @@ impl Tile {
         (2 * self.rows * self.cols * SLICE) as f64
     }
 
-    /// Whether its operands are copied first where tensor maps do not take their rows.
-    pub(super) fn takes_maps(&self) -> bool {
-        !matches!(self.work, Work::Unaligned(_))
+    /// Whether tensor maps bring a, and b, which are copied first where these do not take their rows.
+    pub(super) fn by_maps(&self) -> [bool; 2] {
+        match self.work {
+            Work::Unaligned(_) => [false, false],
+            Work::UnalignedB(_) => [true, false],
+            _ => [true, true],
+        }
     }
 
     /// Whether it can be the fastest beside those with A and B swapped in batches of products, where tiles of 128x256
@@ -165,7 +190,7 @@ impl Tile {
     pub(super) fn on_a_multiprocessor(&self, s: &Product) -> usize {
         let blocks = match self.work {
             Work::SwapAb(sharing) => return (self.at_once * sharing).div_ceil(MULTIPROCESSORS),
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) => split,
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => split,
             Work::Persistent(_) | Work::SplitK => return 1,
         };
         (self.clusters(s) * blocks)
@@ -178,7 +203,7 @@ impl Tile {
         match self.work {
             Work::Persistent(sharing) => [1, sharing],
             Work::SwapAb(sharing) => [sharing, 1],
-            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::SplitK => [1, 1],
+            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::UnalignedB(_) | Work::SplitK => [1, 1],
         }
     }
 
@@ -203,19 +228,19 @@ impl Tile {
     pub(super) fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
         // Where rows start anywhere, each has 16 bytes more.
-        let beside_bytes = if self.takes_maps() { 0 } else { (self.rows + self.cols) * 16 };
+        let [of_a, of_b] = self.by_maps();
+        let beside_bytes = (usize::from(!of_a) * self.rows + usize::from(!of_b) * self.cols) * 16;
         let ring_bytes = self.stages * (stage_bytes + beside_bytes + 16);
         // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
         let groups = match self.work {
-            Work::SwapAbSplitK(_) | Work::Unaligned(_) => 1,
-            Work::SwapAb(_) => self.cols / 64,
+            Work::SwapAbSplitK(_) | Work::SwapAb(_) | Work::Unaligned(_) | Work::UnalignedB(_) => self.cols / 64,
             Work::Persistent(_) | Work::SplitK => self.rows / 64,
         };
         let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
         let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
         let (cluster, clusters, store_bytes) = match self.work {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) => (split, clusters, 0),
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => (split, clusters, 0),
             Work::SplitK => (1, clusters * parts, 0),
         };
         Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)

@@ -2,30 +2,53 @@
 
 use super::tile::{Tile, tiles};
 use super::times::{Table, Times};
-use super::wgmma::GEMM;
+use super::wgmma::{GEMM, Operation};
 use super::{Product, operator, wgmma_kernel};
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
 use serde::{Deserialize, Serialize};
 
 /// The vendor's product, which is timed beside the tiles.
 pub const VENDOR: &str = "cublaslt";
 
-/// A candidate a tile, each of which takes its tile whatever the shape, and the vendor's.
-pub fn suite() -> Suite {
-    let suite = Suite::of(operator());
-    let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
-    with_vendor!(own, "cublaslt", super::vendor::cublaslt)
+/// An operator that is such a product, for timing its tiles.
+pub struct Tuned {
+    /// Its launch rule.
+    pub operation: &'static Operation,
+    /// A candidate a tile, each of which takes its tile whatever the shape, and the vendor's.
+    pub suite: Suite,
+    /// The operator's shape of a product.
+    pub point: fn(&Product) -> Point,
 }
 
-/// The tile that is chosen for a shape.
-pub fn chosen(point: &[usize]) -> &'static str {
-    GEMM.choose(&Product::from_point(point), false).name
+/// gemm itself.
+pub fn tuned() -> Tuned {
+    let suite = Suite::of(operator());
+    let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
+    Tuned {
+        operation: &GEMM,
+        suite: with_vendor!(own, "cublaslt", super::vendor::cublaslt),
+        point: |product| product.to_point(),
+    }
+}
+
+impl Tuned {
+    /// The tile that is chosen for a product.
+    pub fn chosen(&self, point: &[usize]) -> &'static str {
+        self.operation.choose(&Product::from_point(point), false).name
+    }
+
+    /// Whether a candidate of the suite is worth timing at a product.
+    pub fn suits(&self, candidate: &str, point: &[usize]) -> bool {
+        let product = Product::from_point(point);
+        tiles().find(|tile| tile.name == candidate).is_none_or(|tile| self.operation.suits(tile, &product))
+    }
 }
 
 /// As (m, n, k): few rows over weights of models, squares, rows that straddle lines, long sums, few columns. No larger than
 /// what runs at full clocks: beyond, all tiles slow down alike.
-const SHAPES: [(usize, usize, usize); 36] = [
+const SHAPES: [(usize, usize, usize); 40] = [
     (1, 4096, 4096),
     (8, 4096, 14336),
     (16, 4096, 4096),
@@ -63,6 +86,11 @@ const SHAPES: [(usize, usize, usize); 36] = [
     (64, 257, 4096),
     (64, 4383, 8481),
     (160, 6866, 64),
+    (96, 1522, 8866),
+    (128, 5656, 10125),
+    // Rows that straddle lines.
+    (168, 7736, 8168),
+    (600, 10160, 1800),
 ];
 
 /// The shapes to time tiles at.
@@ -70,64 +98,83 @@ pub fn points() -> Vec<Point> {
     SHAPES.map(|(m, n, k)| Product { m, n, k }.to_point()).to_vec()
 }
 
-/// Whether a candidate of the [`suite`] is worth timing at a shape.
-pub fn suits(candidate: &str, point: &[usize]) -> bool {
-    tiles().find(|tile| tile.name == candidate).is_none_or(|tile| GEMM.suits(tile, &Product::from_point(point)))
-}
-
 /// A time of a tile, µs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Timed {
     /// The tile, or [`VENDOR`].
     pub tile: String,
-    /// The shape.
+    /// The product: m, n and k.
     pub point: Point,
     /// The median, µs.
     pub us: f64,
 }
 
-/// The table that explains the times best. Those near the fastest of their shape count most: the others are not chosen.
-pub fn table(device: &str, timed: &[Timed]) -> Table {
-    let fastest = |point: &Point| {
-        timed.iter().filter(|t| t.point == *point && t.tile != VENDOR).map(|t| t.us).fold(f64::INFINITY, f64::min)
-    };
-    let fitted = tiles().filter_map(|tile| {
-        let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
-        let rows: Vec<Row> = of_tile
-            .map(|timed| Row {
+/// The table that explains the times of these operators best.
+pub fn table(device: &str, timed: &[(&'static Operation, &[Timed])]) -> Table {
+    let rows_of = |tile: &Tile| -> Vec<Row> {
+        let of_one = |&(operation, timed): &(&'static Operation, &[Timed])| -> Vec<Row> {
+            let fastest = |point: &Point| {
+                let own = timed.iter().filter(|t| t.point == *point && t.tile != VENDOR);
+                own.map(|t| t.us).fold(f64::INFINITY, f64::min)
+            };
+            let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
+            let row = |timed: &Timed| Row {
+                operation,
                 shape: Product::from_point(&timed.point),
                 us: timed.us,
-                weight: (fastest(&timed.point) / timed.us).powi(5).max(0.03),
-            })
-            .collect();
+                fastest_us: fastest(&timed.point),
+            };
+            of_tile.map(row).collect()
+        };
+        timed.iter().flat_map(of_one).collect()
+    };
+    let fitted = tiles().filter_map(|tile| {
+        let rows = rows_of(tile);
         (!rows.is_empty()).then(|| (tile.name.to_owned(), fit(tile, &rows)))
     });
     Table { device: device.into(), tiles: fitted.collect() }
 }
 
 struct Row {
+    operation: &'static Operation,
     shape: Product,
     us: f64,
-    weight: f64,
+    /// Of all tiles.
+    fastest_us: f64,
+}
+
+impl Row {
+    /// The squared error of an estimate. Tiles that are near the fastest count most, and those that are estimated to be: what is
+    /// neither is not chosen.
+    fn error(&self, estimate_us: f64) -> f64 {
+        let near = (self.fastest_us / self.us.min(estimate_us)).min(1.0);
+        near.powi(5).max(0.03) * (estimate_us / self.us).ln().powi(2)
+    }
 }
 
 /// What the tensor cores of a multiprocessor compute in a slice at the best: no tile of any size has reached more.
 const FLOPS_PER_US: f64 = 7.0e6;
 
+/// Bytes that all multiprocessors together store: persistent blocks do so at the same time, three quarters of it beside the next tile's
+/// copies at the least.
+const STORED_BYTES_PER_US: f64 = 4.1e6 / 0.75;
+
 /// The times with the least squares of relative errors: from the best of a grid downhill, in smaller and smaller steps.
 fn fit(tile: &Tile, rows: &[Row]) -> Times {
     let least_us = tile.flops_of_slice() / FLOPS_PER_US;
+    let stored_bytes = if tile.is_persistent() { tile.rows * tile.cols * ELEMENT_BYTES * MULTIPROCESSORS } else { 0 };
+    let least_further_us = stored_bytes as f64 / STORED_BYTES_PER_US;
     let error = |&[base_us, slice_us, further_us, terabytes_per_s]: &[f64; 4]| -> f64 {
-        if slice_us < least_us {
+        if slice_us < least_us || further_us < least_further_us {
             return f64::INFINITY;
         }
         let times = Times { base_us, slice_us, further_us, terabytes_per_s };
-        let of_row = |row: &Row| row.weight * (GEMM.estimate_us(tile, &times, &row.shape) / row.us).ln().powi(2);
+        let of_row = |row: &Row| row.error(row.operation.estimate_us(tile, &times, &row.shape));
         rows.iter().map(of_row).sum()
     };
     let grid = [2.5, 3.5, 4.5, 6.0].into_iter().flat_map(|base| {
         [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.4].into_iter().flat_map(move |slice| {
-            [0.25, 1.0, 2.0]
+            [0.25, 1.0, 2.0, 4.0]
                 .into_iter()
                 .flat_map(move |further| [1.1, 2.5, 3.3, 4.1].map(|read| [base, slice, further, read]))
         })
@@ -162,7 +209,7 @@ mod tests {
     fn times_are_found_again() {
         let points: Vec<(&Tile, Point)> =
             tiles().flat_map(|tile| points().into_iter().map(move |point| (tile, point))).collect();
-        let points: Vec<_> = points.into_iter().filter(|(tile, point)| suits(tile.name, point)).collect();
+        let points: Vec<_> = points.into_iter().filter(|(tile, point)| tuned().suits(tile.name, point)).collect();
         let us = |tile: &Tile, times: &Times, point: &Point| GEMM.estimate_us(tile, times, &Product::from_point(point));
         let timed: Vec<Timed> = points
             .iter()
@@ -171,7 +218,7 @@ mod tests {
                 Timed { tile: tile.name.into(), point: point.clone(), us }
             })
             .collect();
-        let table = table("a device", &timed);
+        let table = table("a device", &[(&GEMM, &timed)]);
         for timed in &timed {
             let tile = tiles().find(|tile| tile.name == timed.tile).expect("a tile");
             let again = us(tile, &table.tiles[&timed.tile], &timed.point);
@@ -181,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_tile_has_shapes() {
-        let of = |tile: &Tile| points().iter().filter(|point| suits(tile.name, point)).count();
+        let of = |tile: &Tile| points().iter().filter(|point| tuned().suits(tile.name, point)).count();
         assert!(tiles().all(|tile| of(tile) >= 4));
     }
 }

@@ -94,10 +94,15 @@ impl Operation {
         self.batch.map(|_| 1).into_iter().chain(tile).collect()
     }
 
+    /// The operands that the tile has tensor maps of.
+    fn by_maps(&self, tile: &Tile, s: &Product) -> impl Iterator<Item = Aligned> {
+        let operands = [self.a(s).1, self.b(s).1].into_iter().zip(tile.by_maps());
+        operands.filter_map(|(operand, by_map)| by_map.then_some(operand))
+    }
+
     /// Bytes of the copies of a and b that the tile needs, behind which the sums of parts stand.
     fn copied_bytes(&self, tile: &Tile, s: &Product) -> usize {
-        let elements = self.a(s).1.copied_elements() + self.b(s).1.copied_elements();
-        if tile.takes_maps() { elements * ELEMENT_BYTES } else { 0 }
+        self.by_maps(tile, s).map(|operand| operand.copied_elements() * ELEMENT_BYTES).sum()
     }
 
     /// Bytes of the copies of a and b, and of the sums of parts.
@@ -115,21 +120,22 @@ impl Operation {
     }
 
     /// Whether a tile can be the fastest. One of 128x256 waits too long for a matrix like c; a swapped one that is to a quarter
-    /// outside of c runs out of step with those it shares b with. Beyond 10¹¹ operations the clock follows the power, of which times
-    /// at full clocks say nothing: of the tiles with 128 rows the widest is left, which moves the fewest bytes, and wide ones for
-    /// few rows, since they cut many columns; swapped pairs are where rows straddle lines.
+    /// outside of c runs out of step with those it shares b with, unless they multicast a. Beyond 10¹¹ operations the clock follows the
+    /// power, of which times at full clocks say nothing: of the tiles with 128 rows the widest is left, which moves the fewest bytes,
+    /// and wide ones for few rows, since they cut many columns; of the swapped ones those with more rows; clusters are where rows
+    /// straddle lines.
     fn competes(&self, tile: &Tile, s: &Product, reads_c: bool) -> bool {
         let few_rows = s.m <= FEW_ROWS && 4 * s.m <= s.n;
         let long = 2 * s.m * s.n * s.k > 100_000_000_000;
         let straddles = [self.a(s), self.b(s)].iter().any(|(_, factor)| !factor.cols.is_multiple_of(SLICE));
         match tile.work {
             Work::Persistent(_) if tile.rows < 128 => true,
-            Work::Persistent(1) if tile.cols == 256 => !reads_c,
+            Work::Persistent(sharing) if tile.cols == 256 => !reads_c && (sharing == 1 || straddles),
             Work::Persistent(sharing) => !long || (sharing == 1 && few_rows),
-            Work::SwapAb(sharing) => {
-                4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m && (sharing == 1 || straddles || !long)
-            }
-            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::SplitK => true,
+            Work::SwapAb(1) if long && !few_rows && tile.rows < 144 => false,
+            Work::SwapAb(1) => 4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m,
+            Work::SwapAb(_) => straddles || !long,
+            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::UnalignedB(_) | Work::SplitK => true,
         }
     }
 
@@ -150,7 +156,7 @@ impl Operation {
         if self.batch.is_some() {
             tile.stored_us(s).is_some()
         } else {
-            tile.suits(s) && (!aligned || tile.takes_maps())
+            tile.suits(s) && (!aligned || tile.by_maps() == [true, true])
         }
     }
 
@@ -161,10 +167,9 @@ impl Operation {
 
     /// About how long the product takes, with the copies of operands that the tile needs, in µs.
     pub fn estimate_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
-        let copied = [self.a(s), self.b(s)].map(|(_, factor)| factor.copied_elements());
-        let of_copy = |elements: &usize| COPY_US + (2 * elements * ELEMENT_BYTES) as f64 / COPY_BYTES_PER_US;
-        let copies_us: f64 = copied.iter().filter(|&&elements| elements > 0).map(of_copy).sum();
-        self.product_us(tile, times, s) + if tile.takes_maps() { copies_us } else { 0.0 }
+        let copied = self.by_maps(tile, s).map(|operand| operand.copied_elements()).filter(|&elements| elements > 0);
+        let of_copy = |elements: usize| COPY_US + (2 * elements * ELEMENT_BYTES) as f64 / COPY_BYTES_PER_US;
+        self.product_us(tile, times, s) + copied.map(of_copy).sum::<f64>()
     }
 
     /// About how long the product alone takes: what starts and ends it, and the longest of its products, its copies from L2 and
@@ -176,7 +181,9 @@ impl Operation {
         let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
         let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor(s);
         let issued_us = match tile.work {
-            Work::Unaligned(_) => times.slice_us * (1.0 + SHARED_ISSUE * (tile.on_a_multiprocessor(s) - 1) as f64),
+            Work::Unaligned(_) | Work::UnalignedB(_) => {
+                times.slice_us * (1.0 + SHARED_ISSUE * (tile.on_a_multiprocessor(s) - 1) as f64)
+            }
             _ => times.slice_us,
         };
         let slice_us = issued_us.max(bytes_of_slice as f64 / L2_BYTES_PER_US);
@@ -193,7 +200,7 @@ impl Operation {
             Work::Persistent(_) | Work::SwapAb(_) => {
                 times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us
             }
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) => {
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => {
                 waves * times.base_us + busy_us(waves, slices.div_ceil(split))
             }
             Work::SplitK => {
@@ -210,8 +217,7 @@ impl Operation {
         if s.m * self.items() == 0 {
             return Plan(Vec::new());
         }
-        let copies = [self.a(s), self.b(s)].map(|(_, factor)| factor.copy(self.align)).into_iter().flatten();
-        let copies = copies.filter(|_| tile.takes_maps());
+        let copies = self.by_maps(tile, s).filter_map(|operand| operand.copy(self.align));
         let multiply = self.multiply(tile, s, scalars);
         let add = (tile.work == Work::SplitK).then(|| self.add(tile, s, scalars));
         let launches = copies.chain([multiply]).chain(add);
@@ -225,12 +231,20 @@ impl Operation {
             .entry(format!("{}_{}", self.name, tile.entry))
             .without_pointers()
             .shares(self.share(tile, s));
-        if !tile.takes_maps() {
-            let [a, b] = self.factors;
-            let launch = self.others.iter().copied().fold(launch.pointer(a).pointer(b), Launch::pointer);
-            return with_scalars(launch.pointer(self.output), s, scalars);
-        }
         let [a_sharing, b_sharing] = tile.sharing();
+        if tile.by_maps() != [true, true] {
+            let by_lanes = self.factors.into_iter().zip(tile.by_maps()).filter(|(_, by_map)| !by_map);
+            let pointers = by_lanes.map(|(name, _)| name).chain(self.others.iter().copied()).chain([self.output]);
+            let launch = pointers.fold(launch, Launch::pointer);
+            let launch = match tile.by_maps() {
+                [true, _] => {
+                    let rows = if self.a_along_k { tile.rows } else { SLICE };
+                    launch.map(self.map(self.a(s), rows).swizzle(Swizzle::Bytes128))
+                }
+                _ => launch,
+            };
+            return with_scalars(launch, s, scalars);
+        }
         // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
         let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE } / a_sharing);
         let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / b_sharing);
@@ -267,7 +281,7 @@ impl Operation {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => {
                 of(clusters * sharing, (tile.at_once * sharing).div_ceil(MULTIPROCESSORS), 1)
             }
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) => {
+            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => {
                 of(clusters * split, (tile.at_once * split).div_ceil(MULTIPROCESSORS), split)
             }
             Work::SplitK => {
@@ -318,7 +332,8 @@ mod tests {
     #[case(1000, 1000, 1000, "64x128_cluster2")]
     #[case(8192, 8192, 8192, "128x256")]
     #[case(16, 14336, 4096, "swap_ab_16x64")]
-    #[case(256, 256, 16384, "64x128_split_k")]
+    #[case(256, 256, 16384, "swap_ab_64x64_split8")]
+    #[case(168, 7736, 8168, "swap_ab_176x64_cluster2")]
     fn rows_make_whole_waves(#[case] m: usize, #[case] n: usize, #[case] k: usize, #[case] name: &str) {
         assert_eq!(GEMM.choose(&Product { m, n, k }, false).name, name);
     }

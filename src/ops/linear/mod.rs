@@ -11,7 +11,8 @@ mod wgmma;
 use super::family::rows::double;
 use super::float::{Float, sum};
 use super::gelu_tanh::{gelu_tanh, twice_inner};
-use super::gemm::tile::Tile;
+use super::gemm::tile::{Tile, tiles};
+use super::gemm::tuning::Tuned;
 use super::gemm::{Product, dot};
 use super::silu::silu;
 use super::simd;
@@ -21,7 +22,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
-use crate::core::shape::Attribute;
+use crate::core::shape::{Attribute, Shape as _};
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs, Tensor};
 use crate::core::tolerance::ACCUMULATOR_EPSILON;
@@ -116,6 +117,17 @@ pub fn suite() -> Suite {
         )
         .candidate("cuda", simt_kernel());
     with_vendor!(own, "cublaslt", vendor::cublaslt)
+}
+
+/// The layer without activation and residual, for timing the tiles of its product.
+pub fn tuned() -> Tuned {
+    let suite = Suite::of(operator());
+    let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
+    Tuned {
+        operation: &LINEAR,
+        suite: with_vendor!(own, "cublaslt", vendor::cublaslt),
+        point: |&Product { m, n, k }| Layer { m, n, k, activation: Activation::None, residual: false }.to_point(),
+    }
 }
 
 fn operator() -> Op<Layer> {

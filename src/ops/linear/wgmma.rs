@@ -70,6 +70,8 @@ mod tests {
     #[case(256, 11008, 4096, false, "128x192")]
     #[case(384, 4096, 4096, false, "swap_ab_112x128")]
     #[case(3000, 3000, 3000, false, "128x192_cluster2")]
+    #[case(192, 6848, 3192, false, "swap_ab_192x64_cluster4")]
+    #[case(64, 8704, 7075, false, "unaligned_b_64x64_split4")]
     fn rows_make_whole_waves(
         #[case] m: usize,
         #[case] n: usize,
