@@ -2,7 +2,7 @@
 
 use super::recorded::Recorded;
 use super::{Predict, json};
-use crate::calibrate::Calibration;
+use crate::calibrate::{Calibration, versioned};
 use crate::check::Subject;
 use crate::cli::{Failure, print, project};
 use crate::core::seed::derive;
@@ -63,9 +63,7 @@ impl Predict {
             }
             Err(why) => note(format_args!("{why}")),
         }
-        self.out.as_ref().map_or(Ok(()), |out| {
-            std::fs::write(out, json(&all)? + "\n").map_err(|e| Failure::Input(format!("{}: {e}", out.display())))
-        })
+        self.out.as_ref().map_or(Ok(()), |out| versioned::write(out, &all).map_err(Failure::Input))
     }
 }
 
