@@ -125,11 +125,8 @@ fn what_is_no_build_is_a_usage_error() {
 fn committed_tables_are_what_the_command_makes_of_their_summaries() {
     let results = crate::support::root().join("docs/results");
     let tables = [
-        ("h200-ab-itself", "--builds"),
         ("h200-ab-planted", "--builds"),
         ("h200-peers", "--peers"),
-        ("h200-peers-further", "--peers"),
-        ("h200-tensor-cores", "--peers"),
         ("h200-goals", "--peers"),
         ("h200-decode", "--peers"),
         ("cpu-peers", "--peers"),
