@@ -17,10 +17,6 @@ pub(super) enum Work {
     Persistent(usize),
     /// A and B swapped, a tile a cluster; its k is split among so many blocks.
     SwapAbSplitK(usize),
-    /// The same by lanes that load rows which start anywhere.
-    Unaligned(usize),
-    /// The same of b alone; tensor maps bring a.
-    UnalignedB(usize),
     /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
     SwapAb(usize),
     /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
@@ -40,6 +36,9 @@ pub struct Tile {
     /// Stages of the pipeline.
     stages: usize,
     pub(super) work: Work,
+    /// Whether tensor maps bring a, and b: operands whose rows these do not take are copied first. Lanes load others, whose rows may
+    /// start anywhere.
+    pub(super) by_maps: [bool; 2],
     /// Clusters that run at the same time.
     pub(super) at_once: usize,
 }
@@ -51,7 +50,7 @@ pub(super) const fn tile(
     work: Work,
     at_once: usize,
 ) -> Tile {
-    Tile { name, entry: name, rows, cols, stages, work, at_once }
+    Tile { name, entry: name, rows, cols, stages, work, by_maps: [true, true], at_once }
 }
 
 /// Clusters of four that run at once where a multiprocessor has one block. A cluster stays within neighbours, so that fewer fit than
@@ -61,13 +60,17 @@ const FOURS: usize = 30;
 /// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. Of
 /// four 62 fit on an H200, of eight 30; for four, two are left as a margin for other cards.
 macro_rules! split_k {
-    ($entry:literal, $extents:expr, $stages:expr, $work:path) => {{
+    ($entry:literal, $extents:expr, $stages:expr, $by_maps:expr) => {{
         const ALL: usize = 2 * MULTIPROCESSORS;
+        const fn split(name: &'static str, split: usize, at_once: usize) -> Tile {
+            let tile = tile(name, $extents, $stages, Work::SwapAbSplitK(split), at_once);
+            Tile { entry: $entry, by_maps: $by_maps, ..tile }
+        }
         [
-            tile($entry, $extents, $stages, $work(1), ALL),
-            Tile { entry: $entry, ..tile(concat!($entry, "_split2"), $extents, $stages, $work(2), ALL / 2) },
-            Tile { entry: $entry, ..tile(concat!($entry, "_split4"), $extents, $stages, $work(4), 60) },
-            Tile { entry: $entry, ..tile(concat!($entry, "_split8"), $extents, $stages, $work(8), 30) },
+            split($entry, 1, ALL),
+            split(concat!($entry, "_split2"), 2, ALL / 2),
+            split(concat!($entry, "_split4"), 4, 60),
+            split(concat!($entry, "_split8"), 8, 30),
         ]
     }};
 }
@@ -91,13 +94,13 @@ pub const TILES: [Tile; 9] = {
 
 /// Those for few rows, and those for rows that start anywhere.
 const SPLIT_K: [[Tile; 4]; 7] = [
-    split_k!("swap_ab_16x64", [16, 64], 10, Work::SwapAbSplitK),
-    split_k!("swap_ab_32x64", [32, 64], 9, Work::SwapAbSplitK),
-    split_k!("swap_ab_64x64", [64, 64], 7, Work::SwapAbSplitK),
-    split_k!("unaligned_16x64", [16, 64], 10, Work::Unaligned),
-    split_k!("unaligned_64x64", [64, 64], 6, Work::Unaligned),
-    split_k!("unaligned_b_64x64", [64, 64], 6, Work::UnalignedB),
-    split_k!("unaligned_b_128x64", [128, 64], 4, Work::UnalignedB),
+    split_k!("swap_ab_16x64", [16, 64], 10, [true, true]),
+    split_k!("swap_ab_32x64", [32, 64], 9, [true, true]),
+    split_k!("swap_ab_64x64", [64, 64], 7, [true, true]),
+    split_k!("unaligned_16x64", [16, 64], 10, [false, false]),
+    split_k!("unaligned_64x64", [64, 64], 6, [false, false]),
+    split_k!("unaligned_b_64x64", [64, 64], 6, [true, false]),
+    split_k!("unaligned_b_128x64", [128, 64], 4, [true, false]),
 ];
 
 /// Those with A and B swapped for all shapes.
@@ -144,13 +147,14 @@ impl Tile {
             Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
             Work::SwapAbSplitK(split) => {
                 let in_one_wave = split > 1 && self.clusters(s) <= self.at_once;
-                let few = s.m <= self.rows || (self.rows == 64 && (s.m <= MOST_ROWS_SPLIT || in_one_wave));
-                few && self.rows <= 16.max(4 * s.m) && is_long(split)
+                let suits = match self.by_maps {
+                    [true, true] => s.m <= self.rows || (self.rows == 64 && (s.m <= MOST_ROWS_SPLIT || in_one_wave)),
+                    [false, _] => s.m <= self.rows || self.rows == 64,
+                    // Up to 16 rows are not worth a copy.
+                    [true, false] => s.m > 16,
+                };
+                suits && self.rows <= 16.max(4 * s.m) && is_long(split)
             }
-            Work::Unaligned(split) => {
-                (s.m <= self.rows || self.rows == 64) && self.rows <= 16.max(4 * s.m) && is_long(split)
-            }
-            Work::UnalignedB(split) => 16 < s.m && (self.rows == 64 || self.rows <= 2 * s.m) && is_long(split),
             Work::SplitK => self.parts(s) > 1,
         }
     }
@@ -165,13 +169,9 @@ impl Tile {
         (2 * self.rows * self.cols * SLICE) as f64
     }
 
-    /// Whether tensor maps bring a, and b, which are copied first where these do not take their rows.
-    pub(super) fn by_maps(&self) -> [bool; 2] {
-        match self.work {
-            Work::Unaligned(_) => [false, false],
-            Work::UnalignedB(_) => [true, false],
-            _ => [true, true],
-        }
+    /// Whether lanes load an operand.
+    pub(super) fn is_unaligned(&self) -> bool {
+        self.by_maps != [true, true]
     }
 
     /// Whether it can be the fastest beside those with A and B swapped in batches of products, where tiles of 128x256
@@ -190,7 +190,7 @@ impl Tile {
     pub(super) fn on_a_multiprocessor(&self, s: &Product) -> usize {
         let blocks = match self.work {
             Work::SwapAb(sharing) => return (self.at_once * sharing).div_ceil(MULTIPROCESSORS),
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => split,
+            Work::SwapAbSplitK(split) => split,
             Work::Persistent(_) | Work::SplitK => return 1,
         };
         (self.clusters(s) * blocks)
@@ -203,7 +203,7 @@ impl Tile {
         match self.work {
             Work::Persistent(sharing) => [1, sharing],
             Work::SwapAb(sharing) => [sharing, 1],
-            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::UnalignedB(_) | Work::SplitK => [1, 1],
+            Work::SwapAbSplitK(_) | Work::SplitK => [1, 1],
         }
     }
 
@@ -228,19 +228,19 @@ impl Tile {
     pub(super) fn launch(&self, clusters: usize, parts: usize) -> Launch {
         let stage_bytes = (self.rows + self.cols) * SLICE * ELEMENT_BYTES;
         // Where rows start anywhere, each has 16 bytes more.
-        let [of_a, of_b] = self.by_maps();
+        let [of_a, of_b] = self.by_maps;
         let beside_bytes = (usize::from(!of_a) * self.rows + usize::from(!of_b) * self.cols) * 16;
         let ring_bytes = self.stages * (stage_bytes + beside_bytes + 16);
         // A warpgroup has 64 rows of the product, which are columns of c where A and B are swapped.
         let groups = match self.work {
-            Work::SwapAbSplitK(_) | Work::SwapAb(_) | Work::Unaligned(_) | Work::UnalignedB(_) => self.cols / 64,
+            Work::SwapAbSplitK(_) | Work::SwapAb(_) => self.cols / 64,
             Work::Persistent(_) | Work::SplitK => self.rows / 64,
         };
         let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
         let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
         let (cluster, clusters, store_bytes) = match self.work {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => (split, clusters, 0),
+            Work::SwapAbSplitK(split) => (split, clusters, 0),
             Work::SplitK => (1, clusters * parts, 0),
         };
         Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)

@@ -96,7 +96,7 @@ impl Operation {
 
     /// The operands that the tile has tensor maps of.
     fn by_maps(&self, tile: &Tile, s: &Product) -> impl Iterator<Item = Aligned> {
-        let operands = [self.a(s).1, self.b(s).1].into_iter().zip(tile.by_maps());
+        let operands = [self.a(s).1, self.b(s).1].into_iter().zip(tile.by_maps);
         operands.filter_map(|(operand, by_map)| by_map.then_some(operand))
     }
 
@@ -135,7 +135,7 @@ impl Operation {
             Work::SwapAb(1) if long && !few_rows && tile.rows < 144 => false,
             Work::SwapAb(1) => 4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m,
             Work::SwapAb(_) => straddles || !long,
-            Work::SwapAbSplitK(_) | Work::Unaligned(_) | Work::UnalignedB(_) | Work::SplitK => true,
+            Work::SwapAbSplitK(_) | Work::SplitK => true,
         }
     }
 
@@ -156,7 +156,7 @@ impl Operation {
         if self.batch.is_some() {
             tile.stored_us(s).is_some()
         } else {
-            tile.suits(s) && (!aligned || tile.by_maps() == [true, true])
+            tile.suits(s) && (!aligned || !tile.is_unaligned())
         }
     }
 
@@ -180,12 +180,8 @@ impl Operation {
         let [a_sharing, b_sharing] = tile.sharing();
         let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
         let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor(s);
-        let issued_us = match tile.work {
-            Work::Unaligned(_) | Work::UnalignedB(_) => {
-                times.slice_us * (1.0 + SHARED_ISSUE * (tile.on_a_multiprocessor(s) - 1) as f64)
-            }
-            _ => times.slice_us,
-        };
+        let beside = if tile.is_unaligned() { tile.on_a_multiprocessor(s) - 1 } else { 0 };
+        let issued_us = times.slice_us * (1.0 + SHARED_ISSUE * beside as f64);
         let slice_us = issued_us.max(bytes_of_slice as f64 / L2_BYTES_PER_US);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
@@ -200,9 +196,7 @@ impl Operation {
             Work::Persistent(_) | Work::SwapAb(_) => {
                 times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us
             }
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => {
-                waves * times.base_us + busy_us(waves, slices.div_ceil(split))
-            }
+            Work::SwapAbSplitK(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
             Work::SplitK => {
                 let parts = tile.parts(s);
                 let waves = (clusters * parts).div_ceil(tile.at_once) as f64;
@@ -232,28 +226,22 @@ impl Operation {
             .without_pointers()
             .shares(self.share(tile, s));
         let [a_sharing, b_sharing] = tile.sharing();
-        if tile.by_maps() != [true, true] {
-            let by_lanes = self.factors.into_iter().zip(tile.by_maps()).filter(|(_, by_map)| !by_map);
-            let pointers = by_lanes.map(|(name, _)| name).chain(self.others.iter().copied()).chain([self.output]);
-            let launch = pointers.fold(launch, Launch::pointer);
-            let launch = match tile.by_maps() {
-                [true, _] => {
-                    let rows = if self.a_along_k { tile.rows } else { SLICE };
-                    launch.map(self.map(self.a(s), rows).swizzle(Swizzle::Bytes128))
-                }
-                _ => launch,
-            };
-            return with_scalars(launch, s, scalars);
-        }
         // Rows of a box: those of the tile where a factor lies along k, a slice of k where it lies across.
         let a = self.map(self.a(s), if self.a_along_k { tile.rows } else { SLICE } / a_sharing);
+        let a = a.swizzle(Swizzle::Bytes128);
         let b = self.map(self.b(s), if self.b_along_k { tile.cols } else { SLICE } / b_sharing);
+        let b = b.swizzle(Swizzle::Bytes128);
+        if tile.is_unaligned() {
+            let by_lanes = self.factors.into_iter().zip(tile.by_maps).filter(|(_, by_map)| !by_map);
+            let pointers = by_lanes.map(|(name, _)| name).chain(self.others.iter().copied()).chain([self.output]);
+            let by_maps = [a, b].into_iter().zip(tile.by_maps).filter_map(|(map, by_map)| by_map.then_some(map));
+            return with_scalars(by_maps.fold(pointers.fold(launch, Launch::pointer), Launch::map), s, scalars);
+        }
         // Rows of c that no map takes are stored by elements; the kernel then leaves its map alone.
         let extents: Vec<usize> = self.batch.into_iter().chain([s.m, s.n]).collect();
         let c_rows = if let Work::SwapAb(_) = tile.work { tile.rows } else { 64 };
         let c = TensorMap::of(self.output, extents).tile(self.tile([c_rows, COLUMNS]));
-        let c = if is_aligned(s.n) { c } else { a.clone() };
-        let [a, b, c] = [a, b, c].map(|map| map.swizzle(Swizzle::Bytes128));
+        let c = if is_aligned(s.n) { c.swizzle(Swizzle::Bytes128) } else { a.clone() };
         if tile.work == Work::SplitK {
             let launch = launch.pointer("workspace").map(a).map(b).scalar(self.sums_from(tile, s));
             return with_scalars(launch, s, &[tile.parts(s) as i32]);
@@ -281,9 +269,7 @@ impl Operation {
             Work::Persistent(sharing) | Work::SwapAb(sharing) => {
                 of(clusters * sharing, (tile.at_once * sharing).div_ceil(MULTIPROCESSORS), 1)
             }
-            Work::SwapAbSplitK(split) | Work::Unaligned(split) | Work::UnalignedB(split) => {
-                of(clusters * split, (tile.at_once * split).div_ceil(MULTIPROCESSORS), split)
-            }
+            Work::SwapAbSplitK(split) => of(clusters * split, (tile.at_once * split).div_ceil(MULTIPROCESSORS), split),
             Work::SplitK => {
                 let parts = tile.parts(s);
                 of(clusters * parts, 1, parts).with_partial_sums([tile.rows, tile.cols])
