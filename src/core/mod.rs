@@ -11,6 +11,7 @@ pub mod launch;
 pub mod narrow;
 pub mod operator;
 pub mod packed;
+pub mod pages;
 pub mod place;
 pub mod port;
 pub mod relation;

@@ -7,6 +7,7 @@ use super::trace::{self, Work};
 use super::{Capacity, Device, DeviceKind, Heat, Job, Poison, Problem, Sample, TimingPlan};
 use crate::core::candidate::{Body, CpuBody};
 use crate::core::dtype::DType;
+use crate::core::pages::{self, Pages};
 use crate::core::tensor::{Inputs, Outputs, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -82,10 +83,11 @@ impl Device for CpuDevice {
             body: body.clone(),
             point: job.point.to_vec(),
             dtype: job.dtype,
-            sets: vec![Set { block: Block::new(image.len()), shift: 0 }],
+            sets: vec![Set { block: Pages::new(image.len()), shift: 0 }],
             image,
             last: Vec::new(),
             launches: 1,
+            heat: Heat::Cold,
             next: 0,
             samples: 0,
             refreshed: 0,
@@ -109,28 +111,12 @@ impl Device for CpuDevice {
     }
 }
 
-/// Bytes that start at a multiple of [`BASE_ALIGNMENT`].
-struct Block {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl Block {
-    fn new(len: usize) -> Self {
-        let bytes = vec![0; len + BASE_ALIGNMENT];
-        let address = bytes.as_ptr() as usize;
-        Block { start: address.next_multiple_of(BASE_ALIGNMENT) - address, bytes, len }
-    }
-
-    fn memory(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-}
+/// Buffers lie in memory as the image lays them out.
+const _: () = assert!(pages::ALIGNMENT.is_multiple_of(BASE_ALIGNMENT));
 
 /// The buffers of one launch.
 struct Set {
-    block: Block,
+    block: Pages,
     /// How far its inputs are rotated; 0 where they are those of the case.
     shift: usize,
 }
@@ -146,6 +132,7 @@ struct CpuProblem {
     sets: Vec<Set>,
     last: Vec<Tensor>,
     launches: usize,
+    heat: Heat,
     /// The set of the next timed launch: batches shorter than the rotation go on where the last one ended, or they
     /// would find their data in the cache.
     next: usize,
@@ -166,7 +153,7 @@ struct CpuProblem {
 impl CpuProblem {
     fn launch(&mut self, set: usize) -> Result<(), Fault> {
         let span = trace::step(true, || self.work());
-        let (inputs, outputs) = self.image.split(self.sets[set].block.memory());
+        let (inputs, outputs) = self.image.split(self.sets[set].block.as_mut_slice());
         let (inputs, mut outputs) = (Inputs(inputs), Outputs(outputs));
         let (body, dtype, point) = (&self.body, self.dtype, &self.point);
         let called = catch_unwind(AssertUnwindSafe(|| body.call(dtype, point, &inputs, &mut outputs)));
@@ -209,7 +196,7 @@ impl CpuProblem {
         self.refreshed += 1;
         let shift = if is_of_case { 0 } else { self.refreshed.wrapping_mul(STRIDE) | 1 };
         self.sets[set].shift = shift;
-        self.image.refresh(self.sets[set].block.memory(), shift, Poison::Nan);
+        self.image.refresh(self.sets[set].block.as_mut_slice(), shift, Poison::Nan);
     }
 
     /// Runs the launches of the last timed batch once more.
@@ -217,9 +204,21 @@ impl CpuProblem {
         (0..self.previous.len()).try_for_each(|i| {
             let set = self.previous[i].0;
             let shift = self.sets[set].shift;
-            self.image.restore(self.sets[set].block.memory(), shift);
+            self.image.restore(self.sets[set].block.as_mut_slice(), shift);
             self.launch(set)
         })
+    }
+
+    /// Before a hot batch: what refreshed its set, and whoever was timed meanwhile, have left other data in the caches.
+    fn warm(&mut self) -> Result<(), Fault> {
+        if self.heat == Heat::Hot {
+            self.launch(0)?;
+            let Set { block, shift } = &mut self.sets[0];
+            self.image.restore(block.as_mut_slice(), *shift);
+            // The answer is not to be found in place.
+            self.image.poison_outputs(block.as_mut_slice(), Poison::Nan);
+        }
+        Ok(())
     }
 
     /// Outside the clock: holds the last but one batch against its repetition (`is_repeated`), gives its sets other
@@ -230,14 +229,14 @@ impl CpuProblem {
         let previous = std::mem::take(&mut self.previous);
         let of_case = turn % previous.len().max(RARELY);
         for (at, (set, outputs)) in previous.into_iter().enumerate() {
-            self.agrees &= !is_repeated || self.image.holds(self.sets[set].block.memory(), &outputs);
+            self.agrees &= !is_repeated || self.image.holds(self.sets[set].block.as_mut_slice(), &outputs);
             self.refresh(set, at == of_case);
         }
         let sets = self.sets.len();
         let visited = (first..first + self.launches.min(sets)).map(|turn| turn % sets);
         for set in visited {
             let is_of_case = self.sets[set].shift == 0;
-            let memory = self.sets[set].block.memory();
+            let memory = self.sets[set].block.as_mut_slice();
             let outputs = self.image.outputs(memory);
             self.agrees &= !is_of_case || same_bytes(&outputs, &self.last);
             if is_of_case {
@@ -271,17 +270,17 @@ const RARELY: usize = 4;
 impl Problem for CpuProblem {
     fn run(&mut self, poison: Poison) -> Result<Vec<Tensor>, Fault> {
         self.sets[0].shift = 0;
-        self.image.fill(self.sets[0].block.memory(), poison);
+        self.image.fill(self.sets[0].block.as_mut_slice(), poison);
         self.launch(0)?;
-        self.last = self.image.collect(self.sets[0].block.memory(), poison)?;
+        self.last = self.image.collect(self.sets[0].block.as_mut_slice(), poison)?;
         Ok(self.last.clone())
     }
 
     fn run_unread(&mut self) -> Result<(), Fault> {
         self.sets[0].shift = 0;
-        self.image.fill(self.sets[0].block.memory(), Poison::Nan);
+        self.image.fill(self.sets[0].block.as_mut_slice(), Poison::Nan);
         self.launch(0)?;
-        self.last = self.image.outputs(self.sets[0].block.memory());
+        self.last = self.image.outputs(self.sets[0].block.as_mut_slice());
         Ok(())
     }
 
@@ -298,9 +297,9 @@ impl Problem for CpuProblem {
     fn repeat(&mut self, times: usize) -> Result<usize, Fault> {
         let mut different = 0;
         for _ in 0..times {
-            self.image.restore(self.sets[0].block.memory(), 0);
+            self.image.restore(self.sets[0].block.as_mut_slice(), 0);
             self.launch(0)?;
-            different += usize::from(!self.image.holds(self.sets[0].block.memory(), &self.last));
+            different += usize::from(!self.image.holds(self.sets[0].block.as_mut_slice(), &self.last));
         }
         Ok(different)
     }
@@ -314,6 +313,7 @@ impl Problem for CpuProblem {
             Heat::Hot => 1,
         };
         self.planted = Duration::from_secs_f64(plan.planted_us * 1e-6);
+        self.heat = plan.heat;
         (self.samples, self.refreshed, self.agrees, self.observed) = (0, 0, true, None);
         self.previous.clear();
         self.refresh(0, false);
@@ -361,6 +361,7 @@ impl Problem for CpuProblem {
             if repeats {
                 self.launch_again()?;
             }
+            self.warm()?;
             match recording {
                 // Launches outside the clock are no part of the batch.
                 Some(recording) => recording.carry(|| self.time(launches)),
@@ -376,7 +377,7 @@ impl Problem for CpuProblem {
         self.launch_again()?;
         let image = &self.image;
         let mut previous = std::mem::take(&mut self.previous).into_iter();
-        let repeated = previous.all(|(set, outputs)| image.holds(self.sets[set].block.memory(), &outputs));
+        let repeated = previous.all(|(set, outputs)| image.holds(self.sets[set].block.as_mut_slice(), &outputs));
         self.agrees &= repeated;
         Ok(self.agrees)
     }
@@ -395,9 +396,9 @@ impl CpuProblem {
 
     /// So many sets, each with inputs of its own and nothing in its outputs.
     fn make_sets(&mut self, sets: usize) {
-        self.sets.resize_with(sets, || Set { block: Block::new(self.image.len()), shift: 0 });
+        self.sets.resize_with(sets, || Set { block: Pages::new(self.image.len()), shift: 0 });
         for set in 0..sets {
-            self.image.fill(self.sets[set].block.memory(), Poison::Nan);
+            self.image.fill(self.sets[set].block.as_mut_slice(), Poison::Nan);
             // The first one has the inputs of the case: every session looks at them once.
             self.refresh(set, set == 0);
         }

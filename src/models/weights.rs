@@ -4,6 +4,7 @@ use super::description::Buffer;
 use super::error::Error;
 use super::mapped::Mapped;
 use crate::core::dtype::DType;
+use crate::core::pages::Pages;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,21 +45,21 @@ pub fn load(weights: &dyn Weights, buffer: &Buffer, dtype: DType) -> Result<Opti
 pub enum Bytes {
     /// A range of a file.
     Mapped(Arc<Mapped>, Range<usize>),
-    /// Words that hold so many bytes.
-    Owned(Vec<u64>, usize),
+    /// Bytes of their own.
+    Owned(Pages),
 }
 
 impl Bytes {
     /// Zeros.
     pub fn zeros(bytes: usize) -> Self {
-        Bytes::Owned(vec![0; bytes.div_ceil(8)], bytes)
+        Bytes::Owned(Pages::new(bytes))
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Mapped(file, range) => &file.bytes()[range.clone()],
-            Bytes::Owned(words, bytes) => &bytemuck::cast_slice(words)[..*bytes],
+            Bytes::Owned(pages) => pages.as_slice(),
         }
     }
 
@@ -70,7 +71,7 @@ impl Bytes {
             *self = copy;
         }
         match self {
-            Bytes::Owned(words, bytes) => &mut bytemuck::cast_slice_mut(words)[..*bytes],
+            Bytes::Owned(pages) => pages.as_mut_slice(),
             Bytes::Mapped(..) => unreachable!("copied above"),
         }
     }

@@ -70,6 +70,35 @@ fn short_batches_rotate_too() {
 }
 
 #[test]
+fn a_hot_launch_finds_its_data_and_no_answer() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let launches = std::sync::Arc::clone(&seen);
+    let plan = TimingPlan {
+        heat: Heat::Hot,
+        chained: false,
+        batch_us: 0.0,
+        instances: 1,
+        planted_us: 0.0,
+        session: Duration::from_secs(1),
+    };
+    with_problem(
+        move |_, x, y| {
+            let (x, y) = (x.slice::<f32>(0), y.slice::<f32>(0));
+            launches.lock().unwrap().push((x.as_ptr() as usize, x == y));
+            y.copy_from_slice(x);
+        },
+        |problem| {
+            problem.arm(&plan).unwrap();
+            seen.lock().unwrap().clear();
+            assert!(problem.sample(0).is_ok());
+        },
+    );
+    // What leads in, and the one that is timed.
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() >= 2 && seen.iter().all(|launch| *launch == (seen[0].0, false)), "{seen:?}");
+}
+
+#[test]
 fn a_panic_is_a_fault() {
     let fault = with_problem(|_, x, _| assert!(x.slice::<f32>(7).is_empty()), |problem| problem.run(Poison::Nan));
     assert!(matches!(fault, Err(Fault::Panic(_))), "{fault:?}");

@@ -1,34 +1,26 @@
 //! Memory for intermediate floats, kept by each thread: fresh pages cost more than the work in them.
 
+use crate::core::pages::Pages;
 use std::cell::RefCell;
 
-/// One cache line, so that vectors in scratch memory never straddle two.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; LINE]);
-
-const LINE: usize = 16;
-
-/// What a thread keeps between calls, in lines: 2 MiB.
-const KEPT_LINES: usize = (2 << 20) / size_of::<Line>();
+/// What a thread keeps between calls.
+const KEPT_BYTES: usize = 2 << 20;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Pages> = RefCell::default();
 }
 
 /// Lends `job` a slice of `len` floats of arbitrary value that begins on a cache line.
 pub(super) fn with_scratch<R>(len: usize, job: impl FnOnce(&mut [f32]) -> R) -> R {
-    // Taken out, not borrowed: a job that nests finds an empty vector, not a locked one.
-    let mut lines = KEPT.take();
-    let count = len.div_ceil(LINE);
-    if lines.len() < count {
-        lines.resize(count, Line([0.0; LINE]));
+    // Taken out, not borrowed: a job that nests finds nothing, not a locked one.
+    let mut pages = KEPT.take();
+    let bytes = len * size_of::<f32>();
+    if pages.as_slice().len() < bytes {
+        pages = Pages::new(bytes);
     }
-    // SAFETY: `lines` is `count * LINE >= len` contiguous, initialised floats.
-    let floats = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), len) };
-    let result = job(floats);
-    if lines.len() <= KEPT_LINES {
-        KEPT.set(lines);
+    let result = job(&mut bytemuck::cast_slice_mut(pages.as_mut_slice())[..len]);
+    if pages.as_slice().len() <= KEPT_BYTES {
+        KEPT.set(pages);
     }
     result
 }
