@@ -1,5 +1,6 @@
 //! The CPU: every step by the fastest tier of its operator, in one place of memory a buffer.
 
+use super::awake::awake;
 use super::catalogue::Operators;
 use super::description::{Call, Extents, Kind, Model, Operand};
 use super::error::Error;
@@ -143,6 +144,14 @@ impl Executor for CpuExecutor {
     }
 
     fn run_on(&mut self, indices: &[Vec<i32>], e: &Extents) -> Result<Vec<f32>, Error> {
+        awake(None, || self.run_steps(indices, e));
+        let bytes = e.asked() * self.model.vocabulary * self.dtype.size();
+        Ok(widened(self.dtype, &self.places[self.layout.places[self.model.logits]].as_slice()[..bytes]))
+    }
+}
+
+impl CpuExecutor {
+    fn run_steps(&mut self, indices: &[Vec<i32>], e: &Extents) {
         self.write_indices(indices);
         let mut layers = Layers::default();
         for at in 0..self.model.steps.len() {
@@ -154,7 +163,5 @@ impl Executor for CpuExecutor {
             drop(span);
             self.traced(e).end(at);
         }
-        let bytes = e.asked() * self.model.vocabulary * self.dtype.size();
-        Ok(widened(self.dtype, &self.places[self.layout.places[self.model.logits]].as_slice()[..bytes]))
     }
 }

@@ -13,6 +13,7 @@
 //! | `layout` | how many bytes each buffer takes, and which share a place |
 //! | `catalogue` | which candidate computes a step |
 //! | `reference`, `cpu`, `launched` | the executors |
+//! | `awake` | the threads of a run on the CPU |
 //! | `planned` | the steps of a run as cases of their operators |
 //! | `traced` | what the executors tell a recording of their steps |
 //! | `session`, `sampling`, `perplexity` | prompts, the cache, the next token |
@@ -20,6 +21,7 @@
 //! | `golden` | what another program computed, to be held against |
 //! | `gate` | tiny language models and the workloads as operators of the gate |
 
+mod awake;
 mod builder;
 mod catalogue;
 mod chain;

@@ -6,6 +6,7 @@ use crate::core::dtype::DType;
 use crate::core::shape::Shape;
 use crate::core::tensor::{Inputs, Outputs};
 use crate::device::trace::{self, Layers};
+use crate::models::awake::awake;
 use crate::models::catalogue::Operators;
 use crate::models::description::{Extents, Kind, Model, Operand, Step};
 use crate::models::error::Error;
@@ -14,6 +15,7 @@ use crate::models::traced::Traced;
 use crate::models::weights::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A model with the tiers of its operators.
 pub struct OnHost<S> {
@@ -30,6 +32,8 @@ struct Kept<S> {
     model: Model,
     layout: Layout,
     places: Vec<Bytes>,
+    /// How long the last run took.
+    took: Option<Duration>,
 }
 
 impl<S: Shape + PartialEq> OnHost<S> {
@@ -53,11 +57,18 @@ impl<S: Shape + PartialEq> OnHost<S> {
         // Taken out: a call that comes meanwhile makes its own.
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut kept = kept.filter(|kept| kept.shape == *s).unwrap_or_else(|| self.prepared(s));
+        let begun = Instant::now();
+        awake(kept.took, || self.run_steps(&mut kept, s, inputs, outputs));
+        kept.took = Some(begun.elapsed());
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    }
+
+    fn run_steps(&self, kept: &mut Kept<S>, s: &S, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
         for (e, part) in (self.signature.runs)(s) {
-            let Kept { model, layout, places, .. } = &mut kept;
+            let Kept { model, layout, places, .. } = kept;
             let traced = Traced { model, layout, dtype: self.dtype, extents: &e };
             let mut layers = Layers::default();
-            let is_recorded = trace::handle().is_some();
+            let is_recorded = trace::is_on();
             for (at, step) in model.steps.iter().enumerate() {
                 let call = step.call(model, &e);
                 let span =
@@ -69,7 +80,6 @@ impl<S: Shape + PartialEq> OnHost<S> {
                 }
             }
         }
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
     fn prepared(&self, s: &S) -> Kept<S> {
@@ -79,7 +89,7 @@ impl<S: Shape + PartialEq> OnHost<S> {
         // Constants are zeros, as everything is at first.
         let places = layout.bytes.iter().enumerate();
         let places = places.map(|(place, &bytes)| Bytes::zeros(if is_given(place) { 0 } else { bytes })).collect();
-        Kept { shape: S::from_point(&s.to_point()), model, layout, places }
+        Kept { shape: S::from_point(&s.to_point()), model, layout, places, took: None }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of what is kept are borrowed one by one")]
