@@ -9,6 +9,7 @@ use crate::device::DeviceKind;
 use clap::{Args, Parser, ValueEnum};
 use libtest_mimic::{ColorSetting, FormatSetting};
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub struct Options {
     /// One character a trial; as --format terse
     #[arg(short, long, conflicts_with = "format")]
     pub quiet: bool,
-    /// How many trials run at once; perf trials and trials of one GPU run alone in any case
+    /// How many trials run at once; perf trials run alone in any case, those of a GPU unless --gpu-trials says otherwise
     #[arg(long, value_name = "N")]
     pub test_threads: Option<usize>,
     /// Write the log to a file instead of stdout
@@ -128,6 +129,10 @@ pub struct Options {
     /// as long, as compute-sanitizer's racecheck. How many shapes that leaves out is a note of each trial, and the exit code is then 4
     #[arg(long, value_name = "N", help_heading = "Kernelgate")]
     pub most_elements: Option<usize>,
+    /// How many trials of correctness and property the GPU serves at once, each in a process with memory of its own there
+    /// [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Kernelgate")]
+    pub gpu_trials: Option<NonZeroUsize>,
     /// What must be there; its lack is then a failure, not a skip
     #[arg(long, value_name = "cuda|baseline|nvrtc", value_delimiter = ',', help_heading = "Kernelgate")]
     pub require: Vec<Requirement>,

@@ -1,4 +1,5 @@
-//! Who may run when: trials share the machine, a timed trial has it alone, and a GPU serves one trial at a time.
+//! Who may run when: trials share the machine, a timed trial has it alone, and a GPU serves one trial at a time or as many
+//! as was asked for, each in a process of its own.
 //! The simulator serves any number, and what it counts depends on nobody else.
 //!
 //! A file lock keeps this up across processes, since nextest runs one process a trial.
@@ -9,7 +10,7 @@ use crate::device::DeviceKind;
 use crate::measure::lock::{self, Kind, holders};
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 /// The right to run trials on this machine.
@@ -17,7 +18,7 @@ pub struct Lanes {
     path: PathBuf,
     /// How long other processes may keep the machine.
     limit: Duration,
-    accelerator: Mutex<()>,
+    accelerator: Accelerator,
     process: RwLock<()>,
 }
 
@@ -25,7 +26,32 @@ pub struct Lanes {
 pub struct Turn<'a> {
     _file: Option<File>,
     _process: Share<'a>,
-    _accelerator: Option<MutexGuard<'a, ()>>,
+    _accelerator: Option<Served<'a>>,
+}
+
+/// A GPU that serves so many trials at a time.
+struct Accelerator {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A trial that the GPU serves.
+struct Served<'a>(&'a Accelerator);
+
+impl Accelerator {
+    fn serve(&self) -> Served<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Served(self)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 /// How much of the process a trial has.
@@ -46,7 +72,14 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes that hold for all processes that use the same file.
     pub fn at(path: PathBuf) -> Self {
-        Lanes { path, limit: lock::LIMIT, accelerator: Mutex::new(()), process: RwLock::new(()) }
+        let accelerator = Accelerator { free: Mutex::new(1), freed: Condvar::new() };
+        Lanes { path, limit: lock::LIMIT, accelerator, process: RwLock::new(()) }
+    }
+
+    /// The same with a GPU that serves so many trials at a time, at least one.
+    pub fn serving(mut self, trials: usize) -> Self {
+        self.accelerator.free = Mutex::new(trials.max(1));
+        self
     }
 
     /// Waits for the turn of a trial on a device of `kind`.
@@ -55,8 +88,7 @@ impl Lanes {
     /// If other processes keep the machine for too long: they are named.
     pub fn enter(&self, check: Check, kind: DeviceKind) -> Result<Turn<'_>, String> {
         // A trial that panicked has harmed none of the locks.
-        let accelerator =
-            (kind == DeviceKind::Cuda).then(|| self.accelerator.lock().unwrap_or_else(PoisonError::into_inner));
+        let accelerator = (kind == DeviceKind::Cuda).then(|| self.accelerator.serve());
         let alone = check == Check::Perf && kind != DeviceKind::Sim;
         let process = if alone {
             Share::All { _guard: self.process.write().unwrap_or_else(PoisonError::into_inner) }
@@ -93,6 +125,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -102,6 +135,32 @@ mod tests {
         let _one = lanes.enter(Check::Perf, DeviceKind::Sim).unwrap();
         // Would wait for ever otherwise.
         let _other = lanes.enter(Check::Perf, DeviceKind::Sim).unwrap();
+    }
+
+    #[rstest]
+    #[case(1, 1)]
+    #[case(3, 3)]
+    fn a_gpu_serves_as_many_trials_as_were_asked_for(#[case] trials: usize, #[case] expected: usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let lanes = Lanes::at(folder.path().join("lock")).serving(trials);
+        let (running, most, beside_a_time) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for i in 0..9 {
+                let (lanes, running, most, beside_a_time) = (&lanes, &running, &most, &beside_a_time);
+                scope.spawn(move || {
+                    let check = if i == 4 { Check::Perf } else { Check::Property };
+                    let _turn = lanes.enter(check, DeviceKind::Cuda).unwrap();
+                    let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(100));
+                    if check == Check::Perf {
+                        beside_a_time.fetch_max(running.load(Ordering::SeqCst), Ordering::SeqCst);
+                    }
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        assert_eq!((most.into_inner(), beside_a_time.into_inner()), (expected, 1));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::{
 };
 use libtest_mimic::{ColorSetting, Completion, Failed};
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -286,7 +287,8 @@ impl Session {
             Executor::Workers(Pool::new(options.time_limit.unwrap_or(TIME_LIMIT), streams))
         };
         let progress = Progress::of(selected.len(), Quiet { quiet: !options.shows_progress() });
-        let (lanes, found) = (Lanes::default(), Mutex::default());
+        let lanes = Lanes::default().serving(options.gpu_trials.map_or(1, NonZeroUsize::get));
+        let found = Mutex::default();
         Session { project, options, executor, lanes, kernels, budget, progress, found }
     }
 
