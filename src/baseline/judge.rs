@@ -37,7 +37,8 @@ pub fn judge(
         let case = case_name(subject.operator.name(), &subject.candidate.name, subject.dtype, &timing.shape);
         let of_noise = || noise.threshold_of(&case, timing.median_us, Distance::Stored);
         let threshold = settings.threshold.unwrap_or_else(of_noise);
-        judge_timing(timing, &accepted, &mut proposed, threshold, &mut reasons);
+        let chooses = subject.candidate.body.chooses_algorithm();
+        judge_timing(timing, (&accepted, &mut proposed), (threshold, chooses), &mut reasons);
     }
     outcome.verdict = worst(&outcome.timings);
     if settings.require {
@@ -109,7 +110,13 @@ impl Reasons {
     }
 }
 
-fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, threshold: f64, reasons: &mut Reasons) {
+/// Holds a timing against its row. That of a library that `chooses` its algorithm fails nobody where it is another.
+fn judge_timing(
+    timing: &mut Timing,
+    (accepted, proposed): (&Table, &mut Table),
+    (threshold, chooses): (f64, bool),
+    reasons: &mut Reasons,
+) {
     let row = accepted.row(&timing.shape, timing.heat);
     // What could not be measured, or not believed, is no candidate for a baseline either. It lacks one all the same.
     if let Some(doubt) = doubt(timing) {
@@ -132,12 +139,18 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
     timing.baseline_us = Some(row.median_us);
     timing.ratio = Some(standing.ratio);
     timing.normalised_ratio = standing.normalised_ratio;
-    timing.verdict = standing.change.into();
+    let is_other = matches!(standing.change, Change::Slower | Change::Faster);
+    let is_choice = chooses && is_other;
+    timing.verdict = if is_choice { Verdict::Unclear } else { standing.change.into() };
     let mut line = explain(timing, row, &standing, threshold);
     if standing.is_of_environment {
         line += ", and the machine code and the launches are those of the accepted time: this is the environment";
     }
+    if is_choice {
+        line += ", and the library chooses its algorithm anew in every run; accept with `cargo insta review` if it is to be so";
+    }
     match standing.change {
+        _ if is_choice => reasons.unclear.push(line),
         Change::Slower => reasons.slower.push(line),
         Change::Faster => reasons.faster.push(line),
         Change::Unclear => reasons.unclear.push(line),
@@ -153,7 +166,7 @@ fn judge_timing(timing: &mut Timing, accepted: &Table, proposed: &mut Table, thr
         replace(proposed, row.with_code(code));
     }
     // A row with a yardstick of another kind would leave the next run without one, too.
-    if matches!(standing.change, Change::Slower | Change::Faster) || row.has_other_yardstick(timing) {
+    if is_other || row.has_other_yardstick(timing) {
         let epoch = (!standing.new_epoch).then(|| row.epoch_for(timing));
         replace(proposed, Row::of(timing, epoch));
     }
@@ -220,7 +233,7 @@ fn metadata(subject: &Subject<'_>, fingerprint: &Fingerprint) -> Metadata {
 mod tests {
     use super::*;
     use crate::baseline::simulated::timing;
-    use crate::core::candidate::{Cpu, IntoCandidate};
+    use crate::core::candidate::{Cpu, CudaHost, Enqueue, IntoCandidate};
     use crate::core::dtype::DType;
     use crate::core::operator::Op;
     use crate::device::Device;
@@ -232,6 +245,32 @@ mod tests {
     /// A time known to a half of itself.
     fn vague(shape: &str) -> Timing {
         Timing { low_us: 5.0, high_us: 15.0, ..timing(shape, 10.0, None) }
+    }
+
+    #[rstest]
+    #[case::own_code(false, Verdict::Slower)]
+    #[case::a_choice_of_a_library(true, Verdict::Unclear)]
+    fn a_library_that_chooses_is_not_failed_by_its_choice(#[case] chooses: bool, #[case] expected: Verdict) {
+        let operator = Op::<Vector>::new("k").output("y", |s| [s.n]).perf([Vector { n: 8 }]);
+        let host = CudaHost::new(|_: &Vector, _: &Enqueue| Ok(()));
+        let host = if chooses { host.describe(|_, _| Some("algorithm 3".into())) } else { host };
+        let candidate = host.named("c");
+        let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
+        let (folder, device) = (tempfile::tempdir().unwrap(), CpuDevice::new());
+        let settings =
+            BaselineSettings { root: folder.path().into(), require: false, threshold: Some(0.01), write_pending: true };
+        let path = settings.snapshot_path(&subject, device.fingerprint());
+        let judged = |us: f64| {
+            let outcome = Outcome { timings: vec![timing("n=8", us, None)], ..Outcome::new(Verdict::Pass) };
+            judge(outcome, &subject, device.fingerprint(), &settings)
+        };
+        let pending = path.with_extension("snap.new");
+        assert_eq!(judged(10.0).verdict, Verdict::Skip);
+        std::fs::rename(&pending, &path).unwrap();
+        assert_eq!((judged(10.0).verdict, pending.exists()), (Verdict::Same, false));
+        let outcome = judged(11.0);
+        assert_eq!((outcome.verdict, pending.exists()), (expected, true), "{}", outcome.reason);
+        assert_eq!(outcome.reason.contains("chooses its algorithm"), chooses, "{}", outcome.reason);
     }
 
     #[rstest]

@@ -36,6 +36,11 @@ impl Body {
         matches!(self, Body::Enqueue(_))
     }
 
+    /// Whether it is a library that chooses among algorithms for each case, and says which.
+    pub fn chooses_algorithm(&self) -> bool {
+        matches!(self, Body::Enqueue(body) if body.describe.is_some())
+    }
+
     /// Whether it runs on the host alone.
     pub fn is_host(&self) -> bool {
         matches!(self, Body::Cpu(_))

@@ -63,7 +63,7 @@ pub(super) type WorkFn = Arc<dyn Fn(&[usize], DType, &str) -> Option<Work> + Sen
 pub struct EnqueueBody {
     pub(super) function: EnqueueFn,
     pub(super) prepare: PrepareFn,
-    pub(super) describe: DescribeFn,
+    pub(super) describe: Option<DescribeFn>,
     pub(super) propose: DescribeFn,
     pub(super) work: WorkFn,
     pub(super) workspace_bytes: BytesFn,
@@ -72,7 +72,7 @@ pub struct EnqueueBody {
 impl EnqueueBody {
     /// What it does for a case that it was prepared for, where it can say.
     pub fn describe(&self, point: &[usize], dtype: DType) -> Option<String> {
-        (self.describe)(point, dtype)
+        self.describe.as_ref()?(point, dtype)
     }
 
     /// The same before any run, where it can say: it may ask a library, which it opens for it.

@@ -42,7 +42,7 @@ impl<S: Shape> CudaHost<S> {
         let body = EnqueueBody {
             function,
             prepare: Arc::new(|_, _| Ok(())),
-            describe: Arc::new(|_, _| None),
+            describe: None,
             propose: Arc::new(|_, _| None),
             work: Arc::new(|_, _, _| None),
             workspace_bytes: Arc::new(|_| 0),
@@ -58,9 +58,10 @@ impl<S: Shape> CudaHost<S> {
         self
     }
 
-    /// What it does for a case that it was prepared for: an algorithm that it chose, say. Reports of times show it.
+    /// What it does for a case that it was prepared for: the algorithm that it chose. Reports of times show it. Another
+    /// choice takes another time, so that a stored time does not fail such a candidate: it is `unclear` then.
     pub fn describe(mut self, describe: impl Fn(&S, DType) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.body.describe = Arc::new(move |point, dtype| describe(&S::from_point(point), dtype));
+        self.body.describe = Some(Arc::new(move |point, dtype| describe(&S::from_point(point), dtype)));
         self
     }
 
