@@ -5,41 +5,64 @@
 
 use crate::device::trace;
 use rayon::Yield;
+use std::hint;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whether a run keeps the workers. One does at a time: two would wait for each other's end.
 static KEPT: AtomicBool = AtomicBool::new(false);
 
-/// The workers of a run. It ends when this is dropped.
-struct Workers {
-    ended: Arc<AtomicBool>,
+/// How long a run waits at most for workers that have to wake up.
+const WAKING: Duration = Duration::from_micros(60);
+
+/// A run and those that stay awake for it.
+#[derive(Default)]
+struct Watch {
+    /// Workers that do.
+    present: AtomicUsize,
+    has_begun: AtomicBool,
+    has_ended: AtomicBool,
 }
 
+/// The workers of a run. It ends when this is dropped.
+struct Workers(Arc<Watch>);
+
 impl Workers {
-    /// Keeps all workers but this one awake, for anybody's work.
+    /// Keeps the workers but this one awake, for anybody's work, as many as come in time.
+    ///
+    /// One that comes later may have come out of the wait within a part of this very run, which cannot end without it: it
+    /// must not stay.
     fn keep() -> Option<Self> {
-        if rayon::current_num_threads() == 1 || KEPT.swap(true, Ordering::Acquire) {
+        let others = rayon::current_num_threads() - 1;
+        if others == 0 || KEPT.swap(true, Ordering::Acquire) {
             return None;
         }
-        let ended = Arc::new(AtomicBool::new(false));
-        let (me, has_ended) = (rayon::current_thread_index(), Arc::clone(&ended));
+        let watch = Arc::new(Watch::default());
+        let (me, its) = (rayon::current_thread_index(), Arc::clone(&watch));
         rayon::spawn_broadcast(move |worker| {
-            while Some(worker.index()) != me && !has_ended.load(Ordering::Relaxed) {
-                if rayon::yield_now() != Some(Yield::Executed) {
-                    thread::yield_now();
+            if Some(worker.index()) != me && !its.has_begun.load(Ordering::Acquire) {
+                its.present.fetch_add(1, Ordering::Relaxed);
+                while !its.has_ended.load(Ordering::Relaxed) {
+                    if rayon::yield_now() != Some(Yield::Executed) {
+                        thread::yield_now();
+                    }
                 }
             }
         });
-        Some(Workers { ended })
+        let asked = Instant::now();
+        while watch.present.load(Ordering::Relaxed) < others && asked.elapsed() < WAKING {
+            hint::spin_loop();
+        }
+        watch.has_begun.store(true, Ordering::Release);
+        Some(Workers(watch))
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.0.has_ended.store(true, Ordering::Relaxed);
         KEPT.store(false, Ordering::Release);
     }
 }
@@ -68,6 +91,52 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Barrier;
+
+    /// The leaves of a tree of joins.
+    fn leaves(depth: usize) -> usize {
+        if depth == 0 {
+            return 1;
+        }
+        let (left, right) = rayon::join(|| leaves(depth - 1), || leaves(depth - 1));
+        left + right
+    }
+
+    #[test]
+    fn runs_that_share_out_their_parts_again_come_to_their_ends() {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..3000).for_each(|_| assert_eq!(awake(None, || leaves(5)), 32)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_does_not_stay() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let (begun, left) = (Barrier::new(2), AtomicBool::new(false));
+        thread::scope(|scope| {
+            // Keeps one of both workers busy until the run has begun, which it must not outlast.
+            scope.spawn(|| {
+                pool.install(|| {
+                    rayon::join(
+                        || {
+                            awake(None, || {
+                                begun.wait();
+                                while !left.load(Ordering::Acquire) {
+                                    thread::yield_now();
+                                }
+                            })
+                        },
+                        || {
+                            begun.wait();
+                            rayon::yield_now();
+                            left.store(true, Ordering::Release);
+                        },
+                    )
+                })
+            });
+        });
+    }
 
     #[test]
     fn runs_on_all_threads_at_once_come_to_their_ends() {
