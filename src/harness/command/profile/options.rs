@@ -2,6 +2,7 @@
 
 use super::counters::counted;
 use crate::calibrate::Calibration;
+use crate::core::place::Place;
 use crate::core::suite::Suite;
 use crate::device::Device;
 use crate::device::fingerprint::Fingerprint;
@@ -162,7 +163,8 @@ impl Options {
         } else {
             chrome::trace(&last_repeat(timeline), &known)
         };
-        std::fs::write(&path, &text).map_err(|e| Failure::Input(format!("{}: cannot write: {e}", path.display())))?;
+        let kept = |mut place: Place| place.write(&text).map_err(|e| format!("{}: cannot write: {e}", path.display()));
+        Place::of(&path).and_then(kept).map_err(Failure::Input)?;
         note(format_args!("trace: {} ({:.1} MB); ui.perfetto.dev opens it", path.display(), text.len() as f64 * 1e-6));
         Ok(())
     }
