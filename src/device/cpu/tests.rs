@@ -6,6 +6,11 @@ use crate::core::operator::Op;
 
 crate::shape! { struct Vector { n: 0..=1024 } }
 
+fn plan(heat: Heat, batch_us: f64) -> TimingPlan {
+    let session = Duration::from_secs(1);
+    TimingPlan { heat, chained: false, batch_us, instances: 1, planted_us: 0.0, session }
+}
+
 fn with_problem<R>(
     f: impl Fn(&Vector, &Inputs<'_>, &mut Outputs<'_>) + Send + Sync + 'static,
     test: impl FnOnce(&mut dyn Problem) -> R,
@@ -22,14 +27,7 @@ fn with_problem<R>(
 
 #[test]
 fn a_candidate_runs_and_is_timed() {
-    let plan = TimingPlan {
-        heat: Heat::Hot,
-        chained: false,
-        batch_us: 10.0,
-        instances: 1,
-        planted_us: 0.0,
-        session: Duration::from_secs(1),
-    };
+    let plan = plan(Heat::Hot, 10.0);
     with_problem(
         |_, x, y| y.slice::<f32>(0).copy_from_slice(x.slice(0)),
         |problem| {
@@ -46,14 +44,7 @@ fn a_candidate_runs_and_is_timed() {
 fn short_batches_rotate_too() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let addresses = std::sync::Arc::clone(&seen);
-    let plan = TimingPlan {
-        heat: Heat::Cold,
-        chained: false,
-        batch_us: 0.0,
-        instances: 1,
-        planted_us: 0.0,
-        session: Duration::from_secs(1),
-    };
+    let plan = plan(Heat::Cold, 0.0);
     with_problem(
         move |_, x, _| addresses.lock().unwrap().push(x.slice::<f32>(0).as_ptr() as usize),
         |problem| {
@@ -73,14 +64,7 @@ fn short_batches_rotate_too() {
 fn a_hot_launch_finds_its_data_and_no_answer() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let launches = std::sync::Arc::clone(&seen);
-    let plan = TimingPlan {
-        heat: Heat::Hot,
-        chained: false,
-        batch_us: 0.0,
-        instances: 1,
-        planted_us: 0.0,
-        session: Duration::from_secs(1),
-    };
+    let plan = plan(Heat::Hot, 0.0);
     with_problem(
         move |_, x, y| {
             let (x, y) = (x.slice::<f32>(0), y.slice::<f32>(0));
