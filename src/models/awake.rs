@@ -113,29 +113,25 @@ mod tests {
     #[test]
     fn a_worker_that_comes_late_does_not_stay() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let (begun, left) = (Barrier::new(2), AtomicBool::new(false));
-        thread::scope(|scope| {
-            // Keeps one of both workers busy until the run has begun, which it must not outlast.
-            scope.spawn(|| {
-                pool.install(|| {
-                    rayon::join(
-                        || {
-                            awake(None, || {
-                                begun.wait();
-                                while !left.load(Ordering::Acquire) {
-                                    thread::yield_now();
-                                }
-                            })
-                        },
-                        || {
-                            begun.wait();
-                            rayon::yield_now();
-                            left.store(true, Ordering::Release);
-                        },
-                    )
-                })
-            });
-        });
+        let (both, begun, left) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
+        let run = || {
+            begun.wait();
+            while !left.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        };
+        // The other worker is busy when it is asked to stay, and the run waits for what it does.
+        let late = || {
+            both.wait();
+            begun.wait();
+            rayon::yield_now();
+            left.store(true, Ordering::Release);
+        };
+        let first = || {
+            both.wait();
+            awake(None, run);
+        };
+        pool.install(|| rayon::join(first, late));
     }
 
     #[test]
