@@ -6,6 +6,10 @@ use crate::device::sim::SimDevice;
 use crate::device::{Device, DeviceKind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long a trial or a launch may take where somebody may be looking at it in a debugger, or through a tool that slows it down.
+pub const WATCHED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where kernels run here, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,8 @@ pub struct Devices {
     requires_cuda: bool,
     /// Where a project keeps compiled kernels for the simulator.
     ptx_folder: Option<PathBuf>,
+    /// How long a launch may take on a GPU, where it is not what is usual.
+    launch_limit: Option<Duration>,
     kernels: OnceLock<KernelDevice>,
     cpu: OnceLock<CpuDevice>,
     sim: OnceLock<SimDevice>,
@@ -52,6 +58,7 @@ impl Devices {
             choice,
             requires_cuda,
             ptx_folder: None,
+            launch_limit: None,
             kernels: OnceLock::new(),
             cpu: OnceLock::new(),
             sim: OnceLock::new(),
@@ -62,6 +69,11 @@ impl Devices {
     /// The same for a project, whose committed PTX the simulator then finds.
     pub fn of_project(self, folder: &Path) -> Self {
         Devices { ptx_folder: Some(folder.join(crate::device::sim::FOLDER)), ..self }
+    }
+
+    /// The same in a run that is watched, if it is.
+    pub fn watched(self, is_watched: bool) -> Self {
+        Devices { launch_limit: is_watched.then_some(WATCHED_LIMIT), ..self }
     }
 
     /// The device for candidates of `kind`.
@@ -79,7 +91,7 @@ impl Devices {
             DeviceKind::Sim => Ok(self.sim.get_or_init(|| SimDevice::new(self.ptx_folder.clone()))),
             DeviceKind::Cuda => {
                 let ordinal = self.choice.map_or(0, |choice| choice.ordinal);
-                let opened = self.cuda.get_or_init(|| open_cuda(ordinal));
+                let opened = self.cuda.get_or_init(|| open_cuda(ordinal, self.launch_limit));
                 opened.as_ref().map(AsRef::as_ref).map_err(Clone::clone)
             }
         }
@@ -97,12 +109,16 @@ fn find_gpu() -> Result<String, String> {
 }
 
 #[cfg(feature = "cuda")]
-fn open_cuda(ordinal: usize) -> Result<Box<dyn Device>, String> {
-    Ok(Box::new(crate::device::cuda::CudaDevice::open(ordinal)?))
+fn open_cuda(ordinal: usize, launch_limit: Option<Duration>) -> Result<Box<dyn Device>, String> {
+    let device = crate::device::cuda::CudaDevice::open(ordinal)?;
+    Ok(Box::new(match launch_limit {
+        Some(limit) => device.allowing(limit),
+        None => device,
+    }))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn open_cuda(_ordinal: usize) -> Result<Box<dyn Device>, String> {
+fn open_cuda(_ordinal: usize, _launch_limit: Option<Duration>) -> Result<Box<dyn Device>, String> {
     Err("this build has no CUDA support: enable the feature `cuda-13` or `cuda-12`".into())
 }
 

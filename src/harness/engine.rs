@@ -68,7 +68,9 @@ impl Engine {
     pub fn new(project: &Project, suites: Vec<Suite>, options: Options) -> Self {
         quieten_panics();
         reference::keep_in(project.references_folder());
-        let devices = Devices::new(options.device, options.requires(Requirement::Cuda)).of_project(&project.folder);
+        let devices = Devices::new(options.device, options.requires(Requirement::Cuda))
+            .of_project(&project.folder)
+            .watched(options.in_process || options.unsupervised);
         let quota = Quota::of(&trials(&suites).unwrap_or_default());
         Engine { suites, options, devices, quota, folder: project.folder.clone(), predictor: OnceLock::new() }
     }

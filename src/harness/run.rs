@@ -4,7 +4,7 @@ use super::arguments::{Options, Requirement};
 use super::broken::Told;
 use super::budget::Budget;
 use super::conclusion::Conclusion;
-use super::devices::KernelDevice;
+use super::devices::{KernelDevice, WATCHED_LIMIT};
 use super::engine::{self, Engine, Reply};
 use super::executor::{Executor, Pool};
 use super::interrupt::keep_results;
@@ -42,9 +42,6 @@ use std::time::{Duration, Instant};
 
 /// How long a trial in a worker process may take.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
-
-/// How long a trial may take where somebody may be looking at it in a debugger.
-const WATCHED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Stands for the trials that are not selected; no trial is called so.
 const UNSELECTED: &str = "\u{0}";

@@ -3,7 +3,7 @@
 use super::device::CudaDevice;
 use super::driver::{Buffer as Memory, Context, Error, Event, Graph, Launchable, Pinned};
 use super::program::Loaded;
-use super::support::{LIMIT, fault};
+use super::support::fault;
 use super::work::encode;
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
@@ -172,12 +172,12 @@ impl Arena for CudaArena<'_> {
 
     fn end_read(&mut self, read: Pending, data: &mut [u8]) -> Result<(), Fault> {
         let Some((pinned, event)) = &self.reads[read.0] else { unreachable!("a read is begun before it is ended") };
-        event.wait(LIMIT).map_err(|error| fault(self.device, error))?;
+        event.wait(self.device.launch_limit()).map_err(|error| fault(self.device, error))?;
         data.copy_from_slice(pinned.as_slice());
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        self.device.context.wait(LIMIT).map_err(|error| fault(self.device, error))
+        self.device.context.wait(self.device.launch_limit()).map_err(|error| fault(self.device, error))
     }
 }

@@ -10,6 +10,10 @@ use crate::device::DeviceKind;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use std::time::Duration;
+
+/// How long a launch may take.
+const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// One GPU, opened.
 pub struct CudaDevice {
@@ -18,6 +22,7 @@ pub struct CudaDevice {
     pub(super) fingerprint: Fingerprint,
     capability: (i32, i32),
     shared_bytes: usize,
+    launch_limit: Duration,
 }
 
 impl CudaDevice {
@@ -55,10 +60,21 @@ impl CudaDevice {
         Ok(CudaDevice {
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) as usize,
             context,
+            launch_limit: LAUNCH_LIMIT,
             programs: Programs::default(),
             fingerprint,
             capability,
         })
+    }
+
+    /// The same, on which a launch may take so long.
+    pub fn allowing(self, launch_limit: Duration) -> Self {
+        CudaDevice { launch_limit, ..self }
+    }
+
+    /// A launch that takes longer does not end.
+    pub(super) fn launch_limit(&self) -> Duration {
+        self.launch_limit
     }
 
     /// The architecture to compile for.

@@ -2,7 +2,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Error};
-use super::support::{COUNT_BYTES, LIMIT, fault, fill, memory_fault, put, run_support, run_support_on};
+use super::support::{COUNT_BYTES, fault, fill, memory_fault, put, run_support, run_support_on};
 use super::timing::Timed;
 use super::watch::Watch;
 use super::work::Work;
@@ -71,7 +71,7 @@ impl<'d> CudaProblem<'d> {
 
     /// Waits for what was enqueued.
     pub(super) fn finish(&self) -> Result<(), Fault> {
-        self.device.context.wait(LIMIT).map_err(|e| fault(self.device, e))
+        self.device.context.wait(self.device.launch_limit()).map_err(|e| fault(self.device, e))
     }
 
     /// Puts what a run must not depend on into shared memory.

@@ -1,7 +1,7 @@
 //! What a launch costs the host, and how long it takes to learn of its end.
 
 use super::device::CudaDevice;
-use super::support::{LIMIT, fault, run_support};
+use super::support::{fault, run_support};
 use crate::core::launch::Launch;
 use crate::core::stats::median;
 use crate::device::RoundTrip;
@@ -24,7 +24,7 @@ pub(super) fn measure(device: &CudaDevice) -> Result<RoundTrip, Fault> {
         let begun = Instant::now();
         run_support(device, "kernelgate_gate", &empty)?;
         let launch = begun.elapsed();
-        device.context.wait(LIMIT).map_err(|e| fault(device, e))?;
+        device.context.wait(device.launch_limit()).map_err(|e| fault(device, e))?;
         if turn >= LAUNCHES / 10 {
             launched.push(launch.as_secs_f64() * 1e6);
             ended.push((begun.elapsed() - launch).as_secs_f64() * 1e6);

@@ -8,10 +8,6 @@ use crate::device::argument::{MAP_BYTES, arguments};
 use crate::device::content::Content;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
-use std::time::Duration;
-
-/// A launch that takes longer than this does not end.
-pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// A count of differing bytes.
 pub(super) const COUNT_BYTES: usize = 8;
@@ -51,7 +47,7 @@ pub(super) fn fault(device: &CudaDevice, error: Error) -> Fault {
     use cudarc::driver::sys::CUresult;
     if error.0 == CUresult::CUDA_ERROR_LAUNCH_TIMEOUT {
         device.lose();
-        return Fault::Timeout { seconds: LIMIT.as_secs_f64() };
+        return Fault::Timeout { seconds: device.launch_limit().as_secs_f64() };
     }
     if error.is_sticky() {
         device.lose();

@@ -4,7 +4,7 @@
 
 use super::device::CudaDevice;
 use super::driver::{Buffer, Context, Error, Event};
-use super::support::{LIMIT, fault, fill, run_support};
+use super::support::{fault, fill, run_support};
 use crate::core::launch::Launch;
 use crate::device::Poison;
 use crate::device::fault::Fault;
@@ -55,7 +55,7 @@ impl Watch {
         let cuda = |e: Error| fault(device, e);
         let inputs = || image.inputs().map(|(range, _)| range).filter(|range| !range.is_empty());
         let gone = inputs().try_for_each(|range| memory.fill(range.start, range.len(), poison.byte()));
-        gone.and_then(|()| device.context.wait(LIMIT)).map_err(cuda)?;
+        gone.and_then(|()| device.context.wait(device.launch_limit())).map_err(cuda)?;
         run_support(device, "kernelgate_gate", &Launch::blocks(1, 1).scalar(HOLD_NS).scalar(0u64))?;
         self.held.record().map_err(cuda)?;
         let back = inputs().try_for_each(|range| memory.copy_from(range.start, &self.inputs, range.start, range.len()));
