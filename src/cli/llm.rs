@@ -99,6 +99,7 @@ impl Llm {
     }
 
     fn measure(&self, opened: &Opened) -> Result<(), Failure> {
+        let about = project().describe_run(self.inference.seed);
         let measured = opened.with_executor(self, |executor, device, way| -> Result<_, Failure> {
             let prompt = self.prompt_of(opened)?;
             let measured = generate::measure(self, opened, executor, &prompt)?;
@@ -113,7 +114,7 @@ impl Llm {
             eprint!("{}", show::table(&run));
         }
         let Some(out) = &self.out else { return Ok(()) };
-        let mut summary = Summary::new(project().describe_run(self.inference.seed));
+        let mut summary = Summary::new(about);
         summary.add_device(&fingerprint);
         summary.models.push(run);
         summary.write_into(out).map_err(Failure::Input)

@@ -19,6 +19,8 @@ pub struct Project {
     pub package: String,
     /// What starts its gate.
     launcher: Launcher,
+    /// When this process began to work for it.
+    begun: SystemTime,
 }
 
 /// How the gate was started.
@@ -34,7 +36,7 @@ impl Project {
     /// The project of a test target: both values come from cargo's variables at compile time.
     pub fn new(manifest_folder: &str, package: &str) -> Self {
         let folder = env::var_os(environment::ROOT).map_or_else(|| manifest_folder.into(), PathBuf::from);
-        Project { folder, package: package.into(), launcher: Launcher::Cargo }
+        Project { folder, package: package.into(), launcher: Launcher::Cargo, begun: SystemTime::now() }
     }
 
     /// A project whose gate is run by a command rather than by cargo.
@@ -96,7 +98,7 @@ impl Project {
         command.extend(env::args().skip(1));
         Run {
             id: run_id(),
-            started: rfc3339(SystemTime::now()),
+            started: rfc3339(self.begun),
             seed,
             command: command.join(" "),
             package: self.package.clone(),
@@ -187,6 +189,7 @@ fn profile_flag(exe: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::time::Duration;
 
     #[rstest]
     #[case("/p/target/release/deps/gate-0123456789abcdef", "gate", Some("--release"))]
@@ -206,6 +209,12 @@ mod tests {
         assert_eq!(revision("0123456789abcdef0123456789abcdef01234567\n"), Some("0123456789ab".into()));
         assert_eq!(revision("no hash of a commit"), None);
         assert_eq!(revision(""), None);
+    }
+
+    #[test]
+    fn a_run_began_when_its_process_did() {
+        let project = Project { begun: UNIX_EPOCH + Duration::from_secs(86_400), ..Project::new("", "p") };
+        assert_eq!(project.describe_run(0).started, "1970-01-02T00:00:00Z");
     }
 
     #[test]
