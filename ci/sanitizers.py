@@ -3,9 +3,9 @@
 
     python3 ci/sanitizers.py target/release/deps/gate-… --jobs 12 > sanitizers.txt
 
-An operator is a run for each tool: the correctness trials of all its candidates and dtypes in one process, `--budget` seconds a
-trial, of no more than `--most-elements` elements a case: under racecheck a kernel takes a thousand times as long. What is not
-reached counts as not run: the table has the trials and cases. Exit code 1 if a tool reports anything, or if a run has no result.
+A run is a process with a few correctness trials of one operator under one tool: `--budget` seconds a trial, of no more than
+`--most-elements` elements a case. What is not reached counts as not run: the table has the trials and cases of an operator, and how
+many of its runs came to no end within `--limit`. Exit code 1 if a tool reports anything, or if a run has no result.
 """
 
 import argparse
@@ -14,46 +14,66 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# The gate asks for a parameter past a kernel's last one to learn how many there are: a refused call, and no defect.
-OPTIONS = {"memcheck": ["--report-api-errors", "no"]}
+OPTIONS = {
+    # The gate asks for a parameter past a kernel's last one to learn how many there are: a refused call, and no defect.
+    "memcheck": ["--report-api-errors", "no"],
+    # Ahead of each case a kernel of the gate writes to all of the shared memory of the device, which takes racecheck a second or more.
+    # By itself the tool takes a thread of the host for every core, in each of the processes beside each other.
+    "racecheck": ["--kernel-name-exclude", "kernel_substring=kernelgate_dirty", "--racecheck-num-workers", "1"],
+}
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 
 # A gate whose trials were cut by their budget ends with an error.
 FINDING = re.compile(r"========= (?!COMPUTE-SANITIZER|.*SUMMARY|Target application returned an error| )")
 
 
-def operators(gate, skipped):
-    """The operators with trials on a GPU."""
+def trials_of(gate, skipped):
+    """The correctness trials, by operator."""
     listed = subprocess.run([gate, "--list", "--device", "cuda"], capture_output=True, text=True, check=True).stdout
     names = [line.split(": ")[0] for line in listed.splitlines() if line.endswith("::correctness: test")]
-    return sorted({name.split("::")[0] for name in names if not any(part in name for part in skipped)})
+    trials = {}
+    for name in names:
+        if not any(part in name for part in skipped):
+            trials.setdefault(name.split("::")[0], []).append(name)
+    return trials
 
 
-def run(gate, operator, tool, skipped, budget, most_elements, limit):
-    """What a tool says of an operator: a count or None, and the records of the gate."""
+def output_of(command, limit):
+    """What a command prints, and whether it ended in time; if not, nothing that it has started is left."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
+    )
+    try:
+        return process.communicate(timeout=limit)[0], True
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()[0], False
+
+
+def run(gate, trials, tool, arguments):
+    """What a tool says of trials: a count or None, the records of the gate, and the first finding."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "summary.json"
         command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", *OPTIONS.get(tool, [])]
-        command += [gate, "--in-process", "--device", "cuda", f"{operator}::", "--out", out]
-        command += ["--budget", str(budget), "--most-elements", str(most_elements)]
-        for part in [*skipped, "::property", "::perf"]:
-            command += ["--skip", part]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit)
-            said = ended.stdout + ended.stderr
-        except subprocess.TimeoutExpired as ended:
-            said = (ended.stdout or b"").decode(errors="replace")
+        command += [gate, "--in-process", "--device", "cuda", "--out", out, "--budget", str(arguments.budget)]
+        command += ["--most-elements", str(arguments.most_elements), "--exact", *trials]
+        said, ended = output_of(command, arguments.limit)
         counts = [int(a or b) for a, b in SUMMARY.findall(said)]
         records = json.loads(out.read_text())["records"] if out.exists() else []
-        # `operator::` also hits the end of other operators' names.
-        records = [record for record in records if record["operator"] == operator and record["device"] == "cuda"]
+        records = [record for record in records if record["device"] == "cuda"]
         first = next((line for line in said.splitlines() if FINDING.match(line)), "")
-        return (sum(counts) if counts else None), records, first
+        return (sum(counts) if counts and ended else None), records, first
+
+
+def parts(trials, most):
+    """Trials in runs of at most so many."""
+    return [trials[at : at + most] for at in range(0, len(trials), most)]
 
 
 def main():
@@ -63,35 +83,38 @@ def main():
     parser.add_argument("--budget", type=float, default=5, help="seconds a trial")
     parser.add_argument("--most-elements", type=int, default=1 << 14, help="elements of a case, all tensors together")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run")
-    parser.add_argument("--skip", action="append", default=[], help="trials to leave out, as of the gate")
+    parser.add_argument("--trials", type=int, default=6, help="trials a run")
+    parser.add_argument("--skip", action="append", default=[], help="trials to leave out, as of the gate: those of the CPU")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="these tools [default: all four]")
     parser.add_argument("--operator", action="append", help="these operators [default: all]")
     arguments = parser.parse_args()
     gate, tools = os.path.abspath(arguments.gate), arguments.tool or TOOLS
-    names = operators(gate, arguments.skip)
-    if unknown := set(arguments.operator or []) - set(names):
-        parser.error(f"no operator with trials on a GPU is called {', '.join(sorted(unknown))}: there are {', '.join(names)}")
-    names = [name for name in names if name in (arguments.operator or names)]
-    print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}", flush=True)
+    trials = trials_of(gate, arguments.skip)
+    if unknown := set(arguments.operator or []) - set(trials):
+        parser.error(f"no operator with trials on a GPU is called {', '.join(sorted(unknown))}: there are {', '.join(trials)}")
+    names = [name for name in sorted(trials) if name in (arguments.operator or trials)]
+    print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}{'no end':>8}", flush=True)
     found_any = False
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        submit = lambda operator, tool: pool.submit(
-            run, gate, operator, tool, arguments.skip, arguments.budget, arguments.most_elements, arguments.limit
-        )
-        running = {operator: [submit(operator, tool) for tool in tools] for operator in names}
-        for operator, futures in running.items():
-            results = [future.result() for future in futures]
-            counts = [count for count, _, _ in results]
-            records = [record for _, of_tool, _ in results for record in of_tool]
-            trials = {record["trial"] for record in records if record["cases"]}
+        submit = lambda part, tool: pool.submit(run, gate, part, tool, arguments)
+        running = {name: {tool: [submit(part, tool) for part in parts(trials[name], arguments.trials)] for tool in tools} for name in names}
+        for name, by_tool in running.items():
+            results = {tool: [future.result() for future in futures] for tool, futures in by_tool.items()}
+            counts = {tool: [count for count, _, _ in of_tool] for tool, of_tool in results.items()}
+            records = [record for of_tool in results.values() for _, of_run, _ in of_tool for record in of_run]
+            reached = {record["trial"] for record in records if record["cases"]}
             failed = {record["trial"] for record in records if record["verdict"] in ("fail", "invalid")}
             cases = sum(record["cases"] for record in records)
-            shown = "".join(f"{'-' if count is None else count:>11}" for count in counts)
-            print(f"{operator:24}{shown}{len(trials):>9}{cases:>8}{len(failed):>8}", flush=True)
-            for tool, (_, _, first) in zip(tools, results):
-                if first:
+            without = sum(count is None for of_tool in counts.values() for count in of_tool)
+            known = {tool: [count for count in of_tool if count is not None] for tool, of_tool in counts.items()}
+            shown = "".join(f"{sum(of_tool) if of_tool else '-':>11}" for of_tool in known.values())
+            print(f"{name:24}{shown}{len(reached):>9}{cases:>8}{len(failed):>8}{without:>8}", flush=True)
+            for reason in sorted({record["reason"] for record in records if record["trial"] in failed and record.get("reason")}):
+                print(f"    failed: {reason}", flush=True)
+            for tool, of_tool in results.items():
+                for first in sorted({first for _, _, first in of_tool if first}):
                     print(f"    {tool}: {first.strip('= ')}", flush=True)
-            found_any |= any(count != 0 for count in counts)
+            found_any |= any(count != 0 for of_tool in counts.values() for count in of_tool)
     sys.exit(found_any)
 
 
