@@ -44,7 +44,8 @@ rm -rf target/beside
 
 step "tests"
 export KERNELGATE_REQUIRE=nvrtc
-cargo test --release --quiet
+# Two a core: those of the harness wait for processes and time limits most of the time.
+RUST_TEST_THREADS=$((2 * $(nproc))) cargo test --release --quiet
 
 step "JUnit XML by another project's parser"
 bash ci/formats.sh
