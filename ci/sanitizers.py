@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--budget", type=float, default=5, help="seconds a trial")
     parser.add_argument("--most-elements", type=int, default=1 << 14, help="elements of a case, all tensors together")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run")
-    parser.add_argument("--trials", type=int, default=6, help="trials a run")
+    parser.add_argument("--trials", type=int, default=12, help="trials a run: a process takes half a minute until its first case under racecheck")
     parser.add_argument("--skip", action="append", default=[], help="trials to leave out, as of the gate: those of the CPU")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="these tools [default: all four]")
     parser.add_argument("--operator", action="append", help="these operators [default: all]")
