@@ -4,8 +4,9 @@
     python3 ci/sanitizers.py target/release/deps/gate-… --jobs 12 > sanitizers.txt
 
 A run is a process with a few correctness trials of one operator under one tool: `--budget` seconds a trial, of no more than
-`--most-elements` elements a case. What is not reached counts as not run: the table has the trials and cases of an operator, and how
-many of its runs came to no end within `--limit`. Exit code 1 if a tool reports anything, or if a run has no result.
+`--most-elements` elements a case. What is not reached counts as not run: the table has the trials and cases of an operator, and
+how many of its runs came to no end within `--limit`. Exit code 1 if a tool reports anything, a trial fails, a run has no result,
+or an operator no case.
 """
 
 import argparse
@@ -23,7 +24,7 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {
     # The gate asks for a parameter past a kernel's last one to learn how many there are: a refused call, and no defect.
     "memcheck": ["--report-api-errors", "no"],
-    # Ahead of each case a kernel of the gate writes to all of the shared memory of the device, which takes racecheck a second or more.
+    # Ahead of each case a kernel of the gate fills all shared memory of the device, which takes racecheck a second or more.
     # By itself the tool takes a thread of the host for every core, in each of the processes beside each other.
     "racecheck": ["--kernel-name-exclude", "kernel_substring=kernelgate_dirty", "--racecheck-num-workers", "1"],
 }
@@ -76,6 +77,23 @@ def parts(trials, most):
     return [trials[at : at + most] for at in range(0, len(trials), most)]
 
 
+def row(name, tools, runs):
+    """Prints what all runs of an operator say; whether it was run and that is nothing."""
+    counts = {tool: [count for of, count, _, _ in runs if of == tool and count is not None] for tool in tools}
+    shown = "".join(f"{sum(of_tool) if of_tool else '-':>11}" for of_tool in counts.values())
+    records = [record for _, _, of_run, _ in runs for record in of_run]
+    reached = {record["trial"] for record in records if record["cases"]}
+    failed = {record["trial"]: record.get("reason", "") for record in records if record["verdict"] in ("fail", "invalid")}
+    cases = sum(record["cases"] for record in records)
+    without = sum(count is None for _, count, _, _ in runs)
+    print(f"{name:24}{shown}{len(reached):>9}{cases:>8}{len(failed):>8}{without:>8}", flush=True)
+    for trial, reason in sorted(failed.items()):
+        print(f"    {trial}: {reason}", flush=True)
+    for tool, first in sorted({(tool, first) for tool, _, _, first in runs if first}):
+        print(f"    {tool}: {first.strip('= ')}", flush=True)
+    return bool(reached) and not failed and all(count == 0 for _, count, _, _ in runs)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gate", help="the executable of a gate")
@@ -83,7 +101,8 @@ def main():
     parser.add_argument("--budget", type=float, default=5, help="seconds a trial")
     parser.add_argument("--most-elements", type=int, default=1 << 14, help="elements of a case, all tensors together")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run")
-    parser.add_argument("--trials", type=int, default=12, help="trials a run: a process takes half a minute until its first case under racecheck")
+    # Under racecheck a process takes half a minute until its first case.
+    parser.add_argument("--trials", type=int, default=12, help="trials a run")
     parser.add_argument("--skip", action="append", default=[], help="trials to leave out, as of the gate: those of the CPU")
     parser.add_argument("--tool", action="append", choices=TOOLS, help="these tools [default: all four]")
     parser.add_argument("--operator", action="append", help="these operators [default: all]")
@@ -91,31 +110,16 @@ def main():
     gate, tools = os.path.abspath(arguments.gate), arguments.tool or TOOLS
     trials = trials_of(gate, arguments.skip)
     if unknown := set(arguments.operator or []) - set(trials):
-        parser.error(f"no operator with trials on a GPU is called {', '.join(sorted(unknown))}: there are {', '.join(trials)}")
-    names = [name for name in sorted(trials) if name in (arguments.operator or trials)]
-    print(f"{'operator':24}" + "".join(f"{tool:>11}" for tool in tools) + f"{'trials':>9}{'cases':>8}{'failed':>8}{'no end':>8}", flush=True)
-    found_any = False
+        parser.error(f"no operator with such trials is called {', '.join(sorted(unknown))}: there are {', '.join(trials)}")
+    columns = "".join(f"{tool:>11}" for tool in tools)
+    print(f"{'operator':24}{columns}{'trials':>9}{'cases':>8}{'failed':>8}{'no end':>8}", flush=True)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        submit = lambda part, tool: pool.submit(run, gate, part, tool, arguments)
-        running = {name: {tool: [submit(part, tool) for part in parts(trials[name], arguments.trials)] for tool in tools} for name in names}
-        for name, by_tool in running.items():
-            results = {tool: [future.result() for future in futures] for tool, futures in by_tool.items()}
-            counts = {tool: [count for count, _, _ in of_tool] for tool, of_tool in results.items()}
-            records = [record for of_tool in results.values() for _, of_run, _ in of_tool for record in of_run]
-            reached = {record["trial"] for record in records if record["cases"]}
-            failed = {record["trial"] for record in records if record["verdict"] in ("fail", "invalid")}
-            cases = sum(record["cases"] for record in records)
-            without = sum(count is None for of_tool in counts.values() for count in of_tool)
-            known = {tool: [count for count in of_tool if count is not None] for tool, of_tool in counts.items()}
-            shown = "".join(f"{sum(of_tool) if of_tool else '-':>11}" for of_tool in known.values())
-            print(f"{name:24}{shown}{len(reached):>9}{cases:>8}{len(failed):>8}{without:>8}", flush=True)
-            for reason in sorted({record["reason"] for record in records if record["trial"] in failed and record.get("reason")}):
-                print(f"    failed: {reason}", flush=True)
-            for tool, of_tool in results.items():
-                for first in sorted({first for _, _, first in of_tool if first}):
-                    print(f"    {tool}: {first.strip('= ')}", flush=True)
-            found_any |= any(count != 0 for of_tool in counts.values() for count in of_tool)
-    sys.exit(found_any)
+        running = {}
+        for name in sorted(arguments.operator or trials):
+            pieces = [(tool, part) for tool in tools for part in parts(trials[name], arguments.trials)]
+            running[name] = [(tool, pool.submit(run, gate, part, tool, arguments)) for tool, part in pieces]
+        rows = [row(name, tools, [(tool, *future.result()) for tool, future in runs]) for name, runs in running.items()]
+    sys.exit(not all(rows))
 
 
 if __name__ == "__main__":

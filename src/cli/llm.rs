@@ -99,7 +99,6 @@ impl Llm {
     }
 
     fn measure(&self, opened: &Opened) -> Result<(), Failure> {
-        let about = project().describe_run(self.inference.seed);
         let measured = opened.with_executor(self, |executor, device, way| -> Result<_, Failure> {
             let prompt = self.prompt_of(opened)?;
             let measured = generate::measure(self, opened, executor, &prompt)?;
@@ -114,7 +113,7 @@ impl Llm {
             eprint!("{}", show::table(&run));
         }
         let Some(out) = &self.out else { return Ok(()) };
-        let mut summary = Summary::new(about);
+        let mut summary = Summary::new(project().describe_run(self.inference.seed));
         summary.add_device(&fingerprint);
         summary.models.push(run);
         summary.write_into(out).map_err(Failure::Input)

@@ -32,6 +32,7 @@ mod sim_server;
 
 use crate::core::environment;
 use crate::harness::command::{Bench, Command, Failure, List, Noise, Tune, print};
+use crate::report::clock::began;
 use clap::{Parser, Subcommand};
 use of_gate::OfGate;
 use project::{gate, project};
@@ -104,6 +105,7 @@ enum Sub {
 
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
+    began();
     let ended = match Line::parse().subcommand {
         Sub::Check(check) => return check.run(),
         Sub::Doctor(doctor) => doctor.run(),

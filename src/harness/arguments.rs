@@ -158,8 +158,8 @@ pub struct Options {
     #[arg(long)]
     pub report_time: bool,
     /// Run all trials one after another in one child process, whose output is not captured, and which has a day for a
-    /// trial and for a launch: for profilers and debuggers that follow children (compute-sanitizer --target-processes all; gdb: set
-    /// follow-fork-mode child). This process still judges how it ends
+    /// trial and for a launch: for profilers and debuggers that follow children (compute-sanitizer --target-processes
+    /// all; gdb: set follow-fork-mode child). This process still judges how it ends
     #[arg(long, help_heading = "Kernelgate")]
     pub in_process: bool,
     /// Run trials in this very process: for debuggers that follow no children. A candidate that ends the process ends the

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How long a trial or a launch may take where somebody may be looking at it in a debugger, or through a tool that slows it down.
+/// How long a trial or a launch may take where somebody may be looking at it in a debugger, or through a tool that
+/// slows it down.
 pub const WATCHED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where kernels run here, and why.

@@ -3,7 +3,7 @@
 use crate::core::environment;
 use crate::device::fingerprint::Fingerprint;
 use crate::predict::stored;
-use crate::report::clock::rfc3339;
+use crate::report::clock::{began, rfc3339};
 use crate::report::summary::Run;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Project {
     pub package: String,
     /// What starts its gate.
     launcher: Launcher,
-    /// When this process began to work for it.
+    /// When this process began.
     begun: SystemTime,
 }
 
@@ -36,7 +36,7 @@ impl Project {
     /// The project of a test target: both values come from cargo's variables at compile time.
     pub fn new(manifest_folder: &str, package: &str) -> Self {
         let folder = env::var_os(environment::ROOT).map_or_else(|| manifest_folder.into(), PathBuf::from);
-        Project { folder, package: package.into(), launcher: Launcher::Cargo, begun: SystemTime::now() }
+        Project { folder, package: package.into(), launcher: Launcher::Cargo, begun: began() }
     }
 
     /// A project whose gate is run by a command rather than by cargo.

@@ -1,6 +1,13 @@
 //! Points in time as RFC 3339 text in UTC.
 
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// When this process began: the first time that this is asked.
+pub fn began() -> SystemTime {
+    static BEGAN: OnceLock<SystemTime> = OnceLock::new();
+    *BEGAN.get_or_init(SystemTime::now)
+}
 
 /// `2026-11-21T04:05:06Z`; a time before 1970 counts as 1970.
 pub fn rfc3339(time: SystemTime) -> String {

@@ -61,7 +61,6 @@ impl ProfileLlm {
             return Err(Failure::Input("--device sim: the simulator tells no time".into()));
         }
         self.options.survive_signals();
-        let about = project().describe_run(self.inference.seed);
         let suites = crate::ops::catalogue();
         let llm = self.llm(self.inference.way.clone(), self.inference.dtype);
         let opened = Opened::open(&llm)?;
@@ -70,7 +69,7 @@ impl ProfileLlm {
             let _lock = DeviceLock::acquire(&device.fingerprint().key()).map_err(|e| Failure::Input(e.to_string()))?;
             let known = knowledge(&self.options, &project(), device.fingerprint(), &suites)?;
             let measured = self.measure(&llm, &opened, executor, device, &known, way)?;
-            let mut summary = Summary::new(about);
+            let mut summary = Summary::new(project().describe_run(self.inference.seed));
             summary.add_device(device.fingerprint());
             let theirs = beside.as_ref().map_or(&[][..], |theirs| &theirs.records);
             for (at, (mut run, ideas)) in measured.records.into_iter().enumerate() {
