@@ -97,7 +97,7 @@ def row(name, tools, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gate", help="the executable of a gate")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time; racecheck may take 8 GB of memory for each")
     parser.add_argument("--budget", type=float, default=5, help="seconds a trial")
     parser.add_argument("--most-elements", type=int, default=1 << 14, help="elements of a case, all tensors together")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run")
