@@ -146,6 +146,13 @@ pub struct RoundTrip {
     pub launch_us: f64,
     /// From there until the host knows that the kernel has ended, µs.
     pub synchronised_us: f64,
+    /// What the device takes longer from a launch to the next, µs, where the host launches them than where a graph does, all
+    /// enqueued before the first begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_node_us: Option<f64>,
+    /// The same of launches that may begin before the one ahead has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependent_over_node_us: Option<f64>,
 }
 
 /// What to prepare: a case and the candidate that is to compute it.

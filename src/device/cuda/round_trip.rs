@@ -1,6 +1,7 @@
-//! What a launch costs the host, and how long it takes to learn of its end.
+//! What a launch costs the host, how long it takes to learn of its end, and what a queue of launches takes longer than a graph.
 
 use super::device::CudaDevice;
+use super::driver::{Error, Event};
 use super::support::{fault, run_support};
 use crate::core::launch::Launch;
 use crate::core::stats::median;
@@ -11,18 +12,23 @@ use std::time::Instant;
 /// Kernels that are launched; those of the first tenth warm up.
 const LAUNCHES: usize = 500;
 
-/// Medians over empty kernels, each of which is waited for.
+/// Launches in a queue, and queues: a stream takes some thousand launches before it lets the host wait.
+const QUEUED: usize = 256;
+const QUEUES: usize = 9;
+
+/// How long the stream is held for the host to enqueue them.
+const HELD_NS: u64 = 8_000_000;
+
+/// Medians over empty kernels.
 ///
 /// # Errors
 /// What the driver said.
 pub(super) fn measure(device: &CudaDevice) -> Result<RoundTrip, Fault> {
     device.context.bind().map_err(|e| fault(device, e))?;
-    // It holds the stream for no time, and writes no clock.
-    let empty = Launch::blocks(1, 1).scalar(0u64).scalar(0u64);
     let (mut launched, mut ended) = (Vec::new(), Vec::new());
     for turn in 0..LAUNCHES {
         let begun = Instant::now();
-        run_support(device, "kernelgate_gate", &empty)?;
+        run_support(device, "kernelgate_gate", &empty())?;
         let launch = begun.elapsed();
         device.context.wait(device.launch_limit()).map_err(|e| fault(device, e))?;
         if turn >= LAUNCHES / 10 {
@@ -30,5 +36,47 @@ pub(super) fn measure(device: &CudaDevice) -> Result<RoundTrip, Fault> {
             ended.push((begun.elapsed() - launch).as_secs_f64() * 1e6);
         }
     }
-    Ok(RoundTrip { launch_us: median(&launched), synchronised_us: median(&ended) })
+    Ok(RoundTrip {
+        launch_us: median(&launched),
+        synchronised_us: median(&ended),
+        over_node_us: over_node_us(device, &empty())?,
+        dependent_over_node_us: over_node_us(device, &empty().dependent())?,
+    })
+}
+
+/// It holds the stream for no time, and writes no clock.
+fn empty() -> Launch {
+    Launch::blocks(1, 1).scalar(0u64).scalar(0u64)
+}
+
+/// A launch in a queue over one in a graph, µs; none where the host never enqueued them in time.
+fn over_node_us(device: &CudaDevice, launch: &Launch) -> Result<Option<f64>, Fault> {
+    let cuda = |e: Error| fault(device, e);
+    let queue = || (0..QUEUED).try_for_each(|_| run_support(device, "kernelgate_gate", launch));
+    let graph = device.context.record(queue, cuda)?;
+    let ends = (device.context.event().map_err(cuda)?, device.context.event().map_err(cuda)?);
+    let (mut queued, mut nodes) = (Vec::new(), Vec::new());
+    for _ in 0..QUEUES {
+        queued.extend(held_us(device, &ends, &queue)?);
+        nodes.extend(held_us(device, &ends, &|| device.context.replay(&graph).map_err(cuda))?);
+    }
+    let is_known = !queued.is_empty() && !nodes.is_empty();
+    Ok(is_known.then(|| ((median(&queued) - median(&nodes)) / QUEUED as f64).max(0.0)))
+}
+
+/// How long the device takes over what is enqueued while the stream is held; none if it was not held for long enough.
+fn held_us(
+    device: &CudaDevice,
+    (start, end): &(Event, Event),
+    enqueue: &dyn Fn() -> Result<(), Fault>,
+) -> Result<Option<f64>, Fault> {
+    let cuda = |e: Error| fault(device, e);
+    run_support(device, "kernelgate_gate", &Launch::blocks(1, 1).scalar(HELD_NS).scalar(0u64))?;
+    start.record().map_err(cuda)?;
+    enqueue()?;
+    end.record().map_err(cuda)?;
+    let is_held = !start.has_passed().map_err(cuda)?;
+    device.context.wait(device.launch_limit()).map_err(cuda)?;
+    let us = start.until_us(end).map_err(cuda)?;
+    Ok(is_held.then_some(us))
 }
