@@ -24,6 +24,10 @@ enum Use {
     Workspace,
 }
 
+/// In a chain of runs each finds those inputs in the cache that are at most this part of a case: as in a model, where the launch
+/// ahead has just written them.
+pub const PASSED_PART: usize = 8;
+
 /// Where one buffer lies.
 #[derive(Clone, Debug)]
 struct Slot {
@@ -112,6 +116,14 @@ impl Image {
     /// Where each buffer lies, in argument order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.slots.iter().map(|slot| slot.range.clone())
+    }
+
+    /// The addresses of the buffers, in argument order, when the image lies at `base`; those of inputs that a chain passes on
+    /// as if it lay at `passed`.
+    pub fn addresses(&self, base: u64, passed: u64) -> impl Iterator<Item = u64> {
+        let is_passed =
+            |slot: &Slot| matches!(slot.purpose, Use::Input(_)) && slot.range.len() * PASSED_PART <= self.bytes;
+        self.slots.iter().map(move |slot| if is_passed(slot) { passed } else { base } + slot.range.start as u64)
     }
 
     /// The names of the buffers, in argument order.
@@ -351,6 +363,20 @@ mod tests {
         memory[end + distance] = 0;
         let fault = image.collect(&memory, Poison::Nan).unwrap_err();
         assert_eq!(fault, Fault::Guard { buffer: name.into(), offset: expected });
+    }
+
+    #[test]
+    fn a_chain_passes_on_inputs_that_are_small_beside_the_rest() {
+        let op = Op::<Vector>::new("f").input("w", |s| [s.n]).input("x", |_| [4]).in_place("sum", |_| [4]);
+        let candidate: Candidate = Cpu::new::<f32>(|_: &Vector, _, _| {}).named("c");
+        let inputs = [1000, 4, 4].map(|n| Tensor::zeros(DType::F32, &[n]));
+        let (operator, point, dtype) = (&op, &[1000][..], DType::F32);
+        let image = Image::of(&Job { operator, candidate: &candidate, point, dtype, inputs: &inputs, offset_bytes: 0 });
+        let starts: Vec<u64> = image.ranges().map(|range| range.start as u64).collect();
+        let (base, passed) = (1 << 20, 1 << 40);
+        let at: Vec<u64> = image.addresses(base, passed).collect();
+        assert_eq!(at, [base + starts[0], passed + starts[1], base + starts[2]], "and what is changed stays");
+        assert!(image.addresses(base, base).eq(starts.iter().map(|start| base + start)));
     }
 
     #[test]

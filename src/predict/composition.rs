@@ -6,7 +6,7 @@ use super::family::Family;
 use super::features::Features;
 use super::fitted::Fitted;
 use super::limits::Limits;
-use super::sweep::with_features;
+use super::sweep::{overlaps, with_features};
 use super::swept::Swept;
 use crate::check::Subject;
 use crate::check::outcome::Bound;
@@ -14,8 +14,12 @@ use crate::core::candidate::Candidate;
 use crate::core::shape::describe;
 use crate::core::stats::{median, quantile_sorted, sorted};
 use crate::core::suite::Suite;
+use crate::device::image::PASSED_PART;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// The share of a case's bytes that a chain passes on.
+const PASSED_SHARE: f64 = 1.0 / PASSED_PART as f64;
 
 /// A step, and what is in the caches before it runs.
 pub struct Step<'a> {
@@ -27,6 +31,8 @@ pub struct Step<'a> {
     pub cached: f64,
     /// Whether it may begin before a launch ahead of it has ended.
     pub chained: bool,
+    /// Whether the host launches it, and no graph.
+    pub by_host: bool,
 }
 
 /// What a step's time rests on.
@@ -179,8 +185,10 @@ impl<'f> Composer<'f> {
 
     /// The time of a step.
     pub fn step(&self, step: &Step<'_>) -> StepTime {
-        let Step { subject, point, cached, chained } = step;
+        let Step { subject, point, cached, chained, by_host } = step;
         let mut features = Features::of(subject, point);
+        // A chain that was measured had what is small in the cache.
+        let overlapped = Features { cached: if *cached <= PASSED_SHARE { 0.0 } else { *cached }, ..features.clone() };
         features.cached = *cached;
         let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
         let is_it = |family: &&Family| (family.operator.as_str(), family.candidate.as_str(), family.dtype) == name;
@@ -188,17 +196,22 @@ impl<'f> Composer<'f> {
             Some(family) => family.predict(&features),
             None => Err("no sweep of this family".into()),
         };
-        let overlapping = self.chained.iter().filter(|_| *chained).find(is_it).map(|family| family.predict(&features));
+        let family = self.chained.iter().filter(|_| *chained).find(is_it);
+        let overlapping = family.map(|family| family.predict(&overlapped));
         let said = overlapping.filter(Result::is_ok).unwrap_or(said);
         let name = format!("{}::{}", subject.operator.name(), subject.candidate.name);
         let shape = describe(subject.operator.axes(), point);
-        let (us, low_us, high_us, basis) = match said {
-            Ok(said) => (said.us, said.low_us, said.high_us, Basis::Fitted),
+        let (times, basis) = match said {
+            Ok(said) => ([said.us, said.low_us, said.high_us], Basis::Fitted),
             Err(why) => {
                 let [floor, usual, most] = self.over_floor.estimate_us(&features, self.limits);
-                (usual, floor, most, Basis::Floor { why, factor: usual / floor })
+                ([usual, floor, most], Basis::Floor { why, factor: usual / floor })
             }
         };
+        let [plain, dependent] = self.limits.over_node_us;
+        let over_node = if *chained && overlaps(subject, point) { dependent } else { plain };
+        let queued = if *by_host { over_node * features.launches } else { 0.0 };
+        let [us, low_us, high_us] = times.map(|us| us + queued);
         let bound = classify(us, &features, self.limits).0;
         StepTime { name, shape, us, low_us, high_us, launches: features.launches, bound, basis }
     }
@@ -286,7 +299,9 @@ mod tests {
         let (suite, limits) = (suite(), h200());
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let of = |n: usize| composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained: false });
+        let of = |n: usize| {
+            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained: false, by_host: false })
+        };
         let (inside, outside) = (of(1 << 24), of(1 << 29));
         assert_eq!(inside.basis, Basis::Fitted);
         let Basis::Floor { why, factor } = &outside.basis else { panic!("{outside:?}") };
@@ -307,7 +322,9 @@ mod tests {
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
         let us = |cached: f64| {
-            composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached, chained: false }).us
+            composer
+                .step(&Step { subject: subject(&suite), point: &[1 << 20], cached, chained: false, by_host: false })
+                .us
         };
         approx::assert_relative_eq!(us(1e-6), us(0.0), max_relative = 1e-4);
         assert!(us(1.0) < 0.8 * us(0.0) && us(0.5) < us(0.0) && us(0.5) > us(1.0), "{} {}", us(1.0), us(0.0));
@@ -321,11 +338,27 @@ mod tests {
         fitted.chained = vec![Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations)];
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
         let us = |n: usize, chained: bool| {
-            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained }).us
+            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained, by_host: false }).us
         };
         assert!(us(1 << 18, true) < 0.8 * us(1 << 18, false), "{} {}", us(1 << 18, true), us(1 << 18, false));
         // What was not measured chained is as it is alone.
         assert_eq!(us(1 << 25, true), us(1 << 25, false));
+    }
+
+    #[test]
+    fn a_launch_by_the_host_takes_longer_than_one_of_a_graph() {
+        let (suite, mut limits) = (suite(), h200());
+        limits.over_node_us = [0.5, 0.25];
+        let fitted = fitted(&suite, &limits);
+        let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
+        let of = |chained: bool, by_host: bool| {
+            composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached: 0.0, chained, by_host })
+        };
+        let (graph, host) = (of(false, false), of(false, true));
+        approx::assert_relative_eq!(host.us, graph.us + 0.5, max_relative = 1e-9);
+        approx::assert_relative_eq!(host.high_us, graph.high_us + 0.5, max_relative = 1e-9);
+        // Its launch is none that may begin before the one ahead has ended.
+        assert_eq!(of(true, true).us, host.us);
     }
 
     #[test]
@@ -334,7 +367,13 @@ mod tests {
         let mut none = fitted(&suite, &limits);
         none.families.clear();
         let composer = Composer::new(&none, &limits, std::slice::from_ref(&suite));
-        let found = composer.step(&Step { subject: subject(&suite), point: &[1 << 24], cached: 0.0, chained: false });
+        let found = composer.step(&Step {
+            subject: subject(&suite),
+            point: &[1 << 24],
+            cached: 0.0,
+            chained: false,
+            by_host: false,
+        });
         let Basis::Floor { why, factor } = &found.basis else { panic!("{found:?}") };
         assert!(why.contains("no sweep") && (1.2..1.3).contains(factor), "{why} {factor}");
     }

@@ -10,6 +10,8 @@ use crate::device::Heat;
 pub struct Limits {
     /// A launch in a graph, µs.
     pub launch_us: f64,
+    /// What a launch takes longer where the host makes it, µs; and where it may begin before the one ahead has ended.
+    pub over_node_us: [f64; 2],
     /// Multiprocessors, or threads of a host.
     pub units: f64,
     /// Reading alone: bytes and µs of a cold launch, launch included, by bytes.
@@ -43,6 +45,10 @@ impl Limits {
             let mut points: Vec<(f64, f64)> = of_mix.map(|b| (b.footprint_bytes as f64, b.launch_us)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points.dedup_by(|a, b| a.0 == b.0);
+            // A function of the host is not launched: what has no bytes takes no time.
+            if calibration.launches.is_empty() && !points.is_empty() {
+                points.insert(0, (0.0, 0.0));
+            }
             points
         };
         let (read, copy) = (curve(Heat::Cold, 1, 0), curve(Heat::Cold, 1, 1));
@@ -55,6 +61,9 @@ impl Limits {
         let launch_us = calibration.launches.iter().map(|launch| launch.node_us).fold(f64::INFINITY, f64::min);
         let mut limits = Limits {
             launch_us: if launch_us.is_finite() { launch_us } else { 0.0 },
+            over_node_us: calibration.host.map_or([0.0; 2], |host| {
+                [host.over_node_us, host.dependent_over_node_us].map(Option::unwrap_or_default)
+            }),
             units: calibration.device.units.max(1) as f64,
             read,
             copy,
@@ -220,9 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn a_function_of_the_host_takes_no_time_for_no_bytes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
+        let mut calibration = Calibration::read(std::path::Path::new(path)).unwrap();
+        calibration.launches.clear();
+        let limits = Limits::of(&calibration).unwrap();
+        let us = |bytes: f64| limits.memory_us(bytes, 0.0);
+        approx::assert_relative_eq!(us(1e5), 10.0 * us(1e4), max_relative = 1e-9);
+        assert!(us(1e4) > 0.0 && us(1e4) < 0.01 * us(1e8), "{} {}", us(1e4), us(1e8));
+    }
+
+    #[test]
     fn the_mix_decides_between_reading_and_copying() {
         let limits = Limits {
             launch_us: 1.0,
+            over_node_us: [0.0; 2],
             units: 132.0,
             read: vec![(1e6, 2.0), (1e8, 26.0)],
             copy: vec![(1e6, 2.0), (1e8, 31.0)],

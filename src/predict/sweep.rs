@@ -79,7 +79,7 @@ pub fn sweep(
 }
 
 /// Whether the first launch of a case may begin before the launch ahead has ended.
-fn overlaps(subject: &Subject<'_>, point: &[usize]) -> bool {
+pub(super) fn overlaps(subject: &Subject<'_>, point: &[usize]) -> bool {
     let Body::Cuda(kernel) = &subject.candidate.body else { return false };
     kernel.plan(point).0.iter().find(|launch| !launch.is_empty()).is_some_and(|launch| launch.dependent)
 }

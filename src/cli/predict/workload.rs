@@ -174,19 +174,15 @@ impl Predict {
             [dtype] => *dtype,
             _ => return Err(Failure::Input("--dtype: a workload has one".into())),
         };
-        let run = Run {
-            composer: Composer::new(&fitted, &limits, &suites),
-            dtype,
-            way: steps_by,
-            cache_bytes: device.cache_bytes,
-        };
+        let composer = Composer::new(&fitted, &limits, &suites);
+        let run = Run { composer, dtype, way: steps_by, cache_bytes: device.cache_bytes };
         let (text, json) = if let Some((model, fused)) = language {
             let model = fused.filter(|_| way == "graph").unwrap_or(model);
             let found = self.workload.model_time(&model, &run, device, way)?;
             (show::model(&found), json(&found)?)
         } else {
             let (workload, shape, model, rows) = self.workload.network();
-            let part = run.part(&run.steps(&model, &Extents::rows(rows), true)?);
+            let part = run.part(&run.steps(&model, &Extents::rows(rows), Launches::Repeated)?);
             let found = RunTime { workload, shape, device: device.key(), way, dtype, part };
             (show::run(&found), json(&found)?)
         };
@@ -224,11 +220,12 @@ impl Workload {
         let extents = |queries, past| Extents { batch, queries, past, all_logits: false, capacity };
         let mut prefill = Vec::new();
         for past in (0..prompt).step_by(QUERIES) {
-            prefill.extend(run.steps(model, &extents(QUERIES.min(prompt - past), past), false)?);
+            prefill.extend(run.steps(model, &extents(QUERIES.min(prompt - past), past), Launches::Queued)?);
         }
         // The first token comes with the prompt; each of the others is a run over one position more.
         let (first_past, last_past) = (prompt, prompt + generated.saturating_sub(2));
-        let at = |past: usize| run.steps(model, &extents(1, past), false);
+        let launches = if way == "graph" { Launches::Graph } else { Launches::Queued };
+        let at = |past: usize| run.steps(model, &extents(1, past), launches);
         let middle = at(first_past.midpoint(last_past))?;
         let ms = |steps: &[StepTime]| Composed::of(steps).us * 1e-3;
         let [first, last] = [ms(&at(first_past)?), ms(&at(last_past)?)];
@@ -263,6 +260,17 @@ impl Workload {
 /// Positions at which a token is predicted, for their mean.
 const SAMPLES: usize = 9;
 
+/// How the launches of a run come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Launches {
+    /// As a graph, again and again: its weights stay in the cache if they fit.
+    Repeated,
+    /// As a graph.
+    Graph,
+    /// By the host, one behind the other.
+    Queued,
+}
+
 /// How the steps of a model are predicted.
 struct Run<'f> {
     composer: Composer<'f>,
@@ -272,15 +280,16 @@ struct Run<'f> {
 }
 
 impl Run<'_> {
-    /// The steps of a run; `is_hot` where the same run comes again and again, with its weights in the cache if they fit.
-    fn steps(&self, model: &Model, e: &Extents, is_hot: bool) -> Result<Vec<StepTime>, Failure> {
+    /// The steps of a run.
+    fn steps(&self, model: &Model, e: &Extents, launches: Launches) -> Result<Vec<StepTime>, Failure> {
         let steps = planned(model, e, self.dtype, &self.way).map_err(|why| Failure::Input(why.to_string()))?;
         let all: usize = steps.iter().map(|step| step.bytes - step.passed_bytes / 2).sum();
-        let stays = is_hot && all <= self.cache_bytes;
-        Ok(steps.iter().enumerate().map(|(at, step)| self.step(step, stays, at > 0)).collect())
+        let stays = launches == Launches::Repeated && all <= self.cache_bytes;
+        let by_host = launches == Launches::Queued;
+        Ok(steps.iter().enumerate().map(|(at, step)| self.step(step, stays, [at > 0, by_host])).collect())
     }
 
-    fn step(&self, step: &PlannedStep, stays: bool, chained: bool) -> StepTime {
+    fn step(&self, step: &PlannedStep, stays: bool, [chained, by_host]: [bool; 2]) -> StepTime {
         // What is passed on lies in the cache if it leaves room there for what streams by.
         let is_passed = step.passed_bytes <= self.cache_bytes / 2;
         let cached = match (stays, is_passed) {
@@ -289,7 +298,7 @@ impl Run<'_> {
             _ => 0.0,
         };
         let subject = Subject { operator: step.operator.as_ref(), candidate: &step.candidate, dtype: self.dtype };
-        self.composer.step(&Step { subject, point: &step.point, cached, chained })
+        self.composer.step(&Step { subject, point: &step.point, cached, chained, by_host })
     }
 
     fn part(&self, steps: &[StepTime]) -> Part {

@@ -60,7 +60,12 @@ impl<'d> CudaProblem<'d> {
 
     /// Enqueues one launch on the image at `base`.
     pub(super) fn enqueue(&self, base: u64) -> Result<(), Fault> {
-        self.work.enqueue(self.device, &self.image, base)
+        self.enqueue_passed(base, base)
+    }
+
+    /// The same with what a chain passes on where it is in the image at `passed`.
+    pub(super) fn enqueue_passed(&self, base: u64, passed: u64) -> Result<(), Fault> {
+        self.work.enqueue(self.device, &self.image, base, passed)
     }
 
     /// A batch of launches, which rotate over so many sets of buffers, as a step of a recording.

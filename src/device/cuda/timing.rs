@@ -52,6 +52,8 @@ pub struct Timed {
     /// In each placement.
     sets: usize,
     launches: usize,
+    /// Whether all launches find what a chain passes on in the first set.
+    chained: bool,
     graphs: Vec<Graph>,
     start: Event,
     end: Event,
@@ -79,10 +81,11 @@ impl CudaProblem<'_> {
         let refresh = Refresh::new(device, &self.image).map_err(|e| memory_fault(device, &self.image, e))?;
 
         // A first batch tells how many launches the others need; each visits every set of its placement.
-        let trial = self.record(&first[0], 0..sets, sets, 0.0)?;
-        let (graphs, placements) = (Vec::new(), first);
+        let trial = self.record(&first[0], 0..sets, (sets, plan.chained), 0.0)?;
+        let (graphs, placements, chained) = (Vec::new(), first, plan.chained);
+        let (launches, batches, agrees) = (sets, 0, true);
         let mut timed =
-            Timed { placements, sets, launches: sets, graphs, start, end, clock, refresh, batches: 0, agrees: true };
+            Timed { placements, sets, launches, chained, graphs, start, end, clock, refresh, batches, agrees };
         self.refresh(&mut timed, 0)?;
         self.replay(&timed, &trial)?;
         self.refresh(&mut timed, 0)?;
@@ -102,7 +105,7 @@ impl CudaProblem<'_> {
         let record = |instance: usize| {
             let placement = &timed.placements[instance % timed.placements.len()];
             let first = instance * sets / instances;
-            self.record(placement, first..first + timed.launches, sets, planted_us)
+            self.record(placement, first..first + timed.launches, (sets, plan.chained), planted_us)
         };
         timed.graphs = (0..instances).map(record).collect::<Result<_, _>>()?;
         self.timed = Some(timed);
@@ -136,8 +139,8 @@ impl CudaProblem<'_> {
     /// Gives placement `at` other inputs and poisoned outputs, and sweeps the caches. One set, returned, has the inputs of
     /// the case.
     fn refresh(&self, timed: &mut Timed, at: usize) -> Result<usize, Fault> {
-        // Another one each time, and over time all of them.
-        let of_case = timed.batches * (timed.sets / 2 + 1) % timed.sets;
+        // Another one each time, and over time all of them; in a chain that whose inputs are passed on.
+        let of_case = if timed.chained { 0 } else { timed.batches * (timed.sets / 2 + 1) % timed.sets };
         timed.batches += 1;
         let images = (timed.placements[at].address(), self.image.len(), timed.sets);
         timed.refresh.run(self.device, images, &self.memory, OfCase::One(of_case), Poison::Nan)?;
@@ -166,12 +169,16 @@ impl CudaProblem<'_> {
         &self,
         placement: &Buffer,
         mut turns: Range<usize>,
-        sets: usize,
+        (sets, chained): (usize, bool),
         planted_us: f64,
     ) -> Result<Graph, Fault> {
+        let launch = |turn: usize| {
+            let base = self.address_of(placement, turn % sets);
+            self.enqueue_passed(base, if chained { placement.address() } else { base })
+        };
         self.device.context.record(
             || {
-                turns.try_for_each(|turn| self.enqueue(self.address_of(placement, turn % sets)))?;
+                turns.try_for_each(launch)?;
                 if planted_us > 0.0 { self.delay((planted_us * 1e3) as u64) } else { Ok(()) }
             },
             |e| fault(self.device, e),

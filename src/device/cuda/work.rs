@@ -13,7 +13,6 @@ use crate::device::code::code_of;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The work of one launch.
@@ -107,14 +106,14 @@ impl Work {
         }
     }
 
-    /// Enqueues the work on the image at address `base`.
+    /// Enqueues the work on the image at address `base`, with what a chain passes on where it is in that at `passed`.
     ///
     /// # Errors
     /// What the driver or the library said.
-    pub fn enqueue(&self, device: &CudaDevice, image: &Image, base: u64) -> Result<(), Fault> {
+    pub fn enqueue(&self, device: &CudaDevice, image: &Image, base: u64, passed: u64) -> Result<(), Fault> {
         match self {
             Work::Kernels { steps, .. } => {
-                let buffers = buffers(image, base);
+                let buffers = buffers(image, base, passed);
                 steps.iter().try_for_each(|step| match step {
                     Step::Kernel { function, launch, .. } => {
                         let arguments = arguments(launch, &buffers, encode)?;
@@ -138,27 +137,22 @@ impl Work {
                 })
             }
             Work::Host { body, point, dtype, inputs } => {
-                let mut ranges: Vec<u64> = image.ranges().map(|range| base + range.start as u64).collect();
-                let mut outputs = ranges.split_off(*inputs);
+                let mut inputs_at: Vec<u64> = image.addresses(base, passed).collect();
+                let mut outputs = inputs_at.split_off(*inputs);
                 let workspace = image.workspace_range().and_then(|_| outputs.pop()).unwrap_or(0);
                 let stream = device.context.stream_handle();
-                let call = Enqueue { stream, inputs: ranges, outputs, workspace, dtype: *dtype };
+                let call = Enqueue { stream, inputs: inputs_at, outputs, workspace, dtype: *dtype };
                 body.call(point, &call).map_err(|why| host_fault(device, why, Fault::Launch))
             }
         }
     }
 }
 
-/// All buffers, in argument order, when the image lies at `base`.
-fn buffers(image: &Image, base: u64) -> Vec<Buffer<'_>> {
-    let places = image.names().zip(image.dtypes()).zip(image.ranges());
-    let buffer = |((name, dtype), range): ((_, _), Range<usize>)| Buffer {
-        name,
-        address: base + range.start as u64,
-        bytes: range.len(),
-        dtype,
-    };
-    places.map(buffer).collect()
+/// All buffers, in argument order, when the image lies at `base`, as [`Image::addresses`] has it.
+fn buffers(image: &Image, base: u64, passed: u64) -> Vec<Buffer<'_>> {
+    let named = image.names().zip(image.dtypes());
+    let places = named.zip(image.addresses(base, passed).zip(image.ranges()));
+    places.map(|((name, dtype), (address, range))| Buffer { name, address, bytes: range.len(), dtype }).collect()
 }
 
 /// A tensor map as the driver encodes it.
@@ -169,7 +163,7 @@ pub(super) fn encode(map: &Tiled) -> Result<[u8; MAP_BYTES], Fault> {
 
 /// Looks up the entries of a plan; launches without blocks are left out.
 fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> Result<Vec<Step>, Fault> {
-    let buffers = buffers(image, 0);
+    let buffers = buffers(image, 0, 0);
     // The candidate's own is compiled even where a case launches nothing.
     load(device, &kernel.program, job.dtype)?;
     let launches = kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty());

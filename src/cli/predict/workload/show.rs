@@ -36,7 +36,7 @@ fn part(name: &str, part: &Part) -> String {
     let composed = &part.composed;
     let percent = 100.0 * composed.fitted;
     let mut text = format!(
-        "\n{name}: {} launches in a graph, {:.1} µs ({:.1} to {:.1}); {percent:.0} % of it by fitted families\n",
+        "\n{name}: {} launches, {:.1} µs ({:.1} to {:.1}); {percent:.0} % of it by fitted families\n",
         composed.launches, composed.us, composed.low_us, composed.high_us
     );
     for share in &part.shares {
