@@ -20,6 +20,29 @@ pub struct Work {
     pub extents: [usize; 2],
 }
 
+/// How a host function shares out a case. What predicts times needs it; nothing that runs does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostWork {
+    /// Which of its ways it takes.
+    pub path: &'static str,
+    /// Into how many tasks it cuts the case: 1 on one thread.
+    pub tasks: usize,
+    /// Operations of all tasks, those outside of the output counted, where they are not those of the operator's cost.
+    pub flops: Option<usize>,
+    /// Whether it makes as many of them as there are threads, where there are fewer of those.
+    pub fits_threads: bool,
+}
+
+impl HostWork {
+    /// Work on the thread of the caller.
+    pub const ONE_THREAD: HostWork = HostWork { path: "one thread", tasks: 1, flops: None, fits_threads: false };
+
+    /// Tasks of one size, whatever the number of threads.
+    pub const fn tasks(tasks: usize) -> Self {
+        HostWork { path: "threads", tasks, flops: None, fits_threads: false }
+    }
+}
+
 /// One tile of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixTile {

@@ -96,7 +96,12 @@ impl Features {
         };
         match &subject.candidate.body {
             Body::Cuda(kernel) => features.take_launches(&kernel.plan(point).0),
-            Body::Cpu(_) => {}
+            Body::Cpu(body) => {
+                if let Some(work) = body.shares(point) {
+                    features.path = work.path.into();
+                    features.tilings = vec![Tiling::of_host(&work, flops)];
+                }
+            }
             Body::Enqueue(body) => {
                 let algorithm = observation.and_then(|observation| observation.algorithm.as_deref());
                 let said = algorithm.and_then(|algorithm| body.work(point, dtype, algorithm));
@@ -167,16 +172,16 @@ impl Features {
         let tiling = self.tilings.first().filter(|_| self.tilings.len() == 1);
         let of_blocks = Tiling::of_blocks(self.blocks as usize, self.flops);
         let tiling = tiling.unwrap_or(&of_blocks);
-        let waves = tiling.waves(units);
+        let (waves, whole) = (tiling.waves(units), tiling.whole_waves(units));
         let [flops, cache_bytes] = [tiling.flops, tiling.cache_bytes].map(|of_all| of_all / tiling.tiles.max(1.0));
         let of_tiles = [
             log(self.written_bytes),
             log(flops),
             log(cache_bytes),
-            log(waves.ceil() * flops),
-            log(waves.ceil() * cache_bytes),
+            log(whole * flops),
+            log(whole * cache_bytes),
             // Beyond so many waves the last one is lost among them.
-            if waves < MANY_WAVES { waves.fract() } else { 0.0 },
+            if waves < MANY_WAVES && !tiling.fits_units { waves.fract() } else { 0.0 },
             waves.min(1.0),
             log(tiling.resident),
             log(tiling.extents[0]),
@@ -276,7 +281,8 @@ mod tests {
             },
             [64, 64],
         );
-        let tiling = Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0, extents: [0.0; 2] };
+        let tiling =
+            Tiling { tiles: 500.0, resident: 2.0, flops: 3500.0, cache_bytes: 1500.0, ..Tiling::of_blocks(1, 0.0) };
         assert_eq!(found.tilings, [tiling]);
         assert_eq!((found.launches, found.blocks, found.copied_bytes), (2.0, 132.0, 30.0));
         assert_eq!(found.path, "main");

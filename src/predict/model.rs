@@ -70,7 +70,7 @@ impl Parameters {
     /// The norm of the times on the memory, the pipe and the cache, and what waves cost beside.
     fn tiled_us(&self, tiling: &Tiling, memory: f64, features: &Features, limits: &Limits) -> f64 {
         let waves = tiling.waves(limits.units);
-        let quantised = (waves.max(1.0).ceil() / waves.max(f64::MIN_POSITIVE)).powf(self.quantisation);
+        let quantised = (tiling.whole_waves(limits.units) / waves.max(f64::MIN_POSITIVE)).powf(self.quantisation);
         let quantised = quantised * (1.0 + self.straddling * features.straddling);
         let pipe = limits.pipe_us(tiling.flops, features.on_tensor_cores, features.dtype);
         let pipe = pipe.map_or(0.0, |us| self.pipe * us * quantised);

@@ -1,6 +1,6 @@
 //! The tiles that a case is computed in: what a launch says of them, and those that a library may choose from.
 
-use crate::core::work::Work;
+use crate::core::work::{HostWork, Work};
 
 /// Tiles that the blocks of a launch work off.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Tiling {
     pub cache_bytes: f64,
     /// Rows and columns of a tile of a product; 0 of anything else.
     pub extents: [f64; 2],
+    /// Whether they are cut so that each unit has as much, where there are more of them than units.
+    pub fits_units: bool,
 }
 
 /// Tiles of a library's kernels, rows and columns of the output.
@@ -41,7 +43,22 @@ const SLICE: usize = 64;
 impl Tiling {
     /// A tile a block, about whose work nothing more is known.
     pub fn of_blocks(blocks: usize, flops: f64) -> Self {
-        Tiling { tiles: blocks.max(1) as f64, resident: 1.0, flops, cache_bytes: 0.0, extents: [0.0; 2] }
+        Tiling {
+            tiles: blocks.max(1) as f64,
+            resident: 1.0,
+            flops,
+            cache_bytes: 0.0,
+            extents: [0.0; 2],
+            fits_units: false,
+        }
+    }
+
+    /// The tasks of a host function.
+    pub fn of_host(work: &HostWork, flops: f64) -> Self {
+        Tiling {
+            fits_units: work.fits_threads,
+            ..Self::of_blocks(work.tasks, work.flops.map_or(flops, |flops| flops as f64))
+        }
     }
 
     /// What a launch or a library says.
@@ -53,6 +70,7 @@ impl Tiling {
             flops: tiles * work.flops as f64,
             cache_bytes: tiles * work.cache_bytes as f64,
             extents: work.extents.map(|extent| extent as f64),
+            fits_units: false,
         }
     }
 
@@ -75,11 +93,27 @@ impl Tiling {
     pub fn waves(&self, units: f64) -> f64 {
         self.tiles / (units * self.resident)
     }
+
+    /// Waves that take the time of a whole one each.
+    pub fn whole_waves(&self, units: f64) -> f64 {
+        let waves = self.waves(units).max(1.0);
+        if self.fits_units { waves } else { waves.ceil() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_last_wave_is_a_whole_one_unless_tasks_are_cut_for_the_threads() {
+        let waves = |tasks, fits_threads| {
+            let work = HostWork { fits_threads, ..HostWork::tasks(tasks) };
+            Tiling::of_host(&work, 1.0).whole_waves(4.0)
+        };
+        assert_eq!([waves(5, false), waves(6, true), waves(4, false)], [2.0, 1.5, 1.0]);
+        assert_eq!([waves(1, false), waves(1, true)], [1.0; 2], "one task takes a wave, however few threads it has");
+    }
 
     #[test]
     fn a_library_splits_k_only_where_it_is_long() {

@@ -5,8 +5,10 @@ use super::kernel::Kernel;
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::core::tensor::{Inputs, Outputs};
+use crate::core::work::HostWork;
 use std::sync::Arc;
 
+pub(super) type SharesFn = Arc<dyn Fn(&[usize]) -> HostWork + Send + Sync>;
 pub(super) type CpuFn = Arc<dyn Fn(&[usize], &Inputs<'_>, &mut Outputs<'_>) + Send + Sync>;
 
 /// The code of a candidate.
@@ -75,6 +77,7 @@ impl Body {
 pub struct CpuBody {
     pub(super) name: Arc<str>,
     pub(super) functions: Vec<(DType, CpuFn)>,
+    pub(super) shares: Option<SharesFn>,
 }
 
 impl CpuBody {
@@ -86,6 +89,11 @@ impl CpuBody {
     /// Whether there is a function for `dtype`.
     pub fn computes(&self, dtype: DType) -> bool {
         self.functions.iter().any(|(own, _)| *own == dtype)
+    }
+
+    /// How it shares out a case, if it says so.
+    pub fn shares(&self, point: &[usize]) -> Option<HostWork> {
+        self.shares.as_ref().map(|shares| shares(point))
     }
 
     /// Runs the function for `dtype`; `false` if there is none.

@@ -1,17 +1,19 @@
 //! Candidates that run on the host.
 
-use super::body::{Body, CpuBody, CpuFn};
+use super::body::{Body, CpuBody, CpuFn, SharesFn};
 use super::traits::{Declare, Traits};
 use super::{Candidate, IntoCandidate};
 use crate::core::dtype::{DType, Element};
 use crate::core::shape::Shape;
 use crate::core::tensor::{Inputs, Outputs};
+use crate::core::work::HostWork;
 use std::sync::Arc;
 
 /// A candidate that runs on the host: one function a dtype.
 #[derive(Clone)]
 pub struct Cpu<S> {
     functions: Vec<(DType, CpuFn)>,
+    shares: Option<SharesFn>,
     traits: Traits,
     shape: std::marker::PhantomData<fn(&S)>,
 }
@@ -32,10 +34,18 @@ impl<S: Shape> Cpu<S> {
     pub fn new<T: Element>(function: impl Fn(&S, &Inputs<'_>, &mut Outputs<'_>) + Send + Sync + 'static) -> Self {
         let none = Cpu {
             functions: Vec::new(),
+            shares: None,
             traits: Traits { dtypes: Vec::new(), ..Traits::default() },
             shape: std::marker::PhantomData,
         };
         none.and::<T>(function)
+    }
+
+    /// Says how the functions share out a case, for those who predict times: where waking other threads is not worth it, a case
+    /// takes as long as on one.
+    pub fn shares(mut self, shares: impl Fn(&S) -> HostWork + Send + Sync + 'static) -> Self {
+        self.shares = Some(Arc::new(move |point| shares(&S::from_point(point))));
+        self
     }
 
     /// A function for one more dtype.
@@ -57,7 +67,7 @@ impl<S> Declare for Cpu<S> {
 
 impl<S: Shape> IntoCandidate<S> for Cpu<S> {
     fn named(self, name: &str) -> Candidate {
-        let body = Body::Cpu(CpuBody { name: name.into(), functions: self.functions });
+        let body = Body::Cpu(CpuBody { name: name.into(), functions: self.functions, shares: self.shares });
         Candidate { name: name.into(), body, traits: self.traits }
     }
 }

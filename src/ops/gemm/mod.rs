@@ -33,7 +33,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     let own = Suite::of(operator())
-        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled).shares(|s| simd::gemm_shares(s.m, s.n, s.k)))
         .candidate("library", Cpu::new::<f32>(library))
         .candidate("lesson1_naive", ladder(launch::naive).tile("n", 256).untimed().lesson())
         .candidate("lesson2_tiled", ladder(launch::tiled).tiles([("m", 16), ("n", 16), ("k", 16)]).lesson())

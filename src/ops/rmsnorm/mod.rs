@@ -14,7 +14,7 @@ use crate::core::tensor::{Inputs, Outputs};
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled).shares(|s| simd::rows_shares(s.rows, s.cols)))
         .candidate("lesson1_naive", launch::naive())
         .candidate("cuda", launch::best_f32())
         .candidate("cuda", launch::best_half())

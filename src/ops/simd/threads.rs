@@ -1,11 +1,20 @@
 //! How an output is shared out among the threads of rayon's pool.
 
+use crate::core::work::HostWork;
 use rayon::prelude::*;
 
 /// Below this many elements waking a thread costs more than it computes.
 const SERIAL_BELOW: usize = 128 << 10;
 /// A piece is long against the cost of handing it over, short against the whole.
 const PIECE: usize = 64 << 10;
+
+/// How [`for_each_piece`] shares out `rows` rows.
+pub fn rows_shares(rows: usize, cols: usize) -> HostWork {
+    if rows * cols < SERIAL_BELOW {
+        return HostWork::ONE_THREAD;
+    }
+    HostWork::tasks(rows.div_ceil((PIECE / cols).max(1)))
+}
 
 /// Runs `job(first_row, piece)` over pieces of whole rows of `y`, on one thread if `y` is small.
 pub(super) fn for_each_piece<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usize, &mut [T]) + Sync) {

@@ -28,7 +28,7 @@ crate::shape! {
 /// The operator with its candidates.
 pub fn suite() -> Suite {
     Suite::of(operator())
-        .cpu_tiers(every_float!(naive), every_float!(tiled))
+        .cpu_tiers(every_float!(naive), every_float!(tiled).shares(|s| simd::rows_shares(s.rows, s.cols)))
         .candidate("lesson1_naive", launch::naive())
         .candidate("lesson2_vectorised", launch::vectorised())
         .candidate("lesson3_registers", launch::registers())

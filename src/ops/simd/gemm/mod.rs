@@ -20,6 +20,7 @@ use super::lane::Lane;
 use super::level::Level;
 use super::scratch::with_scratch;
 use super::vector::{Kernel, MAX_LANES, Simd};
+use crate::core::work::HostWork;
 use pack::{DEPTH, Panels, Slab};
 use tile::Tile;
 
@@ -30,6 +31,8 @@ const WIDTH: usize = 512;
 const LEAST_WIDTH: usize = 96;
 /// Rows a task at most where C is not f32 and the sums need a block of their own: 1 MiB.
 const ROWS: usize = 512;
+/// Whole tiles of either instruction set's rows.
+const TILE_ROWS: usize = 24;
 /// Up to this many rows of A reading B dominates, and packing it would cost more than it gains.
 const THIN_ROWS: usize = 32;
 /// Below this many multiplications waking a thread costs more than it computes: behind a stage that took one thread, the
@@ -42,6 +45,20 @@ pub(in crate::ops) const SERIAL_BELOW: usize = 1 << 22;
 /// If a slice does not have the length that `m`, `n` and `k` give it.
 pub fn gemm<T: Lane>(m: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
     product(Level::best(), (m, n, k), a, b, c);
+}
+
+/// How [`gemm`] shares out a product.
+pub fn shares(m: usize, n: usize, k: usize) -> HostWork {
+    let multiplications = m.saturating_mul(n).saturating_mul(k);
+    let (path, serial_below, tasks) = if m <= THIN_ROWS {
+        ("few rows", thin::SERIAL_BELOW, n.div_ceil(thin::LEAST_WIDTH))
+    } else {
+        ("blocks", SERIAL_BELOW, n.div_ceil(LEAST_WIDTH) * m.div_ceil(TILE_ROWS))
+    };
+    let tasks = if multiplications < serial_below { 1 } else { tasks };
+    // Vectors go along the columns, and the last one may be partly outside of C.
+    let flops = m.saturating_mul(k).saturating_mul(2 * n.next_multiple_of(MAX_LANES));
+    HostWork { path, tasks, flops: Some(flops), fits_threads: true }
 }
 
 fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[T], b: &[T], c: &mut [T]) {
@@ -86,8 +103,7 @@ impl Grid {
         let across = n.div_ceil(WIDTH).next_multiple_of(threads).min(n.div_ceil(LEAST_WIDTH));
         let cols = n.div_ceil(across).next_multiple_of(MAX_LANES);
         let down = threads.div_ceil(n.div_ceil(cols)).max(m.div_ceil(most_rows));
-        // Whole tiles of either instruction set's rows.
-        let rows = m.div_ceil(down).next_multiple_of(24);
+        let rows = m.div_ceil(down).next_multiple_of(TILE_ROWS);
         Grid { extents: (m, n), rows, cols }
     }
 
@@ -218,6 +234,17 @@ mod tests {
             }
         }
         c
+    }
+
+    #[rstest]
+    #[case(700, 1000, 64)]
+    #[case(33, 4000, 500)]
+    #[case(5000, 40, 500)]
+    fn what_is_said_of_tasks_is_as_fine_as_they_can_be(#[case] m: usize, #[case] n: usize, #[case] k: usize) {
+        let (said, blocks) = (shares(m, n, k), |threads| Grid::new(m, n, threads, usize::MAX).blocks());
+        assert!(blocks(4) < said.tasks && (said.tasks / 2..=said.tasks).contains(&blocks(1 << 20)), "{said:?}");
+        assert_eq!(said.flops, Some(2 * m * k * n.next_multiple_of(16)));
+        assert_eq!(shares(m, n, 1).tasks, 1, "too little to wake another thread");
     }
 
     fn check<T: Real>((m, n, k): (usize, usize, usize), a: &[T], b: &[T]) {

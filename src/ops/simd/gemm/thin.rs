@@ -15,9 +15,9 @@ use super::{Target, longest};
 /// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.
 const SUMS: usize = 8 << 10;
 /// Columns a task at least: shorter stretches of B's rows defeat the prefetcher.
-const LEAST_WIDTH: usize = 128;
+pub(super) const LEAST_WIDTH: usize = 128;
 /// Below this many multiplications waking a thread costs more than it computes.
-const SERIAL_BELOW: usize = 64 * 64 * 64;
+pub(super) const SERIAL_BELOW: usize = 64 * 64 * 64;
 /// Rows of B at a time: that many streams, and one load and store of the sums for all.
 const STEPS: usize = 8;
 
