@@ -28,6 +28,9 @@ pub struct Selection {
     /// Only trials whose name contains one of these: gelu, gelu::cuda, ::bf16::
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
+    /// Leave out trials whose name contains this: with softmax, log_; may be given several times
+    #[arg(long, value_name = "FILTER")]
+    skip: Vec<String>,
     /// Where kernels run: cpu, cuda or cuda:N; with cpu they are left out
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
@@ -159,8 +162,8 @@ impl Selection {
         check: Check,
         no_hit: impl FnOnce(String) -> String,
     ) -> Result<Vec<(Trial, Vec<Point>)>, String> {
-        let (filters, dtypes) = (self.filters.clone(), self.dtypes.clone());
-        let options = Options { filters, dtypes, lessons: self.lessons, ..Options::default() };
+        let (filters, skip, dtypes) = (self.filters.clone(), self.skip.clone(), self.dtypes.clone());
+        let options = Options { filters, skip, dtypes, lessons: self.lessons, ..Options::default() };
         // A shape that is asked for need not be one that the operator lists.
         let mut all = trials_of(suites, |_| true)?;
         all.retain(|trial| trial.check == check);
@@ -232,6 +235,7 @@ mod tests {
     #[rstest]
     #[case::listed(&["gelu"], Ok("gelu::c::f32::perf"))]
     #[case::one_of_them(&[], Ok("gelu::c::f32::perf"))]
+    #[case::left_out(&["--shape", "n=3", "--skip", "gelu"], Ok("silu::c::f32::perf n=3"))]
     #[case::asked_for(&["silu", "--shape", "n=3"], Ok("silu::c::f32::perf n=3"))]
     #[case::drawn(&["gelu", "--random", "2"], Ok("gelu::c::f32::perf"))]
     #[case::drawn_around_nothing(&["silu", "--random", "2"], Err("silu lists no shapes to time"))]
