@@ -53,6 +53,11 @@ pub fn simulator() -> SimDevice {
     SimDevice::new(Some(format!("{}/{FOLDER}", env!("CARGO_MANIFEST_DIR")).into()))
 }
 
+thread_local! {
+    /// That of a test, which has a thread of its own: a program is unpacked and read once for all its cases.
+    static SIMULATOR: SimDevice = simulator();
+}
+
 /// Hands a check one case at this point, of ordinary values, for the candidate in the simulator: in bf16 if it takes that.
 pub fn in_simulator<T>(
     operator: &dyn Operator,
@@ -60,12 +65,13 @@ pub fn in_simulator<T>(
     point: Point,
     check: impl FnOnce(&Context<'_>, &Subject<'_>, Case) -> T,
 ) -> T {
-    let device = simulator();
-    let context = Context::new(&device, 1, Duration::from_secs(60));
     let dtypes = &candidate.traits.dtypes;
     let dtype = if dtypes.contains(&DType::BF16) { DType::BF16 } else { dtypes[0] };
     let subject = Subject { operator, candidate, dtype };
-    check(&context, &subject, Case::new(point, Distribution::Normal, 1))
+    SIMULATOR.with(|device| {
+        let context = Context::new(device, 1, Duration::from_secs(60));
+        check(&context, &subject, Case::new(point, Distribution::Normal, 1))
+    })
 }
 
 /// What such a case comes to by its values.

@@ -175,36 +175,43 @@ fn shuffle_index(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: 
 #[inline(always)]
 fn exchange(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32, direction: Direction) -> Outcome {
     let [c, members, p] = [0, 1, 2].map(|at| program.lists[instr.x as usize][at].index);
-    together(ctx, members, mask, |ctx, group| {
-        let registers = &mut ctx.warp.registers;
-        let (value, shift, control) = (*registers.word(instr.a), *registers.word(instr.b), *registers.word(c));
-        let mut result = [0; LANES];
-        let mut inside = 0;
-        for lane in 0..LANES as u32 {
-            let at = lane as usize;
-            let segment = control[at] >> 8 & 31;
-            let clamp = control[at] & 31;
-            let shift = shift[at] & 31;
-            let last = (lane & segment) | (clamp & !segment);
-            let source = match direction {
-                Direction::Up => lane.wrapping_sub(shift),
-                Direction::Down => lane + shift,
-                Direction::Butterfly => lane ^ shift,
-                Direction::Index => (lane & segment) | (shift & !segment),
-            };
-            let valid = match direction {
-                Direction::Up => source as i32 >= last as i32,
-                _ => source <= last,
-            };
-            let source = if valid { source & 31 } else { lane };
-            inside |= u32::from(valid) << lane;
-            result[at] = if group >> source & 1 != 0 { value[source as usize] } else { UNDEFINED };
-        }
-        registers.set_word(instr.d, &result, group);
-        if p != NO_SLOT {
-            registers.set_pred(p, inside, group);
-        }
-    })
+    together(
+        ctx,
+        members,
+        mask,
+        // Inlined it is built for the vectors that the handler is built for.
+        #[inline(always)]
+        |ctx, group| {
+            let registers = &mut ctx.warp.registers;
+            let (value, shift, control) = (*registers.word(instr.a), *registers.word(instr.b), *registers.word(c));
+            let mut result = [0; LANES];
+            let mut inside = 0;
+            for lane in 0..LANES as u32 {
+                let at = lane as usize;
+                let segment = control[at] >> 8 & 31;
+                let clamp = control[at] & 31;
+                let shift = shift[at] & 31;
+                let last = (lane & segment) | (clamp & !segment);
+                let source = match direction {
+                    Direction::Up => lane.wrapping_sub(shift),
+                    Direction::Down => lane + shift,
+                    Direction::Butterfly => lane ^ shift,
+                    Direction::Index => (lane & segment) | (shift & !segment),
+                };
+                let valid = match direction {
+                    Direction::Up => source as i32 >= last as i32,
+                    _ => source <= last,
+                };
+                let source = if valid { source & 31 } else { lane };
+                inside |= u32::from(valid) << lane;
+                result[at] = if group >> source & 1 != 0 { value[source as usize] } else { UNDEFINED };
+            }
+            registers.set_word(instr.d, &result, group);
+            if p != NO_SLOT {
+                registers.set_pred(p, inside, group);
+            }
+        },
+    )
 }
 
 fn vote(emitter: &mut Emitter<'_>, op: &mut Opcode<'_>, operands: &[Operand]) -> Result<()> {
