@@ -8,7 +8,7 @@ const SERIAL_BELOW: usize = 128 << 10;
 /// A piece is long against the cost of handing it over, short against the whole.
 const PIECE: usize = 64 << 10;
 
-/// How [`for_each_piece`] shares out `rows` rows.
+/// How functions over rows of so many columns share them out.
 pub fn rows_shares(rows: usize, cols: usize) -> HostWork {
     if rows * cols < SERIAL_BELOW {
         return HostWork::ONE_THREAD;
