@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_fit_whose_cases_have_moved_says_so() {
-        let (limits, measured) = (h200(), slower(products(&TRUTH, 80, 0.0, 1)));
+        let (limits, measured) = (h200(), slower(products(&TRUTH, 200, 0.0, 1)));
         let family = Family::fitted(NAME, measured.clone(), &limits).unwrap();
         let swept = Swept { process: family.process.clone(), ..Swept::new(NAME, family.parameters, Vec::new()) };
         let seen: Vec<_> = measured.iter().map(|(_, us)| Observation::new(String::new(), *us)).collect();
