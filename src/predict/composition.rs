@@ -187,8 +187,6 @@ impl<'f> Composer<'f> {
     pub fn step(&self, step: &Step<'_>) -> StepTime {
         let Step { subject, point, cached, chained, by_host } = step;
         let mut features = Features::of(subject, point);
-        // A chain that was measured had what is small in the cache.
-        let overlapped = Features { cached: if *cached <= PASSED_SHARE { 0.0 } else { *cached }, ..features.clone() };
         features.cached = *cached;
         let name = (subject.operator.name(), subject.candidate.name.as_str(), subject.dtype);
         let is_it = |family: &&Family| (family.operator.as_str(), family.candidate.as_str(), family.dtype) == name;
@@ -196,8 +194,11 @@ impl<'f> Composer<'f> {
             Some(family) => family.predict(&features),
             None => Err("no sweep of this family".into()),
         };
-        let family = self.chained.iter().filter(|_| *chained).find(is_it);
-        let overlapping = family.map(|family| family.predict(&overlapped));
+        let overlapping = self.chained.iter().filter(|_| *chained).find(is_it).map(|family| {
+            // A chain that was measured had what is small in the cache.
+            let cached = if *cached <= PASSED_SHARE { 0.0 } else { *cached };
+            family.predict(&Features { cached, ..features.clone() })
+        });
         let said = overlapping.filter(Result::is_ok).unwrap_or(said);
         let name = format!("{}::{}", subject.operator.name(), subject.candidate.name);
         let shape = describe(subject.operator.axes(), point);
@@ -294,14 +295,21 @@ mod tests {
         Subject { operator: suite.operator.as_ref(), candidate: &suite.candidates[0], dtype: DType::F32 }
     }
 
+    /// What is said of `n` elements, by themselves in a graph and with cold caches but for what is changed.
+    fn step_of(composer: &Composer<'_>, suite: &Suite, n: usize, change: impl FnOnce(&mut Step<'_>)) -> StepTime {
+        let point = [n];
+        let subject = subject(suite);
+        let mut step = Step { subject, point: &point, cached: 0.0, chained: false, by_host: false };
+        change(&mut step);
+        composer.step(&step)
+    }
+
     #[test]
     fn steps_add_up_and_what_is_outside_is_marked() {
         let (suite, limits) = (suite(), h200());
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let of = |n: usize| {
-            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained: false, by_host: false })
-        };
+        let of = |n: usize| step_of(&composer, &suite, n, |_| ());
         let (inside, outside) = (of(1 << 24), of(1 << 29));
         assert_eq!(inside.basis, Basis::Fitted);
         let Basis::Floor { why, factor } = &outside.basis else { panic!("{outside:?}") };
@@ -321,11 +329,7 @@ mod tests {
         let (suite, limits) = (suite(), h200());
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let us = |cached: f64| {
-            composer
-                .step(&Step { subject: subject(&suite), point: &[1 << 20], cached, chained: false, by_host: false })
-                .us
-        };
+        let us = |cached: f64| step_of(&composer, &suite, 1 << 20, |step| step.cached = cached).us;
         approx::assert_relative_eq!(us(1e-6), us(0.0), max_relative = 1e-4);
         assert!(us(1.0) < 0.8 * us(0.0) && us(0.5) < us(0.0) && us(0.5) > us(1.0), "{} {}", us(1.0), us(0.0));
     }
@@ -337,9 +341,7 @@ mod tests {
         let observations = fitted.families[0].observations[..6].to_vec();
         fitted.chained = vec![Swept::new(("copy", "cuda", DType::F32), Parameters::IDEAL, observations)];
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
-        let us = |n: usize, chained: bool| {
-            composer.step(&Step { subject: subject(&suite), point: &[n], cached: 0.0, chained, by_host: false }).us
-        };
+        let us = |n: usize, chained: bool| step_of(&composer, &suite, n, |step| step.chained = chained).us;
         assert!(us(1 << 18, true) < 0.8 * us(1 << 18, false), "{} {}", us(1 << 18, true), us(1 << 18, false));
         // What was not measured chained is as it is alone.
         assert_eq!(us(1 << 25, true), us(1 << 25, false));
@@ -352,7 +354,7 @@ mod tests {
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
         let of = |chained: bool, by_host: bool| {
-            composer.step(&Step { subject: subject(&suite), point: &[1 << 20], cached: 0.0, chained, by_host })
+            step_of(&composer, &suite, 1 << 20, |step| (step.chained, step.by_host) = (chained, by_host))
         };
         let (graph, host) = (of(false, false), of(false, true));
         approx::assert_relative_eq!(host.us, graph.us + 0.5, max_relative = 1e-9);
@@ -367,13 +369,7 @@ mod tests {
         let mut none = fitted(&suite, &limits);
         none.families.clear();
         let composer = Composer::new(&none, &limits, std::slice::from_ref(&suite));
-        let found = composer.step(&Step {
-            subject: subject(&suite),
-            point: &[1 << 24],
-            cached: 0.0,
-            chained: false,
-            by_host: false,
-        });
+        let found = step_of(&composer, &suite, 1 << 24, |_| ());
         let Basis::Floor { why, factor } = &found.basis else { panic!("{found:?}") };
         assert!(why.contains("no sweep") && (1.2..1.3).contains(factor), "{why} {factor}");
     }

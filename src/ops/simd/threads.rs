@@ -8,21 +8,20 @@ const SERIAL_BELOW: usize = 128 << 10;
 /// A piece is long against the cost of handing it over, short against the whole.
 const PIECE: usize = 64 << 10;
 
+/// Rows of a piece of so many elements in all; none where one thread takes all of them.
+fn rows_of_piece(elements: usize, cols: usize) -> Option<usize> {
+    (elements >= SERIAL_BELOW).then(|| (PIECE / cols).max(1))
+}
+
 /// How functions over rows of so many columns share them out.
 pub fn rows_shares(rows: usize, cols: usize) -> HostWork {
-    if rows * cols < SERIAL_BELOW {
-        return HostWork::ONE_THREAD;
-    }
-    HostWork::tasks(rows.div_ceil((PIECE / cols).max(1)))
+    let pieces = rows_of_piece(rows * cols, cols).map(|of_piece| HostWork::tasks(rows.div_ceil(of_piece)));
+    pieces.unwrap_or(HostWork::ONE_THREAD)
 }
 
 /// Runs `job(first_row, piece)` over pieces of whole rows of `y`, on one thread if `y` is small.
 pub(super) fn for_each_piece<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usize, &mut [T]) + Sync) {
-    if y.len() < SERIAL_BELOW {
-        job(0, y);
-        return;
-    }
-    let rows = (PIECE / cols).max(1);
+    let Some(rows) = rows_of_piece(y.len(), cols) else { return job(0, y) };
     y.par_chunks_mut(rows * cols).enumerate().for_each(|(i, piece)| job(i * rows, piece));
 }
 
@@ -33,21 +32,15 @@ pub(super) fn for_each_pair<T: Send>(
     z: &mut [T],
     job: impl Fn(usize, &mut [T], &mut [T]) + Sync,
 ) {
-    if y.len() < SERIAL_BELOW {
-        job(0, y, z);
-        return;
-    }
-    let rows = (PIECE / cols).max(1);
+    let Some(rows) = rows_of_piece(y.len(), cols) else { return job(0, y, z) };
     let pieces = y.par_chunks_mut(rows * cols).zip(z.par_chunks_mut(rows * cols));
     pieces.enumerate().for_each(|(i, (y, z))| job(i * rows, y, z));
 }
 
 /// Runs `job(row, element)` over the elements of `y`, each made from a row of `cols` elements.
 pub(super) fn for_each_row<T: Send>(cols: usize, y: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
-    if y.len() * cols < SERIAL_BELOW {
-        y.iter_mut().enumerate().for_each(|(row, y)| job(row, y));
-        return;
-    }
-    let rows = (PIECE / cols).max(1);
+    let Some(rows) = rows_of_piece(y.len() * cols, cols) else {
+        return y.iter_mut().enumerate().for_each(|(row, y)| job(row, y));
+    };
     y.par_iter_mut().enumerate().with_min_len(rows).for_each(|(row, y)| job(row, y));
 }

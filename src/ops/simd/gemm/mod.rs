@@ -154,7 +154,7 @@ fn blocks<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a: &[f32], b:
             }),
         }
     };
-    if m.saturating_mul(n).saturating_mul(k) < SERIAL_BELOW {
+    if shares(m, n, k).tasks == 1 {
         (0..grid.blocks()).for_each(job);
     } else {
         (0..grid.blocks()).into_par_iter().with_max_len(1).for_each(job);

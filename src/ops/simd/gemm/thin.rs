@@ -10,7 +10,7 @@ use super::super::lane::{Lane, load_ragged};
 use super::super::level::Level;
 use super::super::scratch::with_scratch;
 use super::super::vector::{Kernel, MAX_LANES, Simd};
-use super::{Target, longest};
+use super::{Target, longest, shares};
 
 /// Sums a task at most, of all its rows: they stay in the first-level cache while B streams by.
 const SUMS: usize = 8 << 10;
@@ -51,7 +51,7 @@ pub(super) fn product<T: Lane>(level: Level, (m, n, k): (usize, usize, usize), a
             }
         });
     };
-    if m * n * k < SERIAL_BELOW {
+    if shares(m, n, k).tasks == 1 {
         (0..n.div_ceil(width)).for_each(job);
     } else {
         (0..n.div_ceil(width)).into_par_iter().for_each(job);
