@@ -7,6 +7,7 @@ use super::sim::image::Image;
 use super::sim::kind::Kind;
 use super::sim::mode::Mode;
 use super::{Failure, print};
+use crate::protocol::process::from_line;
 use crate::sim::{Arg, Checks, Dim, Error, Launch, Memory, Module, Options, Pointer, Swizzle, TensorMap, launch};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -160,7 +161,7 @@ impl SimServer {
             if line.len() as u64 == MOST_BYTES {
                 return Err(Failure::Input(format!("a request of more than {MOST_BYTES} bytes: pass data as files")));
             }
-            let reply = match serde_json::from_slice::<Request>(&line) {
+            let reply = match from_line::<Request>(&line) {
                 Ok(request) => {
                     let id = request.id;
                     let refused =

@@ -22,8 +22,10 @@ impl Text {
     /// What is missing or malformed, and a tokenizer that has tokens which the model has not.
     pub fn open(folder: &Path, config: &Config) -> Result<Self, Error> {
         let file = folder.join("tokenizer.json");
-        let tokenizer =
-            Tokenizer::from_file(&file).map_err(|why| Error::in_file(&file, "", "a tokenizer", why.to_string()))?;
+        let text = std::fs::read_to_string(&file).map_err(|why| why.into());
+        let tokenizer = text
+            .and_then(|text| text.parse::<Tokenizer>())
+            .map_err(|why| Error::in_file(&file, "", "a tokenizer", why.to_string()))?;
         let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
         if let Some((token, id)) = largest.filter(|(_, id)| *id as usize >= config.vocabulary) {
             let expected = format!("tokens below the model's vocabulary of {}", config.vocabulary);

@@ -2,7 +2,7 @@
 
 use super::message::{Answer, Answered, Asked, Hello, Request, VERSION};
 use super::misconduct::{HELLO, Misconduct};
-use super::process::{CommandLine, Process, excerpt};
+use super::process::{CommandLine, Process, excerpt, from_line};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Connection {
 }
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8], asked: &'static str) -> Result<T, Misconduct> {
-    serde_json::from_slice(line).map_err(|e| Misconduct::Garbage { asked, line: excerpt(line), why: e.to_string() })
+    from_line(line).map_err(|e| Misconduct::Garbage { asked, line: excerpt(line), why: e.to_string() })
 }
 
 /// Before anything else: a hello of another version may have another form.
@@ -103,7 +103,7 @@ fn check_version(line: &[u8]) -> Result<(), Misconduct> {
     struct Versioned {
         protocol: u32,
     }
-    match serde_json::from_slice::<Versioned>(line) {
+    match from_line::<Versioned>(line) {
         Ok(Versioned { protocol: theirs }) if theirs != VERSION => Err(Misconduct::Version { theirs }),
         _ => Ok(()),
     }

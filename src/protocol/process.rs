@@ -2,6 +2,7 @@
 //! its children.
 
 use super::misconduct::Misconduct;
+use serde::Deserialize;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -158,6 +159,11 @@ fn listen(stdout: ChildStdout) -> Receiver<Heard> {
         }
     });
     lines
+}
+
+/// The message of a line. All are read as text, so that the code for each kind of message is there once.
+pub fn from_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> serde_json::Result<T> {
+    serde_json::from_str(std::str::from_utf8(line).map_err(serde::de::Error::custom)?)
 }
 
 /// The beginning of a line, for messages.

@@ -6,7 +6,7 @@ use super::printed::Printed;
 use super::{Answer, Request, Role, random};
 use crate::check::outcome::Verdict;
 use crate::core::environment;
-use crate::protocol::process::{describe_exit, excerpt};
+use crate::protocol::process::{describe_exit, excerpt, from_line};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
@@ -125,7 +125,7 @@ impl Worker {
 
     /// A reply counts if it names the trial and the number of the request.
     fn believe(&mut self, line: &[u8], trial: &str, nonce: u64) -> Result<Reply, String> {
-        match serde_json::from_slice::<Answer>(line) {
+        match from_line::<Answer>(line) {
             Ok(answer) if answer.trial == trial && answer.nonce == nonce => Ok(answer.reply),
             _ => {
                 self.kill();

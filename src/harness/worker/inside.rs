@@ -6,6 +6,7 @@ use super::channel::{Channel, Heard, Part};
 use super::{Answer, Request, lifetime};
 use crate::check::outcome::{Outcome, Verdict};
 use crate::device::DeviceKind;
+use crate::protocol::process::from_line;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -56,7 +57,7 @@ fn listen(channel: Arc<Channel>) -> Receiver<Request> {
     std::thread::spawn(move || {
         let mut part = Part::default();
         while let Heard::Line(line) = channel.hear(&mut part, None) {
-            let sent = serde_json::from_slice(&line).map(|request| sender.send(request));
+            let sent = from_line(&line).map(|request| sender.send(request));
             if !matches!(sent, Ok(Ok(()))) {
                 break;
             }

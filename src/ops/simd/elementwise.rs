@@ -38,7 +38,7 @@ impl<T: Lane, F: Formula> Kernel for Map<'_, T, F> {
 
 /// `y = formula(x)`.
 pub(super) fn apply<T: Lane, F: Formula>(level: Level, stores: Stores, formula: F, x: &[T], y: &mut [T]) {
-    for_each_piece(1, y, |first, y| {
+    for_each_piece(1, y, &|first, y| {
         let x = &x[first..][..y.len()];
         level.run(Map { formula, stores, x, y });
     });

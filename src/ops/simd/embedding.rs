@@ -47,7 +47,7 @@ pub fn embedding<T: Lane>(dim: usize, table: &[T], indices: &[i32], y: &mut [T])
     if let Some(position) = indices.iter().position(|&index| row(index).is_none()) {
         return Err(NoSuchRow { position, index: indices[position], vocab });
     }
-    for_each_piece(dim, y, |first, y| {
+    for_each_piece(dim, y, &|first, y| {
         for (y, &index) in y.chunks_exact_mut(dim).zip(&indices[first..]) {
             y.copy_from_slice(&table[index as usize * dim..][..dim]);
         }

@@ -41,7 +41,7 @@ impl<T: Lane> Kernel for Gated<'_, T> {
 pub fn swiglu<T: Lane>(gate: &[T], up: &[T], y: &mut [T]) {
     assert!(gate.len() == y.len() && up.len() == y.len(), "gate, up and y differ in length");
     let stores = Stores::of::<T>(1, y.len());
-    for_each_piece(1, y, |first, y| {
+    for_each_piece(1, y, &|first, y| {
         let (gate, up) = (&gate[first..][..y.len()], &up[first..][..y.len()]);
         Level::best().run(Gated { stores, gate, up, y });
     });
@@ -79,7 +79,7 @@ impl<T: Lane> Kernel for Sum<'_, T> {
 pub fn add<T: Lane>(a: &[T], b: &[T], y: &mut [T]) {
     assert!(a.len() == y.len() && b.len() == y.len(), "a, b and y differ in length");
     let stores = Stores::of::<T>(1, y.len());
-    for_each_piece(1, y, |first, y| {
+    for_each_piece(1, y, &|first, y| {
         let (a, b) = (&a[first..][..y.len()], &b[first..][..y.len()]);
         Level::best().run(Sum { stores, a, b, y });
     });
@@ -138,7 +138,7 @@ pub fn rope<T: Lane>(heads: usize, half: usize, x: &[T], cosine: &[T], sine: &[T
     if y.is_empty() {
         return;
     }
-    for_each_piece(width, y, |first, y| {
+    for_each_piece(width, y, &|first, y| {
         for (i, y) in y.chunks_exact_mut(width).enumerate() {
             let token = first + i;
             let x = &x[token * width..][..width];
@@ -173,7 +173,7 @@ impl<T: Lane> Kernel for Total<'_, T> {
 /// If `x` is not as many rows of `cols` as `y` has elements.
 pub fn row_sums<T: Lane>(cols: usize, x: &[T], y: &mut [T], finish: impl Fn(f64) -> T + Sync) {
     assert_eq!(x.len(), y.len() * cols, "x is not rows x cols");
-    for_each_row(cols, y, |row, y| *y = finish(Level::best().run(Total(&x[row * cols..][..cols]))));
+    for_each_row(cols, y, &|row, y| *y = finish(Level::best().run(Total(&x[row * cols..][..cols]))));
 }
 
 /// One row, and where its sum is kept as f32.
@@ -234,7 +234,7 @@ pub fn add_rmsnorm<T: Lane>(eps: f32, x: &[T], residual: &[T], weight: &[T], y: 
     let len = y.len();
     assert!([x.len(), residual.len(), total.len()] == [len; 3], "x, residual, y and total differ in length");
     assert!(len.is_multiple_of(cols), "y is not rows x cols");
-    for_each_pair(cols, y, total, |first, y, total| {
+    for_each_pair(cols, y, total, &|first, y, total| {
         with_scratch(cols, |sum| {
             for (i, (y, total)) in y.chunks_exact_mut(cols).zip(total.chunks_exact_mut(cols)).enumerate() {
                 let at = (first + i) * cols;

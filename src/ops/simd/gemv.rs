@@ -62,7 +62,7 @@ pub fn gemv<X: Lane, W: Lane, Y: Send>(k: usize, x: &[X], w: &[W], y: &mut [Y], 
     assert!(x.len().is_multiple_of(k) && w.len().is_multiple_of(k), "x and w are not rows of k");
     let rows = w.len() / k;
     assert_eq!(y.len(), x.len() / k * rows, "y is not rows of x by rows of w");
-    for_each_row(k, y, |at, y| {
+    for_each_row(k, y, &|at, y| {
         let (x, w) = (&x[at / rows * k..][..k], &w[at % rows * k..][..k]);
         with_scratch(STRETCH.min(k), |products| *y = finish(Level::best().run(Dot { a: x, b: w, products })));
     });

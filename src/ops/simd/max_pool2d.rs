@@ -66,7 +66,7 @@ pub fn max_pool2d<T: Lane>(s: &PoolingExtents, f: Pooled, x: &[T], y: &mut [T]) 
 
 fn apply<T: Lane>(level: Level, s: &PoolingExtents, f: Pooled, x: &[T], y: &mut [T]) {
     let (of_image, of_row) = (s.image.0 * s.image.1 * s.inner, s.places.1 * s.inner);
-    for_each_piece(of_row, y, |first, y| {
+    for_each_piece(of_row, y, &|first, y| {
         for (at, y) in y.chunks_exact_mut(of_row).enumerate() {
             let (plane, p) = ((first + at) / s.places.0, (first + at) % s.places.0);
             let x = &x[plane * of_image..][..of_image];

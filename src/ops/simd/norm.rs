@@ -150,7 +150,7 @@ fn normalise<T: Lane>(level: Level, stores: Stores, norm: Norm<T>, eps: f32, x: 
         return;
     }
     let cols = weight.len();
-    for_each_piece(cols, y, |first, y| {
+    for_each_piece(cols, y, &|first, y| {
         let x = &x[first * cols..][..y.len()];
         level.run(Rows { norm, eps, weight, stores, x, y });
     });

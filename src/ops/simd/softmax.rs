@@ -121,7 +121,7 @@ fn apply<T: Lane, const LOG: bool>(level: Level, stores: Stores, cols: usize, x:
     if y.is_empty() {
         return;
     }
-    for_each_piece(cols, y, |first, y| {
+    for_each_piece(cols, y, &|first, y| {
         let x = &x[first * cols..][..y.len()];
         with_scratch(cols + cols.div_ceil(CHUNK), |scratch| {
             let (exponentials, maxima) = scratch.split_at_mut(cols);

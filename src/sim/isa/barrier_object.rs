@@ -322,13 +322,13 @@ fn wait(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> O
 /// `cp.async.mbarrier.arrive.noinc`: the copies of the thread so far, once done, are one of the arrivals that were
 /// counted.
 fn copies_arrive_counted(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> Outcome {
-    copy_async::finish(ctx, mask, |_, _| true);
+    copy_async::finish_all(ctx, mask);
     arrive(ctx, program, instr, mask)
 }
 
 /// Without `.noinc` the arrival is added to what the phase needs first, so that nothing changes but the order.
 fn copies_arrive_uncounted(ctx: &mut Context<'_>, program: &Program, instr: &Instr, mask: u32) -> Outcome {
-    copy_async::finish(ctx, mask, |_, _| true);
+    copy_async::finish_all(ctx, mask);
     each_object(ctx, program, instr, mask, |ctx, _, _, block, offset| {
         ctx.blocks[block].objects.objects.entry(offset).or_default().pending += 1;
     });

@@ -128,22 +128,27 @@ fn close_group(ctx: &mut Context<'_>, _: &Program, _: &Instr, mask: u32) -> Outc
 }
 
 fn wait_group(ctx: &mut Context<'_>, _: &Program, instr: &Instr, mask: u32) -> Outcome {
-    let closed = ctx.warp.copies.closed;
-    finish(ctx, mask, |lane, group| group.saturating_add(instr.x) < closed[lane]);
+    let due = ctx.warp.copies.closed.map(|closed| closed.saturating_sub(instr.x));
+    finish(ctx, mask, &due);
     Outcome::Next
 }
 
 fn wait_all(ctx: &mut Context<'_>, _: &Program, _: &Instr, mask: u32) -> Outcome {
-    finish(ctx, mask, |_, _| true);
+    finish_all(ctx, mask);
     Outcome::Next
 }
 
-/// Lands all copies of the lanes whose group is due.
-pub(super) fn finish(ctx: &mut Context<'_>, mask: u32, due: impl Fn(usize, u32) -> bool) {
+/// Lands all copies of the lanes.
+pub(super) fn finish_all(ctx: &mut Context<'_>, mask: u32) {
+    finish(ctx, mask, &[u32::MAX; LANES]);
+}
+
+/// Lands those copies of the lanes whose group is below the one that each lane names.
+fn finish(ctx: &mut Context<'_>, mask: u32, due: &[u32; LANES]) {
     let here = ctx.pc;
     for mut pending in std::mem::take(&mut ctx.warp.copies.pending) {
         let landing = lanes(mask & pending.mask)
-            .filter(|&lane| due(lane, pending.group[lane]))
+            .filter(|&lane| pending.group[lane] < due[lane])
             .fold(0, |set, lane| set | 1 << lane);
         if landing != 0 {
             ctx.pc = pending.pc;
