@@ -55,8 +55,8 @@ pub struct Predict {
     #[arg(long, value_name = "N", default_value_t = 200)]
     cases: usize,
     /// Extents to draw between on axes that have these names, in place of half the smallest to twice the largest that the
-    /// operator lists to be timed; for --sweep and --validate
-    #[arg(long, value_name = "AXIS=LOW..HIGH,…", value_delimiter = ',')]
+    /// operator lists to be timed, `:256` for multiples of 256 only; for --sweep and --validate
+    #[arg(long, value_name = "AXIS=LOW..HIGH[:STEP],…", value_delimiter = ',')]
     range: Vec<Range>,
     /// Measure runs that begin before the launch ahead has ended, as a model's do: for candidates with dependent launches
     #[arg(long)]

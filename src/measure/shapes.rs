@@ -21,12 +21,14 @@ const FAR_BELOW: f64 = 64.0;
 /// Draws without a shape that fits, after which there are no more.
 pub const MOST_MISSES: usize = 400;
 
-/// Extents of an axis to draw between, both included, in place of those around the listed ones: `m=1..4096`.
+/// Extents of an axis to draw between, both included, in place of those around the listed ones: `m=1..4096`, or only the multiples of
+/// a number: `m=1024..8192:256`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     axis: String,
     low: usize,
     high: usize,
+    step: Option<usize>,
 }
 
 impl FromStr for Range {
@@ -35,12 +37,19 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = || {
             let (axis, extents) = text.split_once('=')?;
-            let (low, high) = extents.split_once("..")?;
-            let (low, high) = (low.parse().ok()?, high.parse().ok()?);
-            (low <= high && !axis.is_empty()).then(|| Range { axis: axis.into(), low, high })
+            let (low, rest) = extents.split_once("..")?;
+            let (high, step) = rest.split_once(':').map_or((rest, None), |(high, step)| (high, Some(step)));
+            let (low, high): (usize, usize) = (low.parse().ok()?, high.parse().ok()?);
+            let step = step.map(str::parse).transpose().ok()?;
+            let is_some = step.is_none_or(|step| step > 0 && high / step * step >= low);
+            (low <= high && is_some && !axis.is_empty()).then(|| Range { axis: axis.into(), low, high, step })
         };
-        parsed()
-            .ok_or_else(|| format!("expected an axis and its smallest and largest extent, m=1..4096; found `{text}`"))
+        parsed().ok_or_else(|| {
+            format!(
+                "expected an axis and its smallest and largest extent, m=1..4096, or those of them that are multiples of a number, \
+                 m=1024..8192:256; found `{text}`"
+            )
+        })
     }
 }
 
@@ -50,7 +59,7 @@ impl Range {
     /// # Errors
     /// What the axes are, or what this one may hold.
     pub fn check(&self, operator: &dyn Operator) -> Result<(), String> {
-        let Range { axis: name, low, high } = self;
+        let Range { axis: name, low, high, .. } = self;
         let extents = || operator.axes().iter().filter(|axis| axis.is_extent());
         let Some(axis) = extents().find(|axis| axis.name == name) else {
             let names: Vec<&str> = extents().map(|axis| axis.name).collect();
@@ -116,8 +125,8 @@ fn like_listed(operator: &dyn Operator, ranges: &[Range], rng: &mut Rng) -> Opti
     let listed = operator.perf_shapes();
     let like = listed.get(below(rng, listed.len().max(1)))?;
     let at = operator.axes().iter().enumerate().map(|(i, axis)| {
-        let asked =
-            ranges.iter().find(|range| range.axis == axis.name).map(|range| (range.low as f64, range.high as f64));
+        let range = ranges.iter().find(|range| range.axis == axis.name);
+        let asked = range.map(|range| (range.low as f64, range.high as f64));
         let Some((low, high)) = asked.or_else(|| around(axis, listed.iter().map(|point| point[i]))) else {
             return like[i];
         };
@@ -126,8 +135,12 @@ fn like_listed(operator: &dyn Operator, ranges: &[Range], rng: &mut Rng) -> Opti
         let [from, to] = [low, high].map(|extent| (extent + shift).ln());
         let extent = (from + unit(rng) * (to - from)).exp() - shift;
         // A third of all extents are multiples of 64, as most of those in models are, a third of eight.
-        let step = [1.0, 8.0, 64.0][below(rng, 3)];
-        ((extent / step).round().max(1.0 - shift) * step).clamp(low.ceil(), high.floor()) as usize
+        let usual = [1.0, 8.0, 64.0][below(rng, 3)];
+        if let Some(step) = range.and_then(|range| range.step).map(|step| step as f64) {
+            return ((extent / step).round() * step).clamp((low / step).ceil() * step, (high / step).floor() * step)
+                as usize;
+        }
+        ((extent / usual).round().max(1.0 - shift) * usual).clamp(low.ceil(), high.floor()) as usize
     });
     Some(at.collect())
 }
@@ -190,6 +203,10 @@ pub(crate) mod tests {
         let points = limits.draw_many(&operator(), DType::F32, 300, 1);
         assert!(points.iter().all(|at| (32..=1024).contains(&at[0]) && at[1] <= 40 && (2..=3).contains(&at[2])));
         assert!(points.iter().any(|at| at[1] < 8) && points.iter().any(|at| at[2] == 2));
+
+        let limits = Limits { ranges: vec!["rows=90..1000:96".parse().unwrap()], ..limits };
+        let rows: BTreeSet<usize> = limits.draw_many(&operator(), DType::F32, 300, 1).iter().map(|at| at[0]).collect();
+        assert_eq!(rows, (1..=10).map(|i| i * 96).collect());
     }
 
     #[rstest::rstest]
@@ -200,6 +217,10 @@ pub(crate) mod tests {
     #[case("cols=9..8", "expected an axis")]
     #[case("=1..8", "expected an axis")]
     #[case("cols=8", "expected an axis")]
+    #[case("cols=8..64:32", "")]
+    #[case("cols=8..31:32", "expected an axis")]
+    #[case("cols=0..31:0", "expected an axis")]
+    #[case("cols=0..31:", "expected an axis")]
     fn a_range_is_held_against_the_axes(#[case] text: &str, #[case] expected: &str) {
         let said = text.parse::<Range>().and_then(|range| range.check(&operator())).err().unwrap_or_default();
         assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{said}");

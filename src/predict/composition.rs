@@ -199,7 +199,14 @@ impl<'f> Composer<'f> {
             let cached = if *cached <= PASSED_SHARE { 0.0 } else { *cached };
             family.predict(&Features { cached, ..features.clone() })
         });
-        let said = overlapping.filter(Result::is_ok).unwrap_or(said);
+        let [plain, dependent] = self.limits.over_node_us.map(|us| if *by_host { us * features.launches } else { 0.0 });
+        let usual = if *chained && overlaps(subject, point) { dependent } else { plain };
+        let (said, queued) = match (overlapping, said) {
+            // Behind another launch nothing takes longer than alone, whichever sweep knows such cases better.
+            (Some(Ok(behind)), Ok(alone)) if alone.us + plain < behind.us + usual => (Ok(alone), plain),
+            (Some(Ok(behind)), _) => (Ok(behind), usual),
+            (_, said) => (said, usual),
+        };
         let name = format!("{}::{}", subject.operator.name(), subject.candidate.name);
         let shape = describe(subject.operator.axes(), point);
         let (times, basis) = match said {
@@ -209,9 +216,6 @@ impl<'f> Composer<'f> {
                 ([usual, floor, most], Basis::Floor { why, factor: usual / floor })
             }
         };
-        let [plain, dependent] = self.limits.over_node_us;
-        let over_node = if *chained && overlaps(subject, point) { dependent } else { plain };
-        let queued = if *by_host { over_node * features.launches } else { 0.0 };
         let [us, low_us, high_us] = times.map(|us| us + queued);
         let bound = classify(us, &features, self.limits).0;
         StepTime { name, shape, us, low_us, high_us, launches: features.launches, bound, basis }
@@ -345,6 +349,25 @@ mod tests {
         assert!(us(1 << 18, true) < 0.8 * us(1 << 18, false), "{} {}", us(1 << 18, true), us(1 << 18, false));
         // What was not measured chained is as it is alone.
         assert_eq!(us(1 << 25, true), us(1 << 25, false));
+    }
+
+    #[test]
+    fn a_step_behind_another_takes_no_longer_than_alone() {
+        let (suite, limits) = (suite(), h200());
+        let mut fitted = fitted(&suite, &limits);
+        let mut slower = fitted.families[0].observations.clone();
+        slower.iter_mut().for_each(|observation| observation.us *= 1.5);
+        let slower = Swept::new(("copy", "cuda", DType::F32), Parameters { memory: 3.0, ..Parameters::IDEAL }, slower);
+        fitted.chained = vec![slower];
+        let of = |fitted: &Fitted| {
+            let composer = Composer::new(fitted, &limits, std::slice::from_ref(&suite));
+            [true, false].map(|chained| step_of(&composer, &suite, 1 << 22, |step| step.chained = chained).us)
+        };
+        let [behind, alone] = of(&fitted);
+        assert_eq!(behind, alone);
+        // Both are said to be slower: it is the chained family that is not believed.
+        let [exchanged_behind, exchanged_alone] = of(&fitted.exchanged());
+        assert!(exchanged_behind == alone && exchanged_alone > 1.3 * alone, "{exchanged_alone} {alone}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::core::candidate::Body;
 use crate::core::seed::{derive, rng};
 use crate::core::shape::describe;
 use crate::device::fault::Fault;
-use crate::device::{Device, Heat, Job};
+use crate::device::{Device, DeviceKind, Heat, Job};
 use crate::measure::inputs::Pool;
 use crate::measure::session::SessionSettings;
 use crate::measure::shapes::{Limits, MOST_MISSES};
@@ -84,7 +84,11 @@ pub(super) fn overlaps(subject: &Subject<'_>, point: &[usize]) -> bool {
     kernel.plan(point).0.iter().find(|launch| !launch.is_empty()).is_some_and(|launch| launch.dependent)
 }
 
-/// How long one shape takes, µs: a measurement of a few milliseconds, with cold caches. Chained, what it adds behind a launch
+/// How long a shape is measured: on a GPU that nobody else uses, and on a host, whose other work comes and goes.
+const GPU_BUDGET: Duration = Duration::from_millis(15);
+const HOST_BUDGET: Duration = Duration::from_millis(200);
+
+/// How long one shape takes, µs: a short measurement with cold caches. Chained, what it adds behind a launch
 /// that it overlaps.
 ///
 /// # Errors
@@ -96,7 +100,8 @@ pub fn time_shape(
     pool: &Pool,
     chained: bool,
 ) -> Result<f64, Fault> {
-    let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds: 80, budget: Duration::from_millis(15) };
+    let (budget, max_rounds) = if device.kind() == DeviceKind::Cpu { (HOST_BUDGET, 800) } else { (GPU_BUDGET, 80) };
+    let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds, budget };
     let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping };
     let Subject { operator, candidate, dtype } = *subject;
     let inputs = pool.blocks(operator, point, dtype);
