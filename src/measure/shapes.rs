@@ -41,8 +41,8 @@ impl FromStr for Range {
             let (high, step) = rest.split_once(':').map_or((rest, None), |(high, step)| (high, Some(step)));
             let (low, high): (usize, usize) = (low.parse().ok()?, high.parse().ok()?);
             let step = step.map(str::parse).transpose().ok()?;
-            let is_some = step.is_none_or(|step| step > 0 && high / step * step >= low);
-            (low <= high && is_some && !axis.is_empty()).then(|| Range { axis: axis.into(), low, high, step })
+            let has_multiple = step.is_none_or(|step| step > 0 && high / step * step >= low);
+            (low <= high && has_multiple && !axis.is_empty()).then(|| Range { axis: axis.into(), low, high, step })
         };
         parsed().ok_or_else(|| {
             format!(
@@ -126,8 +126,8 @@ fn like_listed(operator: &dyn Operator, ranges: &[Range], rng: &mut Rng) -> Opti
     let like = listed.get(below(rng, listed.len().max(1)))?;
     let at = operator.axes().iter().enumerate().map(|(i, axis)| {
         let range = ranges.iter().find(|range| range.axis == axis.name);
-        let asked = range.map(|range| (range.low as f64, range.high as f64));
-        let Some((low, high)) = asked.or_else(|| around(axis, listed.iter().map(|point| point[i]))) else {
+        let between = range.map(|range| (range.low as f64, range.high as f64));
+        let Some((low, high)) = between.or_else(|| around(axis, listed.iter().map(|point| point[i]))) else {
             return like[i];
         };
         // What may be nothing is drawn one higher.
@@ -136,11 +136,10 @@ fn like_listed(operator: &dyn Operator, ranges: &[Range], rng: &mut Rng) -> Opti
         let extent = (from + unit(rng) * (to - from)).exp() - shift;
         // A third of all extents are multiples of 64, as most of those in models are, a third of eight.
         let usual = [1.0, 8.0, 64.0][below(rng, 3)];
-        if let Some(step) = range.and_then(|range| range.step).map(|step| step as f64) {
-            return ((extent / step).round() * step).clamp((low / step).ceil() * step, (high / step).floor() * step)
-                as usize;
-        }
-        ((extent / usual).round().max(1.0 - shift) * usual).clamp(low.ceil(), high.floor()) as usize
+        let asked = range.and_then(|range| range.step).map(|step| step as f64);
+        let (step, of_ends) = (asked.unwrap_or(usual), asked.unwrap_or(1.0));
+        let ends = [(low / of_ends).ceil() * of_ends, (high / of_ends).floor() * of_ends];
+        ((extent / step).round().max(1.0 - shift) * step).clamp(ends[0], ends[1]) as usize
     });
     Some(at.collect())
 }

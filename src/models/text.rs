@@ -22,10 +22,9 @@ impl Text {
     /// What is missing or malformed, and a tokenizer that has tokens which the model has not.
     pub fn open(folder: &Path, config: &Config) -> Result<Self, Error> {
         let file = folder.join("tokenizer.json");
-        let text = std::fs::read_to_string(&file).map_err(|why| why.into());
-        let tokenizer = text
-            .and_then(|text| text.parse::<Tokenizer>())
-            .map_err(|why| Error::in_file(&file, "", "a tokenizer", why.to_string()))?;
+        // Parsed by code that is compiled in the library; `from_file` is generic and would be compiled here.
+        let read = std::fs::read_to_string(&file).map_err(Into::into).and_then(|text| text.parse::<Tokenizer>());
+        let tokenizer = read.map_err(|why| Error::in_file(&file, "", "a tokenizer", why.to_string()))?;
         let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
         if let Some((token, id)) = largest.filter(|(_, id)| *id as usize >= config.vocabulary) {
             let expected = format!("tokens below the model's vocabulary of {}", config.vocabulary);

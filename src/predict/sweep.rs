@@ -84,9 +84,11 @@ pub(super) fn overlaps(subject: &Subject<'_>, point: &[usize]) -> bool {
     kernel.plan(point).0.iter().find(|launch| !launch.is_empty()).is_some_and(|launch| launch.dependent)
 }
 
-/// How long a shape is measured: on a GPU that nobody else uses, and on a host, whose other work comes and goes.
-const GPU_BUDGET: Duration = Duration::from_millis(15);
-const HOST_BUDGET: Duration = Duration::from_millis(200);
+/// How long a shape is measured: for a moment on a GPU that nobody else uses, longer on a host, whose other work comes and goes.
+fn stopping(device: DeviceKind) -> StoppingRule {
+    let (max_rounds, ms) = if device == DeviceKind::Cpu { (800, 200) } else { (80, 15) };
+    StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds, budget: Duration::from_millis(ms) }
+}
 
 /// How long one shape takes, µs: a short measurement with cold caches. Chained, what it adds behind a launch
 /// that it overlaps.
@@ -100,9 +102,7 @@ pub fn time_shape(
     pool: &Pool,
     chained: bool,
 ) -> Result<f64, Fault> {
-    let (budget, max_rounds) = if device.kind() == DeviceKind::Cpu { (HOST_BUDGET, 800) } else { (GPU_BUDGET, 80) };
-    let stopping = StoppingRule { half_width: 0.004, min_rounds: 5, max_rounds, budget };
-    let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping };
+    let settings = SessionSettings { warm_up: Duration::from_millis(2), stopping: stopping(device.kind()) };
     let Subject { operator, candidate, dtype } = *subject;
     let inputs = pool.blocks(operator, point, dtype);
     let job = Job { operator, candidate, point, dtype, inputs: &inputs, offset_bytes: 0 };
