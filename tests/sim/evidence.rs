@@ -1,6 +1,9 @@
 //! Tables that the documentation shows, written by the tests that make them.
 
-/// Writes `docs/results/<file>` when `KERNELGATE_WRITE=docs` is set; tests judge what they made, not what is written.
+use kernelgate::core::packed;
+
+/// Writes `docs/results/<file>` when `KERNELGATE_WRITE=docs` is set, packed if that ends in `.xz`; tests judge what they made, not what is
+/// written.
 pub fn write(file: &str, title: &str, text: &str) {
     if std::env::var("KERNELGATE_WRITE").is_ok_and(|what| what == "docs") {
         let path = format!("{}/docs/results/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -8,6 +11,7 @@ pub fn write(file: &str, title: &str, text: &str) {
             "# {title}\n\nMade by a test; see [the evidence](../simulator-evidence.md).\n\n{}\n",
             text.trim_end()
         );
-        std::fs::write(&path, text).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let content = if file.ends_with(".xz") { packed::pack(text.as_bytes()) } else { Ok(text.into_bytes()) };
+        content.and_then(|content| std::fs::write(&path, content)).unwrap_or_else(|e| panic!("{path}: {e}"));
     }
 }

@@ -172,7 +172,7 @@ fn small_slips_are_noticed() {
         finders.join(", ")
     );
     println!("{report}");
-    super::evidence::write("simulator-mutants.md", "Mutants of right kernels", &report);
+    super::evidence::write("simulator-mutants.md.xz", "Mutants of right kernels", &report);
     assert!(all >= 150 && of_async[0] >= 20, "{all} mutants, {of_async:?} asynchronous");
     let real = all - argued;
     assert!(found * 100 >= 95 * real, "{found} of {real} found:\n{survivors}");

@@ -1,6 +1,7 @@
 //! Sectors and wavefronts as the simulator counts them, beside those of Nsight Compute on a GPU.
 
 use super::launches::Launched;
+use kernelgate::core::packed;
 use kernelgate::sim::{Checks, Metrics, Options};
 
 /// What is compared: a name, the metric of Nsight Compute, the count of the simulator.
@@ -48,7 +49,7 @@ pub fn measured(csv_text: &str) -> Vec<(String, [Option<u64>; COUNTERS.len()])> 
 }
 
 fn path() -> String {
-    format!("{}/fixtures/hardware/counters.txt", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/fixtures/hardware/counters.txt.xz", env!("CARGO_MANIFEST_DIR"))
 }
 
 type Counts = [u64; COUNTERS.len()];
@@ -72,15 +73,15 @@ pub fn write(launches: &[Launched], csv: &str) {
         text +=
             &format!("{}\t{}\t{}\t{}\n", launched.name, launched.identity(), join(measured), join(simulated(launched)));
     }
-    std::fs::write(path(), text).expect("counters.txt");
+    packed::pack(text.as_bytes()).and_then(|packed| std::fs::write(path(), packed)).expect("counters.txt.xz");
 }
 
 /// The lines of the record.
 pub fn read() -> Vec<Recorded> {
-    let text = std::fs::read_to_string(path()).unwrap_or_else(|e| panic!("{}: {e}", path()));
+    let text = std::fs::read(path()).and_then(packed::text).unwrap_or_else(|e| panic!("{}: {e}", path()));
     let counts = |text: &str| -> Counts {
         let all: Vec<u64> = text.split(' ').filter_map(|count| count.parse().ok()).collect();
-        all.try_into().unwrap_or_else(|_| panic!("counters.txt: `{text}`"))
+        all.try_into().unwrap_or_else(|_| panic!("counters.txt.xz: `{text}`"))
     };
     let line = |line: &str| match *line.split('\t').collect::<Vec<_>>() {
         [name, of, measured, simulated] => Some((name.into(), of.into(), counts(measured), counts(simulated))),

@@ -97,7 +97,7 @@ fn counts_agree_with_the_record_of_a_gpu() {
         );
         equal += usize::from(measured == simulated);
     }
-    crate::evidence::write("simulator-counters.md", "Counts beside Nsight Compute", &counters::table(&recorded));
+    crate::evidence::write("simulator-counters.md.xz", "Counts beside Nsight Compute", &counters::table(&recorded));
     assert!(equal >= 10, "{equal} of {} kernels have the counts of a GPU in full", recorded.len());
 }
 
