@@ -8,7 +8,7 @@
 
 namespace hopper {
 
-// A row-major matrix, from a multiple of 16 bytes on.
+// A row-major matrix, or several one behind the other, from a multiple of 16 bytes on.
 struct Matrix {
     const scalar_t* data;
     int rows;
@@ -58,15 +58,16 @@ struct UnalignedOperand {
     unsigned own;
     unsigned next;  // the pack behind it, or that of the ninths
 
-    __device__ __forceinline__ UnalignedOperand(const Matrix& matrix, int origin, int k) {
+    __device__ __forceinline__ UnalignedOperand(const Matrix& matrix, int item, int origin, int k) {
         const int lane = threadIdx.x % PACKS;
         const int box_row = threadIdx.x % WARPGROUP_THREADS / PACKS;
         const int row = (ORDER == K_MAJOR ? origin : k) + box_row;
         const int column = ORDER == K_MAJOR ? k : origin;
-        const int behind = int((unsigned)row * (unsigned)matrix.cols % PACK_LEN);
+        const long long above = (long long)item * matrix.rows + row;
+        const int behind = int((unsigned)above * (unsigned)matrix.cols % PACK_LEN);
         aligned = matrix.cols % PACK_LEN == 0;
         bytes = behind * int(sizeof(scalar_t));
-        at = matrix.data + (long long)row * matrix.cols + column - behind + lane * PACK_LEN;
+        at = matrix.data + above * matrix.cols + column - behind + lane * PACK_LEN;
         step = (long long)ROWS_A_TIME * matrix.cols;
         columns_left = matrix.cols - column + behind - lane * PACK_LEN;
         rows_left = matrix.rows - row;
@@ -114,9 +115,9 @@ struct UnalignedOperand {
 
 // The plan of a block with a tile of 64 x TILE_N: the ninths of all stages stand behind these. B_BY_MAP: b is brought by TMA, and has
 // none.
-template <int TILE_N, int STAGES, int A_ORDER, int B_ORDER, bool B_BY_MAP = false>
-struct UnalignedConfig : Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER> {
-    using Stages = Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER>;
+template <int TILE_N, int STAGES, int A_ORDER, int B_ORDER, bool B_BY_MAP = false, bool BATCHED = false>
+struct UnalignedConfig : Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER, BATCHED> {
+    using Stages = Config<1, TILE_N, STAGES, 1, A_ORDER, B_ORDER, BATCHED>;
     using OperandA = UnalignedOperand<A_ORDER, Stages::TILE_M>;
     using OperandB = UnalignedOperand<B_ORDER, TILE_N>;
     static constexpr int NINTHS_BYTES = OperandA::NINTHS_BYTES + (B_BY_MAP ? 0 : OperandB::NINTHS_BYTES);
@@ -161,9 +162,9 @@ struct UnalignedOperands {
     static constexpr int PRODUCERS = WARPGROUP_WARPS;  // arrivals that fill a stage
 
     template <class C>
-    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
-        typename C::OperandA of_a(a, tile.row, first * SLICE);
-        typename C::OperandB of_b(b, tile.col, first * SLICE);
+    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int item, int first, int last) const {
+        typename C::OperandA of_a(a, item, tile.row, first * SLICE);
+        typename C::OperandB of_b(b, item, tile.col, first * SLICE);
         constexpr int OF_A = C::OperandA::NINTHS_BYTES;
         auto copy = [&](const Pipeline<C>& to, unsigned ninths, int) {
             of_a.copy(to.a(), ninths);
@@ -184,12 +185,12 @@ struct UnalignedA {
     static constexpr int PRODUCERS = WARPGROUP_WARPS + 1;
 
     template <class C>
-    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
-        typename C::OperandA of_a(a, tile.row, first * SLICE);
+    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int item, int first, int last) const {
+        typename C::OperandA of_a(a, item, tile.row, first * SLICE);
         auto copy = [&](const Pipeline<C>& to, unsigned ninths, int slice) {
             if (threadIdx.x == C::CONSUMER_THREADS) {
                 mbarrier_expect_tx(to.is_full(), C::B_BYTES);
-                fetch<C::B_ORDER, C::TILE_N, 1, false>(to.b(), b, tile.col, slice * SLICE, 0, to.is_full(), 0);
+                fetch<C::B_ORDER, C::TILE_N, 1, C::BATCHED>(to.b(), b, tile.col, slice * SLICE, item, to.is_full(), 0);
             }
             of_a.copy(to.a(), ninths);
         };

@@ -338,24 +338,24 @@ struct Maps {
     const TensorMap& b;
     static constexpr int PRODUCERS = 1;  // arrivals that fill a stage
 
-    // By the producer warpgroup: slices [first, last) of a tile.
+    // By the producer warpgroup: slices [first, last) of a tile of an item.
     template <class C>
-    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int first, int last) const {
-        if (threadIdx.x == C::CONSUMER_THREADS) produce_tile(pipeline, a, b, tile, 0, first, last, 0);
+    __device__ __forceinline__ void produce(Pipeline<C>& pipeline, TileOrigin tile, int item, int first, int last) const {
+        if (threadIdx.x == C::CONSUMER_THREADS) produce_tile(pipeline, a, b, tile, item, first, last, 0);
     }
 };
 
 // Slices [first, last) of one tile, by a block that takes no other. Whether this thread multiplied and has `sums`.
 template <class C, class Operands>
-__device__ __forceinline__ bool consume_one_tile(const Operands& operands, TileOrigin tile, int first, int last,
-                                              float (&sums)[C::TILE_N / 2]) {
+__device__ __forceinline__ bool consume_one_tile(const Operands& operands, TileOrigin tile, int item, int first,
+                                                 int last, float (&sums)[C::TILE_N / 2]) {
     extern __shared__ __align__(1024) unsigned char shared[];
     Pipeline<C> pipeline(shared_address(shared), 0);
     const int group = threadIdx.x / WARPGROUP_THREADS;
     pipeline_init<C, Operands::PRODUCERS>(pipeline);
     __syncthreads();
     if (group == C::WARP_GROUPS) {
-        operands.template produce<C>(pipeline, tile, first, last);
+        operands.template produce<C>(pipeline, tile, item, first, last);
         return false;
     }
     if (first < last) consume_tile(pipeline, sums, group, last - first);
@@ -372,7 +372,12 @@ __device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar
     extern __shared__ __align__(1024) unsigned char shared[];
     static_assert(C::WARP_GROUPS == 1 && C::PIPELINE_BYTES >= C::TILE_M * C::TILE_N * 4, "the sums fit into the stages");
     const int split = int(cluster_size());
-    const TileOrigin tile = tile_at<C>(blockIdx.x / split, tiles(extents.n, C::TILE_M), tiles(extents.m, C::TILE_N), 0);
+    const int tiles_m = tiles(extents.n, C::TILE_M);
+    const int tiles_n = tiles(extents.m, C::TILE_N);
+    const int cluster = blockIdx.x / split;
+    const int item = C::BATCHED ? cluster / (tiles_m * tiles_n) : 0;
+    const TileOrigin tile = tile_at<C>(cluster - item * tiles_m * tiles_n, tiles_m, tiles_n, 0);
+    if (C::BATCHED) c += (long long)item * extents.m * extents.n;
     auto store = [&](int at, float4 total) {
         const Four four = four_at<C>(at, total);
 #pragma unroll
@@ -389,7 +394,7 @@ __device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar
     const int rank = cluster_rank();
     const int first = min(slices, rank * share);
     float sums[C::TILE_N / 2] = {};
-    const bool multiplied = consume_one_tile<C>(operands, tile, first, min(slices, first + share), sums);
+    const bool multiplied = consume_one_tile<C>(operands, tile, item, first, min(slices, first + share), sums);
     if (split == 1) {
         if (!multiplied) return;
 #pragma unroll
@@ -427,7 +432,7 @@ __device__ __forceinline__ void split_k_partials(const TensorMap& a, const Tenso
     const int share = tiles(slices, parts);
     const int first = min(slices, part * share);
     float sums[C::TILE_N / 2] = {};
-    if (consume_one_tile<C>(Maps{a, b}, tile, first, min(slices, first + share), sums)) {
+    if (consume_one_tile<C>(Maps{a, b}, tile, 0, first, min(slices, first + share), sums)) {
         store_partials<C>(workspace + (long long)blockIdx.x * FOURS<C>, sums);
     }
 }

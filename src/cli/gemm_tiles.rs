@@ -6,7 +6,7 @@ use crate::calibrate::versioned;
 use crate::check::Subject;
 use crate::core::dtype::DType;
 use crate::core::seed::{DEFAULT_SEED, parse as parse_seed};
-use crate::core::shape::{Point, Shape as _, describe, parse};
+use crate::core::shape::{Point, describe, parse};
 use crate::device::DeviceKind;
 use crate::device::fault::Fault;
 use crate::harness::arguments::DeviceChoice;
@@ -15,7 +15,7 @@ use crate::harness::progress::{Progress, Quiet};
 use crate::harness::terminal::note;
 use crate::measure::inputs::Pool;
 use crate::measure::shapes::Limits;
-use crate::ops::gemm::Product;
+use crate::ops::bmm;
 use crate::ops::gemm::tuning::{self, Timed, Tuned};
 use crate::ops::linear;
 use crate::predict::time_shape;
@@ -63,6 +63,7 @@ enum Of {
     #[default]
     Gemm,
     Linear,
+    Bmm,
 }
 
 impl Of {
@@ -70,6 +71,7 @@ impl Of {
         match self {
             Of::Gemm => tuning::tuned(),
             Of::Linear => linear::tuned(),
+            Of::Bmm => bmm::tuned(),
         }
     }
 }
@@ -94,16 +96,16 @@ impl GemmTiles {
         if let Some(other) = times.iter().find(|times| times.device != *device) {
             return Err(Failure::Input(format!("times of two devices: {device} and {}; fit each apart", other.device)));
         }
-        let timed: Vec<_> = times.iter().map(|times| (times.of.tuned().operation, times.timed.as_slice())).collect();
+        let tuned: Vec<Tuned> = times.iter().map(|times| times.of.tuned()).collect();
+        let timed: Vec<_> = tuned.iter().zip(times.iter().map(|times| times.timed.as_slice())).collect();
         let table = tuning::table(device, &timed);
         let out = self.out.unwrap_or_else(|| project().folder.join("src/ops/gemm/tiles.json"));
         write(&out, &table)?;
         note(format_args!("{} written", out.display()));
         // By the table that this program was built with: build again for how the new one chooses.
-        for times in &times {
-            let tuned = times.of.tuned();
-            let all = standings(&tuned, &times.timed);
-            let name = tuned.operation.name;
+        for (tuned, timed) in timed {
+            let all = standings(tuned, timed);
+            let name = tuned.suite.operator.name();
             all.for_each(|standing| note(format_args!("{name}: what is chosen now {}", standing.describe())));
         }
         Ok(())
@@ -121,15 +123,16 @@ impl GemmTiles {
             .map(|shape| parse(operator.axes(), shape))
             .collect::<Result<_, _>>()
             .map_err(Failure::Input)?;
-        let listed = if asked.is_empty() { tuning::points() } else { asked };
+        let listed = if asked.is_empty() { tuned.listed.clone() } else { asked };
         // What follows the product of a layer is left out.
-        let points: Vec<Point> = listed.into_iter().chain(random).map(|point| point[..3].to_vec()).collect();
+        let points = listed.into_iter().chain(random).map(|point| point[..tuned.extents].to_vec());
+        let points: Vec<Point> = points.collect();
         let progress = Progress::of(points.len(), self.quiet);
         let pool = Pool::new(self.seed);
         let mut found = Times { device: device.fingerprint().name.clone(), of: self.of, timed: Vec::new() };
         for product in &points {
             let mut timed = Vec::new();
-            let point = &(tuned.point)(&Product::from_point(product));
+            let point = &(tuned.point)(product);
             let shape = describe(operator.axes(), point);
             progress.say(&shape);
             for candidate in tuned.suite.candidates.iter().filter(|candidate| tuned.suits(&candidate.name, product)) {
@@ -166,11 +169,12 @@ fn write(path: &Path, content: &impl Serialize) -> Result<(), Failure> {
 fn standings(tuned: &Tuned, timed: &[Timed]) -> impl Iterator<Item = Standing> {
     let shapes: BTreeSet<&Point> = timed.iter().map(|timed| &timed.point).collect();
     let us = |point: &Point, tile: &str| timed.iter().find(|t| t.point == *point && t.tile == tile).map(|t| t.us);
+    let axes = &tuned.suite.operator.axes()[..tuned.extents];
     let beside = |who: &str, others: &dyn Fn(&Timed) -> bool| {
         let ratio = |point: &&Point| {
             let chosen = us(point, tuned.chosen(point))?;
             let best = timed.iter().filter(|t| t.point == **point && others(t)).map(|t| t.us).min_by(f64::total_cmp)?;
-            Some((format!("m={},n={},k={}", point[0], point[1], point[2]), chosen / best))
+            Some((describe(axes, point), chosen / best))
         };
         Standing::of(who, shapes.iter().filter_map(ratio).collect())
     };

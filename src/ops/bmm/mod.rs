@@ -12,7 +12,8 @@ pub use shape::Products;
 
 use super::float::Float;
 use super::gemm::tile::Tile;
-use super::gemm::{self, Product};
+use super::gemm::tuning::Tuned;
+use super::gemm::{self, Product, batched};
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::cost::Cost;
@@ -21,6 +22,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::{Launch, Plan};
 use crate::core::operator::Op;
 use crate::core::seed::{Rng, below, permutation};
+use crate::core::shape::Shape as _;
 use crate::core::suite::Suite;
 use crate::core::tensor::{Inputs, Outputs};
 use rayon::prelude::*;
@@ -45,6 +47,23 @@ pub fn suite() -> Suite {
             simt_kernel(simt::plan).workspace(simt::workspace_bytes).tiles([("m", 128), ("n", 128), ("k", 8)]),
         );
     with_vendor!(own, "cublaslt", vendor::cublaslt)
+}
+
+/// For timing its tiles.
+pub fn tuned() -> Tuned {
+    let suite = Suite::of(operator());
+    let own = batched::tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
+    Tuned {
+        tiles: batched::tiles().collect(),
+        suite: with_vendor!(own, "cublaslt", vendor::cublaslt),
+        problem: |point| {
+            let s = Products::from_point(point);
+            (wgmma::operation(&s), s.item())
+        },
+        extents: 6,
+        point: <[usize]>::to_vec,
+        listed: TIMED.map(|timed| shape(timed).to_point()).to_vec(),
+    }
 }
 
 fn operator() -> Op<Products> {
@@ -257,7 +276,8 @@ fn wgmma_kernel(choose: impl Fn(&Products) -> &'static Tile + Clone + Send + Syn
             "lib/shifted.cuh",
             "lib/cluster.cuh",
             "lib/gemm_wgmma.cuh",
-            "lib/gemm_swap_ab.cuh"
+            "lib/gemm_swap_ab.cuh",
+            "lib/gemm_unaligned.cuh"
         ],
         "bmm_nn_128x256",
         move |s: &Products| wgmma::operation(s).plan(choose(s), &s.item(), &[s.batch as i32])

@@ -2,9 +2,8 @@
 //! many there are.
 
 use super::Product;
-use super::batched;
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
 
 /// What the kernels take of k at a time, and columns that a swizzled row holds.
 pub(super) const SLICE: usize = 64;
@@ -93,7 +92,7 @@ pub const TILES: [Tile; 9] = {
 };
 
 /// Those for few rows, and those for rows that start anywhere.
-const SPLIT_K: [[Tile; 4]; 7] = [
+pub(super) const SPLIT_K: [[Tile; 4]; 7] = [
     split_k!("swap_ab_16x64", [16, 64], 10, [true, true]),
     split_k!("swap_ab_32x64", [32, 64], 9, [true, true]),
     split_k!("swap_ab_64x64", [64, 64], 7, [true, true]),
@@ -140,9 +139,18 @@ const MOST_PARTS: usize = 64;
 const LEAST_SLICES: usize = 4;
 
 impl Tile {
-    /// Whether it could be the fastest for a shape.
+    /// Whether every one of so many blocks that split k has slices of it.
+    fn is_long_for(split: usize, s: &Product) -> bool {
+        split == 1 || s.k.div_ceil(SLICE) >= 2 * split
+    }
+
+    /// Whether it could be the fastest for one of many products.
+    pub(super) fn suits_batches(&self, s: &Product) -> bool {
+        if let Work::SwapAbSplitK(split) = self.work { Self::is_long_for(split, s) } else { true }
+    }
+
+    /// Whether it could be the fastest for a product.
     pub fn suits(&self, s: &Product) -> bool {
-        let is_long = |split: usize| split == 1 || s.k.div_ceil(SLICE) >= 2 * split;
         match self.work {
             Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
             Work::SwapAbSplitK(split) => {
@@ -153,7 +161,7 @@ impl Tile {
                     // Up to 16 rows are not worth a copy.
                     [true, false] => s.m > 16,
                 };
-                suits && self.rows <= 16.max(4 * s.m) && is_long(split)
+                suits && self.rows <= 16.max(4 * s.m) && Self::is_long_for(split, s)
             }
             Work::SplitK => self.parts(s) > 1,
         }
@@ -174,28 +182,16 @@ impl Tile {
         self.by_maps != [true, true]
     }
 
-    /// Whether it can be the fastest beside those with A and B swapped in batches of products, where tiles of 128x256
-    /// are good for smaller items too.
-    pub(super) fn competes_in_batches(&self) -> bool {
-        !matches!(self.work, Work::Persistent(_)) || self.cols == 256 || self.cols == 64
-    }
-
-    /// What it takes to store the tile where products come in batches, µs.
-    pub(super) fn stored_us(&self, s: &Product) -> Option<f64> {
-        let [by_copies, by_elements] = batched::stored_us(self.name)?;
-        Some(if is_aligned(s.n) { by_copies } else { by_elements })
-    }
-
-    /// Blocks that are on one multiprocessor at a time.
-    pub(super) fn on_a_multiprocessor(&self, s: &Product) -> usize {
+    /// Blocks that are on one multiprocessor at a time where there are so many clusters.
+    pub(super) fn on_a_multiprocessor(&self, clusters: usize) -> usize {
         let blocks = match self.work {
-            Work::SwapAb(sharing) => return (self.at_once * sharing).div_ceil(MULTIPROCESSORS),
+            Work::Persistent(sharing) | Work::SwapAb(sharing) => {
+                return (self.at_once * sharing).div_ceil(MULTIPROCESSORS);
+            }
             Work::SwapAbSplitK(split) => split,
-            Work::Persistent(_) | Work::SplitK => return 1,
+            Work::SplitK => return 1,
         };
-        (self.clusters(s) * blocks)
-            .div_ceil(MULTIPROCESSORS)
-            .clamp(1, (self.at_once * blocks).div_ceil(MULTIPROCESSORS))
+        (clusters * blocks).div_ceil(MULTIPROCESSORS).clamp(1, (self.at_once * blocks).div_ceil(MULTIPROCESSORS))
     }
 
     /// Blocks that multicast a to each other, and b.

@@ -14,12 +14,18 @@ pub const VENDOR: &str = "cublaslt";
 
 /// An operator that is such a product, for timing its tiles.
 pub struct Tuned {
-    /// Its launch rule.
-    pub operation: &'static Operation,
+    /// Its tiles.
+    pub tiles: Vec<&'static Tile>,
     /// A candidate a tile, each of which takes its tile whatever the shape, and the vendor's.
     pub suite: Suite,
-    /// The operator's shape of a product.
-    pub point: fn(&Product) -> Point,
+    /// The launch rule of a shape, and what it multiplies.
+    pub problem: fn(&[usize]) -> (Operation, Product),
+    /// The extents of a shape that say what is multiplied: the first ones.
+    pub extents: usize,
+    /// The shape with these.
+    pub point: fn(&[usize]) -> Point,
+    /// The shapes to time tiles at.
+    pub listed: Vec<Point>,
 }
 
 /// gemm itself.
@@ -27,22 +33,27 @@ pub fn tuned() -> Tuned {
     let suite = Suite::of(operator());
     let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
     Tuned {
-        operation: &GEMM,
+        tiles: tiles().collect(),
         suite: with_vendor!(own, "cublaslt", super::vendor::cublaslt),
-        point: |product| product.to_point(),
+        problem: |point| (GEMM, Product::from_point(point)),
+        extents: 3,
+        point: <[usize]>::to_vec,
+        listed: points(),
     }
 }
 
 impl Tuned {
     /// The tile that is chosen for a product.
     pub fn chosen(&self, point: &[usize]) -> &'static str {
-        self.operation.choose(&Product::from_point(point), false).name
+        let (operation, product) = (self.problem)(point);
+        operation.choose(&product, false).name
     }
 
     /// Whether a candidate of the suite is worth timing at a product.
     pub fn suits(&self, candidate: &str, point: &[usize]) -> bool {
-        let product = Product::from_point(point);
-        tiles().find(|tile| tile.name == candidate).is_none_or(|tile| self.operation.suits(tile, &product))
+        let (operation, product) = (self.problem)(point);
+        let tile = self.tiles.iter().find(|tile| tile.name == candidate);
+        tile.is_none_or(|tile| operation.suits(tile, &product) && operation.has(tile))
     }
 }
 
@@ -110,25 +121,24 @@ pub struct Timed {
 }
 
 /// The table that explains the times of these operators best.
-pub fn table(device: &str, timed: &[(&'static Operation, &[Timed])]) -> Table {
+pub fn table(device: &str, timed: &[(&Tuned, &[Timed])]) -> Table {
     let rows_of = |tile: &Tile| -> Vec<Row> {
-        let of_one = |&(operation, timed): &(&'static Operation, &[Timed])| -> Vec<Row> {
+        let of_one = |&(tuned, timed): &(&Tuned, &[Timed])| -> Vec<Row> {
             let fastest = |point: &Point| {
                 let own = timed.iter().filter(|t| t.point == *point && t.tile != VENDOR);
                 own.map(|t| t.us).fold(f64::INFINITY, f64::min)
             };
             let of_tile = timed.iter().filter(|timed| timed.tile == tile.name);
-            let row = |timed: &Timed| Row {
-                operation,
-                shape: Product::from_point(&timed.point),
-                us: timed.us,
-                fastest_us: fastest(&timed.point),
+            let row = |timed: &Timed| {
+                let (operation, shape) = (tuned.problem)(&timed.point);
+                Row { operation, shape, us: timed.us, fastest_us: fastest(&timed.point) }
             };
             of_tile.map(row).collect()
         };
         timed.iter().flat_map(of_one).collect()
     };
-    let fitted = tiles().filter_map(|tile| {
+    let all = timed.iter().flat_map(|(tuned, _)| tuned.tiles.iter().copied());
+    let fitted = all.filter_map(|tile| {
         let rows = rows_of(tile);
         (!rows.is_empty()).then(|| (tile.name.to_owned(), fit(tile, &rows)))
     });
@@ -136,7 +146,7 @@ pub fn table(device: &str, timed: &[(&'static Operation, &[Timed])]) -> Table {
 }
 
 struct Row {
-    operation: &'static Operation,
+    operation: Operation,
     shape: Product,
     us: f64,
     /// Of all tiles.
@@ -161,25 +171,36 @@ const STORED_BYTES_PER_US: f64 = 4.1e6 / 0.75;
 
 /// The times with the least squares of relative errors: from the best of a grid downhill, in smaller and smaller steps.
 fn fit(tile: &Tile, rows: &[Row]) -> Times {
-    let least_us = tile.flops_of_slice() / FLOPS_PER_US;
-    let stored_bytes = if tile.is_persistent() { tile.rows * tile.cols * ELEMENT_BYTES * MULTIPROCESSORS } else { 0 };
-    let least_further_us = stored_bytes as f64 / STORED_BYTES_PER_US;
-    let error = |&[base_us, slice_us, further_us, terabytes_per_s]: &[f64; 4]| -> f64 {
-        if slice_us < least_us || further_us < least_further_us {
+    // Blocks of a multiprocessor share its tensor cores and its way to memory.
+    let together = if tile.is_persistent() { tile.on_a_multiprocessor(usize::MAX) } else { 1 };
+    let least_us = tile.flops_of_slice() * together as f64 / FLOPS_PER_US;
+    let blocks = if tile.is_persistent() { together * MULTIPROCESSORS } else { 0 };
+    let least_further_us = (tile.rows * tile.cols * ELEMENT_BYTES * blocks) as f64 / STORED_BYTES_PER_US;
+    let times_of = |&[base_us, slice_us, further_us, terabytes_per_s, by_elements_us]: &[f64; 5]| Times {
+        base_us,
+        slice_us,
+        further_us,
+        terabytes_per_s,
+        by_elements_us,
+    };
+    let error = |at: &[f64; 5]| -> f64 {
+        let times = times_of(at);
+        if times.slice_us < least_us || times.further_us < least_further_us {
             return f64::INFINITY;
         }
-        let times = Times { base_us, slice_us, further_us, terabytes_per_s };
         let of_row = |row: &Row| row.error(row.operation.estimate_us(tile, &times, &row.shape));
         rows.iter().map(of_row).sum()
     };
     let grid = [2.5, 3.5, 4.5, 6.0].into_iter().flat_map(|base| {
         [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.4].into_iter().flat_map(move |slice| {
-            [0.25, 1.0, 2.0, 4.0]
-                .into_iter()
-                .flat_map(move |further| [1.1, 2.5, 3.3, 4.1].map(|read| [base, slice, further, read]))
+            [0.25, 1.0, 2.0, 4.0].into_iter().flat_map(move |further| {
+                [1.1, 2.5, 3.3, 4.1]
+                    .into_iter()
+                    .flat_map(move |read| [0.1, 0.5, 1.5].map(|by_elements| [base, slice, further, read, by_elements]))
+            })
         })
     });
-    let mut best = grid.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or([3.0, 0.3, 1.0, 3.3]);
+    let mut best = grid.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or([3.0, 0.3, 1.0, 3.3, 0.5]);
     for step in [1.3, 1.1, 1.03, 1.01] {
         loop {
             let moved = (0..best.len()).flat_map(|i| {
@@ -196,8 +217,7 @@ fn fit(tile: &Tile, rows: &[Row]) -> Times {
             best = next;
         }
     }
-    let [base_us, slice_us, further_us, terabytes_per_s] = best.map(|value| (value * 1000.0).round() / 1000.0);
-    Times { base_us, slice_us, further_us, terabytes_per_s }
+    times_of(&best.map(|value| (value * 1000.0).round() / 1000.0))
 }
 
 #[cfg(test)]
@@ -214,11 +234,11 @@ mod tests {
         let timed: Vec<Timed> = points
             .iter()
             .map(|(tile, point)| {
-                let us = us(tile, times::of(tile.name).expect("a measured tile"), point);
+                let us = us(tile, times::of(tile.name, false).expect("a measured tile"), point);
                 Timed { tile: tile.name.into(), point: point.clone(), us }
             })
             .collect();
-        let table = table("a device", &[(&GEMM, &timed)]);
+        let table = table("a device", &[(&tuned(), &timed)]);
         for timed in &timed {
             let tile = tiles().find(|tile| tile.name == timed.tile).expect("a tile");
             let again = us(tile, &table.tiles[&timed.tile], &timed.point);

@@ -30,6 +30,7 @@ const COPY_BYTES_PER_US: f64 = 2.7e6;
 const SHARED_ISSUE: f64 = 0.75;
 
 /// An operator that is such a product.
+#[derive(Clone, Copy)]
 pub struct Operation {
     /// Its name: the first part of its entries.
     pub name: &'static str,
@@ -114,7 +115,9 @@ impl Operation {
     /// c, which tiles without swapping A and B wait for.
     pub fn choose(&self, s: &Product, reads_c: bool) -> &'static Tile {
         if self.batch.is_some() {
-            return self.choose_among(batched::tiles().filter(|tile| tile.competes_in_batches()), s);
+            // Of 70 shapes without such rows two were faster by blocks that multicast, by 2 % at the most.
+            let straddles = self.straddles(s);
+            return self.choose_among(batched::tiles().filter(|tile| straddles || tile.sharing() == [1, 1]), s);
         }
         self.choose_among(tiles().filter(|tile| self.competes(tile, s, reads_c)), s)
     }
@@ -127,7 +130,7 @@ impl Operation {
     fn competes(&self, tile: &Tile, s: &Product, reads_c: bool) -> bool {
         let few_rows = s.m <= FEW_ROWS && 4 * s.m <= s.n;
         let long = 2 * s.m * s.n * s.k > 100_000_000_000;
-        let straddles = [self.a(s), self.b(s)].iter().any(|(_, factor)| !factor.cols.is_multiple_of(SLICE));
+        let straddles = self.straddles(s);
         match tile.work {
             Work::Persistent(_) if tile.rows < 128 => true,
             Work::Persistent(sharing) if tile.cols == 256 => !reads_c && (sharing == 1 || straddles),
@@ -139,10 +142,14 @@ impl Operation {
         }
     }
 
+    /// Whether rows begin between lines.
+    fn straddles(&self, s: &Product) -> bool {
+        [self.a(s), self.b(s)].iter().any(|(_, factor)| !factor.cols.is_multiple_of(SLICE))
+    }
+
     /// The one of these that is.
     fn choose_among(&self, tiles: impl Iterator<Item = &'static Tile>, s: &Product) -> &'static Tile {
-        let times =
-            |tile: &Tile| if self.batch.is_some() { batched::times_of(tile.name) } else { times::of(tile.name) };
+        let times = |tile: &Tile| times::of(tile.name, self.batch.is_some());
         let us = |tile: &Tile| times(tile).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
         tiles
             .filter(|tile| self.suits(tile, s) && self.has(tile))
@@ -153,11 +160,8 @@ impl Operation {
     /// Whether a tile could be the fastest for a shape. One without tensor maps gains nothing where these take the operands as they are.
     pub fn suits(&self, tile: &Tile, s: &Product) -> bool {
         let aligned = [self.a(s), self.b(s)].iter().all(|(_, factor)| is_aligned(factor.cols));
-        if self.batch.is_some() {
-            tile.stored_us(s).is_some()
-        } else {
-            tile.suits(s) && (!aligned || !tile.is_unaligned())
-        }
+        let suits = if self.batch.is_some() { tile.suits_batches(s) } else { tile.suits(s) };
+        suits && (!aligned || !tile.is_unaligned())
     }
 
     /// Whether its maps can bring the rows of this tile: boxes of a factor that lies across k have 64 columns.
@@ -179,22 +183,21 @@ impl Operation {
         let lines = |(_, factor): (usize, Aligned)| if factor.cols.is_multiple_of(SLICE) { 1 } else { 2 };
         let [a_sharing, b_sharing] = tile.sharing();
         let (of_a, of_b) = (tile.rows / a_sharing * lines(self.a(s)), tile.cols / b_sharing * lines(self.b(s)));
-        let bytes_of_slice = (of_a + of_b) * LINE_BYTES * tile.on_a_multiprocessor(s);
-        let beside = if tile.is_unaligned() { tile.on_a_multiprocessor(s) - 1 } else { 0 };
+        let clusters = tile.clusters(s) * self.items();
+        let together = tile.on_a_multiprocessor(clusters);
+        let bytes_of_slice = (of_a + of_b) * LINE_BYTES * together;
+        let beside = if tile.is_unaligned() { together - 1 } else { 0 };
         let issued_us = times.slice_us * (1.0 + SHARED_ISSUE * beside as f64);
         let slice_us = issued_us.max(bytes_of_slice as f64 / L2_BYTES_PER_US);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
-        let clusters = tile.clusters(s) * self.items();
         let waves = clusters.div_ceil(tile.at_once) as f64;
         let slices = s.k.div_ceil(SLICE);
         let busy_us = |waves: f64, slices: usize| (waves * slices as f64 * slice_us).max(memory_us);
-        if let Some(stored_us) = self.batch.and_then(|_| tile.stored_us(s)) {
-            return times.base_us + (waves * (slices as f64 * slice_us + stored_us)).max(memory_us);
-        }
         match tile.work {
             Work::Persistent(_) | Work::SwapAb(_) => {
-                times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us
+                let by_elements_us = if is_aligned(s.n) { 0.0 } else { times.by_elements_us };
+                times.base_us + busy_us(waves, slices) + (waves - 1.0) * times.further_us + waves * by_elements_us
             }
             Work::SwapAbSplitK(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
             Work::SplitK => {
@@ -326,7 +329,7 @@ mod tests {
 
     #[test]
     fn every_tile_was_measured() {
-        assert!(tiles().all(|tile| times::of(tile.name).is_some()));
+        assert!(tiles().all(|tile| times::of(tile.name, false).is_some()));
     }
 
     /// The gate's shapes are small: most tiles are chosen for none of them.

@@ -13,7 +13,7 @@ use super::float::{Float, sum};
 use super::gelu_tanh::{gelu_tanh, twice_inner};
 use super::gemm::tile::{Tile, tiles};
 use super::gemm::tuning::Tuned;
-use super::gemm::{Product, dot};
+use super::gemm::{Product, dot, tuning};
 use super::silu::silu;
 use super::simd;
 use crate::core::candidate::{Cuda, Declare};
@@ -124,9 +124,15 @@ pub fn tuned() -> Tuned {
     let suite = Suite::of(operator());
     let own = tiles().fold(suite, |suite, tile| suite.candidate(tile.name, wgmma_kernel(move |_| tile)));
     Tuned {
-        operation: &LINEAR,
+        tiles: tiles().collect(),
         suite: with_vendor!(own, "cublaslt", vendor::cublaslt),
-        point: |&Product { m, n, k }| Layer { m, n, k, activation: Activation::None, residual: false }.to_point(),
+        problem: |point| (LINEAR, Product::from_point(point)),
+        extents: 3,
+        point: |extents| {
+            let Product { m, n, k } = Product::from_point(extents);
+            Layer { m, n, k, activation: Activation::None, residual: false }.to_point()
+        },
+        listed: tuning::points(),
     }
 }
 
