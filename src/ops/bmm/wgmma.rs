@@ -29,7 +29,7 @@ mod tests {
     use crate::core::candidate::IntoCandidate;
     use crate::core::shape::Shape;
     use crate::ops::agreement::judged_in_simulator;
-    use crate::ops::bmm::{operator, shape, wgmma_kernel};
+    use crate::ops::bmm::{Extents, operator, shape, wgmma_kernel};
     use crate::ops::gemm::batched;
     use rstest::rstest;
 
@@ -47,11 +47,7 @@ mod tests {
     #[case((4, 1537, 1537, 512), "nn", "swap_ab_112x128")]
     #[case((8, 1001, 1001, 1000), "nt", "128x256")]
     #[case((1, 4096, 4095, 4096), "nt", "128x256")]
-    fn rows_make_whole_waves_of_the_batch(
-        #[case] extents: (usize, usize, usize, usize),
-        #[case] layout: &str,
-        #[case] name: &str,
-    ) {
+    fn rows_make_whole_waves_of_the_batch(#[case] extents: Extents, #[case] layout: &str, #[case] name: &str) {
         let s = shape((extents, layout));
         assert_eq!(operation(&s).choose(&s.item(), false).name, name);
     }
@@ -71,8 +67,7 @@ mod tests {
     #[rstest]
     fn every_tile_is_right_in_the_simulator(
         // Rows for maps in all; several tiles an item; copies of a or b; of both, c by elements.
-        #[values((3, 72, 136, 40), (2, 200, 264, 136), (2, 65, 72, 200), (2, 130, 71, 67))]
-        extents: (usize, usize, usize, usize),
+        #[values((3, 72, 136, 40), (2, 200, 264, 136), (2, 65, 72, 200), (2, 130, 71, 67))] extents: Extents,
         #[values("nn", "nt", "tn", "tt")] layout: &str,
     ) {
         let s = shape((extents, layout));
