@@ -121,7 +121,7 @@ type Extents = (usize, usize, usize, usize);
 
 /// Always different from each other: nothing, single items, rows, columns and products, both sides of
 /// usual tiles, rows on 16 bytes and off, sums of thousands of terms.
-const EXTENTS: [Extents; 23] = [
+const EXTENTS: [Extents; 26] = [
     (0, 8, 16, 24),
     (4, 1, 2, 3),
     (3, 1, 17, 33),
@@ -140,12 +140,15 @@ const EXTENTS: [Extents; 23] = [
     (1, 36, 96, 1024),
     (2, 3, 8, 4104),
     // One for each tile that a batch of few operations takes.
-    (17, 2048, 8, 16),
-    (14, 2048, 8, 24),
-    (64, 72, 200, 8),
-    (63, 128, 200, 64),
-    (16, 1536, 8, 136),
-    (64, 8, 1000, 264),
+    (100, 8, 200, 8),
+    (100, 200, 8, 8),
+    (96, 72, 8, 72),
+    (96, 72, 136, 8),
+    (96, 136, 72, 8),
+    (96, 176, 72, 8),
+    (96, 192, 72, 8),
+    (100, 72, 200, 8),
+    (100, 200, 72, 8),
 ];
 
 /// Every extents in every layout.
