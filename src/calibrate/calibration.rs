@@ -250,7 +250,10 @@ impl Calibration {
         let times = times.chain(calibration.launches.iter().map(|launch| launch.node_us));
         let times = times.chain(calibration.dependent_us);
         let times = times.chain(calibration.host.iter().flat_map(|host| [host.launch_us, host.synchronised_us]));
-        let longer = calibration.host.iter().flat_map(|host| [host.over_node_us, host.dependent_over_node_us]);
+        let longer = calibration.host.iter().flat_map(|host| {
+            let empty = [host.over_node_us, host.dependent_over_node_us];
+            empty.into_iter().chain([host.reading_over_node_us, host.dependent_reading_over_node_us])
+        });
         // A queue may be as fast as a graph.
         let times = times.chain(longer.flatten().filter(|us| *us != 0.0));
         match rates.chain(times).find(|number| !(number.is_finite() && *number > 0.0 && *number < 1e9)) {

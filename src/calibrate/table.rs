@@ -92,9 +92,13 @@ impl fmt::Display for Calibration {
         if let Some(host) = self.host {
             let (launch, end) = (host.launch_us, host.synchronised_us);
             writeln!(f, "a launch by the host: {launch:.2} µs, and {end:.2} µs until it knows of the end")?;
-            if let (Some(plain), Some(dependent)) = (host.over_node_us, host.dependent_over_node_us) {
-                let what = "a launch in a queue of the host takes longer than in a graph by";
-                writeln!(f, "{what} {plain:.3} µs, a dependent one by {dependent:.3} µs")?;
+            let empty = ("an empty launch", host.over_node_us, host.dependent_over_node_us);
+            let reading = ("one that reads 8 MiB", host.reading_over_node_us, host.dependent_reading_over_node_us);
+            for (what, plain, dependent) in [empty, reading] {
+                if let (Some(plain), Some(dependent)) = (plain, dependent) {
+                    write!(f, "{what} takes longer in a queue of the host than in a graph by {plain:.3} µs, ")?;
+                    writeln!(f, "a dependent one by {dependent:.3} µs")?;
+                }
             }
         }
         writeln!(f, "\n{:<44} {:>8}", "factor", "of ideal")?;

@@ -139,20 +139,29 @@ impl Capacity {
     }
 }
 
-/// An empty kernel as the host sees it: medians.
+/// What each launch of a queue reads that is held against a graph.
+pub const READ_BYTES: usize = 8 << 20;
+
+/// An empty kernel as the host sees it, and queues of kernels that are empty or read: medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrip {
     /// Until the launch has returned, µs.
     pub launch_us: f64,
     /// From there until the host knows that the kernel has ended, µs.
     pub synchronised_us: f64,
-    /// What the device takes longer from a launch to the next, µs, where the host launches them than where a graph does, all
-    /// enqueued before the first begins.
+    /// What the device takes longer from an empty launch to the next, µs, where the host launches them than where a graph does,
+    /// all enqueued before the first begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_node_us: Option<f64>,
     /// The same of launches that may begin before the one ahead has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependent_over_node_us: Option<f64>,
+    /// Of launches that read [`READ_BYTES`] each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading_over_node_us: Option<f64>,
+    /// Of such as read so much, and may begin before the one ahead has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependent_reading_over_node_us: Option<f64>,
 }
 
 /// What to prepare: a case and the candidate that is to compute it.

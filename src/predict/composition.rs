@@ -199,7 +199,8 @@ impl<'f> Composer<'f> {
             let cached = if *cached <= PASSED_SHARE { 0.0 } else { *cached };
             family.predict(&Features { cached, ..features.clone() })
         });
-        let [plain, dependent] = self.limits.over_node_us.map(|us| if *by_host { us * features.launches } else { 0.0 });
+        let queue = self.limits.queue.over_node_us(features.read_bytes / features.launches.max(1.0));
+        let [plain, dependent] = queue.map(|us| if *by_host { us * features.launches } else { 0.0 });
         let usual = if *chained && overlaps(subject, point) { dependent } else { plain };
         let (said, queued) = match (overlapping, said) {
             // Behind another launch nothing takes longer than alone, whichever sweep knows such cases better.
@@ -262,6 +263,7 @@ mod tests {
     use crate::core::launch::Launch;
     use crate::core::operator::Op;
     use crate::predict::Observation;
+    use crate::predict::limits::Queue;
 
     crate::shape! { struct Vector { n: 1..=1 << 30 } }
 
@@ -373,15 +375,17 @@ mod tests {
     #[test]
     fn a_launch_by_the_host_takes_longer_than_one_of_a_graph() {
         let (suite, mut limits) = (suite(), h200());
-        limits.over_node_us = [0.5, 0.25];
+        limits.queue = Queue { empty: [0.5, 0.25], reading: [1.5, 0.5] };
         let fitted = fitted(&suite, &limits);
         let composer = Composer::new(&fitted, &limits, std::slice::from_ref(&suite));
         let of = |chained: bool, by_host: bool| {
             step_of(&composer, &suite, 1 << 20, |step| (step.chained, step.by_host) = (chained, by_host))
         };
         let (graph, host) = (of(false, false), of(false, true));
-        approx::assert_relative_eq!(host.us, graph.us + 0.5, max_relative = 1e-9);
-        approx::assert_relative_eq!(host.high_us, graph.high_us + 0.5, max_relative = 1e-9);
+        // It reads 4 MiB.
+        let longer = 0.5 + f64::sqrt(0.5);
+        approx::assert_relative_eq!(host.us, graph.us + longer, max_relative = 1e-9);
+        approx::assert_relative_eq!(host.high_us, graph.high_us + longer, max_relative = 1e-9);
         // Its launch is none that may begin before the one ahead has ended.
         assert_eq!(of(true, true).us, host.us);
     }

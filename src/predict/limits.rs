@@ -3,15 +3,15 @@
 use super::features::Features;
 use crate::calibrate::{Bandwidth, Calibration, Level, Pipe};
 use crate::core::dtype::DType;
-use crate::device::Heat;
+use crate::device::{Heat, READ_BYTES, RoundTrip};
 
 /// What a device does at best.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// A launch in a graph, µs.
     pub launch_us: f64,
-    /// What a launch takes longer where the host makes it, µs; and where it may begin before the one ahead has ended.
-    pub over_node_us: [f64; 2],
+    /// What launches take longer where the host makes them, µs; and where they may begin before the one ahead has ended.
+    pub queue: Queue,
     /// Multiprocessors, or threads of a host.
     pub units: f64,
     /// Reading alone: bytes and µs of a cold launch, launch included, by bytes.
@@ -28,6 +28,31 @@ pub struct Limits {
     /// By bytes that are touched again and again: the level that holds them, and µs a byte from there.
     caches: Vec<(f64, Level, f64)>,
     peaks: Vec<(Pipe, DType, f64)>,
+}
+
+/// What a launch takes longer in a queue of the host than in a graph, µs: usually, and where it may begin before the one ahead
+/// has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    /// Of a launch that is empty.
+    pub empty: [f64; 2],
+    /// Of one that reads [`READ_BYTES`].
+    pub reading: [f64; 2],
+}
+
+impl Queue {
+    fn of(host: RoundTrip) -> Self {
+        let empty = [host.over_node_us, host.dependent_over_node_us].map(Option::unwrap_or_default);
+        // Older calibrations have empty ones alone.
+        let reading = [host.reading_over_node_us, host.dependent_reading_over_node_us];
+        Queue { empty, reading: [0, 1].map(|at| reading[at].unwrap_or(empty[at])) }
+    }
+
+    /// Of a launch that reads so much. Between the two by the root of the bytes, as launches that read 1 and 4 MiB take.
+    pub fn over_node_us(&self, bytes: f64) -> [f64; 2] {
+        let share = (bytes / READ_BYTES as f64).min(1.0).sqrt();
+        [0, 1].map(|at| self.empty[at] + share * (self.reading[at] - self.empty[at]))
+    }
 }
 
 impl Limits {
@@ -61,9 +86,7 @@ impl Limits {
         let launch_us = calibration.launches.iter().map(|launch| launch.node_us).fold(f64::INFINITY, f64::min);
         let mut limits = Limits {
             launch_us: if launch_us.is_finite() { launch_us } else { 0.0 },
-            over_node_us: calibration.host.map_or([0.0; 2], |host| {
-                [host.over_node_us, host.dependent_over_node_us].map(Option::unwrap_or_default)
-            }),
+            queue: calibration.host.map(Queue::of).unwrap_or_default(),
             units: calibration.device.units.max(1) as f64,
             read,
             copy,
@@ -229,6 +252,26 @@ mod tests {
     }
 
     #[test]
+    fn a_launch_that_reads_more_takes_longer_in_a_queue() {
+        let (over_node_us, dependent_over_node_us) = (Some(0.75), Some(0.125));
+        let (reading_over_node_us, dependent_reading_over_node_us) = (Some(1.5), Some(0.5));
+        let host = RoundTrip {
+            launch_us: 5.0,
+            synchronised_us: 5.0,
+            over_node_us,
+            dependent_over_node_us,
+            reading_over_node_us,
+            dependent_reading_over_node_us,
+        };
+        let queue = Queue::of(host);
+        assert_eq!(queue.over_node_us(0.0), [0.75, 0.125]);
+        assert_eq!(queue.over_node_us(READ_BYTES as f64 / 4.0), [1.125, 0.3125]);
+        assert_eq!(queue.over_node_us(READ_BYTES as f64 * 9.0), [1.5, 0.5]);
+        let older = Queue::of(RoundTrip { reading_over_node_us: None, dependent_reading_over_node_us: None, ..host });
+        assert_eq!(older.over_node_us(1e9), [0.75, 0.125]);
+    }
+
+    #[test]
     fn a_function_of_the_host_takes_no_time_for_no_bytes() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/calibration/nvidia-h200-132.json");
         let mut calibration = Calibration::read(std::path::Path::new(path)).unwrap();
@@ -243,7 +286,7 @@ mod tests {
     fn the_mix_decides_between_reading_and_copying() {
         let limits = Limits {
             launch_us: 1.0,
-            over_node_us: [0.0; 2],
+            queue: Queue::default(),
             units: 132.0,
             read: vec![(1e6, 2.0), (1e8, 26.0)],
             copy: vec![(1e6, 2.0), (1e8, 31.0)],

@@ -31,7 +31,7 @@ fn full() -> Value {
         "launch_us": 100.5, "gb_per_s": 1000.5}]);
     calibration["dependent_us"] = 1.25.into();
     calibration["host"] = json!({"launch_us": 2.5, "synchronised_us": 5.5, "over_node_us": 0.5,
-        "dependent_over_node_us": 0.0});
+        "dependent_over_node_us": 0.0, "reading_over_node_us": 1.5, "dependent_reading_over_node_us": 0.5});
     calibration
 }
 
@@ -60,6 +60,7 @@ fn what_is_read_is_written_as_the_schema_has_it() {
 #[case::rate("/bandwidths/0/gb_per_s", json!(-1.0))]
 #[case::time("/host/launch_us", json!(0.0))]
 #[case::queue("/host/over_node_us", json!(-0.5))]
+#[case::reading_queue("/host/reading_over_node_us", json!(-0.5))]
 #[case::pipe("/peaks/0/pipe", json!("vector"))]
 #[case::level("/latencies/0/level", json!("l4"))]
 #[case::version("/version", json!(2))]

@@ -1,12 +1,12 @@
 //! What a launch costs the host, how long it takes to learn of its end, and what a queue of launches takes longer than a graph.
 
 use super::device::CudaDevice;
-use super::driver::{Error, Event};
+use super::driver::{Buffer, Error, Event};
 use super::support::{fault, run_support};
 use crate::core::launch::Launch;
 use crate::core::stats::median;
-use crate::device::RoundTrip;
 use crate::device::fault::Fault;
+use crate::device::{Device, READ_BYTES, RoundTrip};
 use std::time::Instant;
 
 /// Kernels that are launched; those of the first tenth warm up.
@@ -16,10 +16,13 @@ const LAUNCHES: usize = 500;
 const QUEUED: usize = 256;
 const QUEUES: usize = 9;
 
+/// So many launches read different bytes, more than a cache holds.
+const WINDOWS: usize = 32;
+
 /// How long the stream is held for the host to enqueue them.
 const HELD_NS: u64 = 8_000_000;
 
-/// Medians over empty kernels.
+/// Medians over empty kernels; a queue is held against a graph with such as read too.
 ///
 /// # Errors
 /// What the driver said.
@@ -36,11 +39,14 @@ pub(super) fn measure(device: &CudaDevice) -> Result<RoundTrip, Fault> {
             ended.push((begun.elapsed() - launch).as_secs_f64() * 1e6);
         }
     }
+    let windows = device.context.allocate(WINDOWS * READ_BYTES).map_err(|e| fault(device, e))?;
     Ok(RoundTrip {
         launch_us: median(&launched),
         synchronised_us: median(&ended),
-        over_node_us: over_node_us(device, &empty())?,
-        dependent_over_node_us: over_node_us(device, &empty().dependent())?,
+        over_node_us: over_node_us(device, &|i| read(device, &windows, i, 0))?,
+        dependent_over_node_us: over_node_us(device, &|i| read(device, &windows, i, 0).dependent())?,
+        reading_over_node_us: over_node_us(device, &|i| read(device, &windows, i, READ_BYTES))?,
+        dependent_reading_over_node_us: over_node_us(device, &|i| read(device, &windows, i, READ_BYTES).dependent())?,
     })
 }
 
@@ -49,10 +55,17 @@ fn empty() -> Launch {
     Launch::blocks(1, 1).scalar(0u64).scalar(0u64)
 }
 
+/// Two blocks a multiprocessor, so that the next launch has room beside them.
+fn read(device: &CudaDevice, windows: &Buffer, i: usize, bytes: usize) -> Launch {
+    let address = windows.address() + (i % WINDOWS * READ_BYTES) as u64;
+    let launch = Launch::blocks(2 * device.fingerprint().units, 256);
+    launch.scalar(address).scalar((bytes / 16) as u64).scalar(0u64)
+}
+
 /// A launch in a queue over one in a graph, µs; none where the host never enqueued them in time.
-fn over_node_us(device: &CudaDevice, launch: &Launch) -> Result<Option<f64>, Fault> {
+fn over_node_us(device: &CudaDevice, launch: &dyn Fn(usize) -> Launch) -> Result<Option<f64>, Fault> {
     let cuda = |e: Error| fault(device, e);
-    let queue = || (0..QUEUED).try_for_each(|_| run_support(device, "kernelgate_gate", launch));
+    let queue = || (0..QUEUED).try_for_each(|i| run_support(device, "kernelgate_read", &launch(i)));
     let graph = device.context.record(queue, cuda)?;
     let ends = (device.context.event().map_err(cuda)?, device.context.event().map_err(cuda)?);
     let (mut queued, mut nodes) = (Vec::new(), Vec::new());

@@ -22,6 +22,22 @@ extern "C" __global__ void kernelgate_dirty(unsigned word, int words) {
     for (int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = word;
 }
 
+// A step of a model that reads: lets the launch behind begin, if that may, waits for the end of the one ahead if this may begin
+// before it, and reads `units` of 16 bytes. `out` is null; the compiler does not know.
+extern "C" __global__ void kernelgate_read(const uint4* x, unsigned long long units, unsigned* out) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    const unsigned long long step = 1ull * gridDim.x * blockDim.x;
+    unsigned words = 0;
+#pragma unroll 4
+    for (unsigned long long i = 1ull * blockIdx.x * blockDim.x + threadIdx.x; i < units; i += step) {
+        words |= x[i].x ^ x[i].y ^ x[i].z ^ x[i].w;
+    }
+    if (out != nullptr) atomicOr(out, words);
+}
+
 // Counts the bytes in which two ranges differ.
 extern "C" __global__ void kernelgate_diff(const unsigned char* a, const unsigned char* b, unsigned long long bytes,
                                            unsigned long long* count) {
