@@ -15,9 +15,6 @@ cargo fmt --all --check
 rustfmt --check --edition 2024 src/ops/*.rs src/ops/*/mod.rs
 
 step "lints: everything"
-# The library is compiled twice at the same time, for its own tests and for all others: more codegen units than cores would
-# compile generic code in several of them.
-export CARGO_PROFILE_RELEASE_CODEGEN_UNITS=$((($(nproc) + 1) / 2))
 # In the profile of the tests, which then find build scripts and derive macros built.
 cargo clippy --release --quiet --all-targets -- -D warnings
 
