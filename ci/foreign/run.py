@@ -19,7 +19,7 @@ OF = {"liger": ["liger-kernel"], "fla": ["fla-core", "flash-linear-attention"]}
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("library", choices=OF)
+    parser.add_argument("package", choices=OF)
     parser.add_argument("command")
     parser.add_argument("result")
     parser.add_argument("--only", default="", help="cases with this in their names")
@@ -31,7 +31,7 @@ def main():
     launches = driver.install(asked.command)
     launches.spoils = asked.plant
     rows = []
-    for case in importlib.import_module(f"{asked.library}_cases").cases():
+    for case in importlib.import_module(f"{asked.package}_cases").cases():
         chosen = asked.only in case.name and (not asked.ieee or "f32" in case.dtypes)
         for dtype in case.dtypes if chosen else ():
             row = compare(case, dtype, launches, asked.ieee)
@@ -40,9 +40,9 @@ def main():
             for finding in row["findings"][:1]:
                 print(f"           {finding[:200]}", flush=True)
     right = sum(row["verdict"] == "right" for row in rows)
-    names = OF[asked.library] + ["torch", "triton"]
+    names = OF[asked.package] + ["torch", "triton"]
     account = {
-        "library": asked.library,
+        "library": asked.package,
         "ieee": asked.ieee,
         "versions": {name: importlib.metadata.version(name) for name in names},
         "comparisons": len(rows),

@@ -143,7 +143,7 @@ pub struct Launch {
     /// Arguments after the pointers.
     pub arguments: Vec<Argument>,
     /// What is enqueued in place of the kernel.
-    pub library: Option<Library>,
+    pub by_library: Option<Library>,
     /// What its blocks share, where that is not a tile a block.
     pub work: Option<Work>,
     /// Whether it may begin before the launch ahead of it has ended.
@@ -168,7 +168,7 @@ impl Launch {
             program: None,
             pointers: true,
             arguments: Vec::new(),
-            library: None,
+            by_library: None,
             work: None,
             dependent: false,
         }
@@ -251,7 +251,7 @@ impl Launch {
 
     /// A step that is no kernel: what a library enqueues.
     pub fn library(library: Library) -> Self {
-        Launch { library: Some(library), ..Launch::blocks(1, 1) }
+        Launch { by_library: Some(library), ..Launch::blocks(1, 1) }
     }
 
     /// Says what the blocks share: tiles of a persistent kernel, say. It changes no launch; predictions use it.

@@ -170,7 +170,7 @@ fn steps(device: &CudaDevice, kernel: &Kernel, image: &Image, job: &Job<'_>) -> 
     launches
         .enumerate()
         .map(|(at, launch)| {
-            if let Some(library) = launch.library {
+            if let Some(library) = launch.by_library {
                 let prepared = library.body.prepare(&library.point, job.dtype);
                 prepared.map_err(|why| host_fault(device, why, Fault::Unsupported))?;
                 return Ok(Step::Library(library, job.dtype));

@@ -57,7 +57,7 @@ impl SimProblem {
         };
         problem.allocate()?;
         for launch in kernel.plan(job.point).0.into_iter().filter(|launch| !launch.is_empty()) {
-            if launch.library.is_some() {
+            if launch.by_library.is_some() {
                 let why = "a step of it is a library's, whose kernels run on a GPU alone";
                 return Err(Fault::Unsupported(why.into()));
             }

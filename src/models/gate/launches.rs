@@ -97,7 +97,7 @@ struct Computes {
 
 impl Computes {
     /// What a library enqueues on these buffers, those of the operator's ports in their order.
-    fn library(&self, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Launch {
+    fn call(&self, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Launch {
         let Body::Enqueue(body) = &self.body else { unreachable!("a library of the catalogue") };
         let place = |&(_, (buffer, offset)): &(&str, (&'static str, usize))| (buffer.to_owned(), offset);
         let (inputs, rest) = buffers.split_at(self.operator.inputs().len());
@@ -250,7 +250,7 @@ impl<S: Shape> Launched<S> {
 
     /// The launches of an operator on buffers of the model.
     fn computed(&self, step: &Computes, point: &[usize], buffers: &[(&str, (&'static str, usize))]) -> Vec<Launch> {
-        let Some(program) = &step.program else { return vec![step.library(point, buffers)] };
+        let Some(program) = &step.program else { return vec![step.call(point, buffers)] };
         let launches = step.body.launches(point).into_iter().filter(|launch| !launch.is_empty());
         launches.map(|launch| self.rebound(step, program, launch, buffers)).collect()
     }
