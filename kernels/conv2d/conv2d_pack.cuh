@@ -51,16 +51,23 @@ struct Copied {
     int channels, height, width, pitch, left, row, inside;
 
     // Makes 8 elements of the copy, the `unit`-th.
-    __device__ __forceinline__ void make(long long unit) const {
-        const int units = row / 8;
+    __device__ __forceinline__ void make(unsigned unit) const {
+        const unsigned units = row / 8;
         const long long line = unit / units;  // a row of an image
-        const int first = int(unit - line * units) * 8;
-        const long long image = line / height;
-        const int i = int(line - image * height);
+        const int first = unit % units * 8;
+        const long long image = unsigned(line) / height;
+        const int i = unsigned(line) % height;
         int column = first / pitch;
         int channel = first - column * pitch;
         column -= left;
         Run<8> eight;
+        if (inside && channels % 8 == 0 && pitch % 8 == 0) {  // all of one column, and all there or none
+            const bool is_there = channel < channels && column >= 0 && column < width;
+            const uint4 zeros = make_uint4(0, 0, 0, 0);
+            const uint4* source = reinterpret_cast<const uint4*>(from + (line * width + column) * channels + channel);
+            *reinterpret_cast<uint4*>(to + (long long)unit * 8) = is_there ? *source : zeros;
+            return;
+        }
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
             const bool is_there = channel < channels && column >= 0 && column < width;
@@ -72,7 +79,7 @@ struct Copied {
                 ++column;
             }
         }
-        *reinterpret_cast<Run<8>*>(to + unit * 8) = eight;
+        *reinterpret_cast<Run<8>*>(to + (long long)unit * 8) = eight;
     }
 };
 
@@ -99,9 +106,9 @@ extern "C" __global__ void __launch_bounds__(256)
     long long unit = (long long)(blockIdx.x - transposing) * blockDim.x + threadIdx.x;
     for (; unit < (long long)x_units + w_units; unit += step) {
         if (unit < x_units) {
-            images.make(unit);
+            images.make(unsigned(unit));
         } else {
-            filters.make(unit - x_units);
+            filters.make(unsigned(unit - x_units));
         }
     }
 }

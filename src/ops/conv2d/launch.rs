@@ -69,8 +69,12 @@ const TILES: [Tile; 10] = [
     tile("conv2d_wgmma_64x64_direct", Direct, [64, 64], [4, 3, 1], [0.2, 0.454, 0.19, 2.25]),
 ];
 
-/// Most channels under a tap for which 32 of them are copied at a time.
+/// Most channels under a tap for which 32 of them are copied at a time, and up to which always.
 const NARROW_CHANNELS: usize = 48;
+const FEW_CHANNELS: usize = 32;
+
+/// How much longer a slice takes where copies bring channels from two lines, as layers of 112 to 1,064 channels took on an H200.
+const STRADDLING: f64 = 1.7;
 
 impl Tile {
     /// Channels that a copy brings, in a row of the swizzle of that length.
@@ -79,8 +83,19 @@ impl Tile {
     }
 
     /// Whether the kernel can.
-    fn serves(&self, images: Images) -> bool {
-        (self.kind == Direct) == (images == Images::Direct)
+    fn serves(&self, packed: &Packed<'_>) -> bool {
+        (self.kind == Direct) == (packed.images == Images::Direct)
+    }
+
+    /// Whether it could be the fastest.
+    fn suits(&self, packed: &Packed<'_>) -> bool {
+        let (channels, _) = packed.channels();
+        let suits = match self.kind {
+            Narrow => channels <= NARROW_CHANNELS,
+            Wide => channels > FEW_CHANNELS,
+            Direct => true,
+        };
+        suits && self.serves(packed)
     }
 
     /// Clusters that run at the same time: they must fit into groups of 16 or 18 multiprocessors.
@@ -92,16 +107,17 @@ impl Tile {
         }
     }
 
-    /// About how long the product takes, in µs.
+    /// About how long copies and product take, in µs.
     fn estimate_us(&self, s: &Convolution, packed: &Packed<'_>) -> f64 {
         let (channels, wide) = packed.channels();
         let groups = channels.div_ceil(self.channels().0) * s.tall * wide;
         let slices = groups.div_ceil(SLICE / self.channels().0).div_ceil(self.split) as f64;
         let tiles = self.tiles(s).div_ceil(self.at_once());
         let waves = tiles.div_ceil(self.blocks);
+        let slices = slices * if packed.straddles() { STRADDLING } else { 1.0 };
         let busy_us = tiles as f64 * (slices * self.slice_us + self.tile_us);
         let waiting_us = waves as f64 * (slices * self.alone_us + self.tile_us);
-        self.base_us + busy_us.max(waiting_us)
+        packed.copy_us() + self.base_us + busy_us.max(waiting_us)
     }
 
     fn tiles(&self, s: &Convolution) -> usize {
@@ -162,7 +178,7 @@ impl Tile {
 
 /// Bytes of the copies of images and filters.
 pub fn workspace_bytes(s: &Convolution) -> usize {
-    Packed::for_maps(s).bytes()
+    choose(s).1.bytes()
 }
 
 fn with_scalars(s: &Convolution, launch: Launch) -> Launch {
@@ -193,15 +209,19 @@ pub fn tiled(s: &Convolution) -> Launch {
 
 /// On warpgroups, with the tile that is estimated to be the fastest.
 pub fn wgmma(s: &Convolution) -> Plan {
-    let packed = Packed::for_maps(s);
-    plan_with(choose(s, &packed), s, &packed)
+    let (tile, packed) = choose(s);
+    plan_with(tile, s, &packed)
 }
 
-fn choose(s: &Convolution, packed: &Packed<'_>) -> &'static Tile {
-    let narrow = packed.images != Images::Direct && packed.channels().0 <= NARROW_CHANNELS;
-    let fitting = TILES.iter().filter(|tile| tile.serves(packed.images) && (tile.kind == Narrow) == narrow);
-    let estimate = |tile: &Tile| tile.estimate_us(s, packed);
-    fitting.min_by(|a, b| estimate(a).total_cmp(&estimate(b))).unwrap_or(&TILES[0])
+fn choose(s: &Convolution) -> (&'static Tile, Packed<'_>) {
+    let ways = Packed::ways(s);
+    let all = ways.iter().flat_map(|packed| TILES.iter().map(move |tile| (tile, *packed)));
+    let suiting = all.filter(|(tile, packed)| tile.suits(packed)).map(|(tile, packed)| {
+        let us = tile.estimate_us(s, &packed);
+        (us, tile, packed)
+    });
+    let fastest = suiting.min_by(|a, b| a.0.total_cmp(&b.0));
+    fastest.map_or((&TILES[0], ways[0]), |(_, tile, packed)| (tile, packed))
 }
 
 fn plan_with(tile: &Tile, s: &Convolution, packed: &Packed<'_>) -> Plan {
@@ -237,7 +257,7 @@ mod tests {
     #[case(shape(Layout::Nchw, [32, 512, 28, 128, 1, 1]), "conv2d_wgmma_128x128_direct")]
     #[case(shape(Layout::Nchw, [32, 64, 56, 256, 1, 1]), "conv2d_wgmma_64x64_direct")]
     fn the_tile_follows_the_shape(#[case] s: Convolution, #[case] entry: &str) {
-        assert_eq!(choose(&s, &Packed::for_maps(&s)).entry, entry);
+        assert_eq!(choose(&s).0.entry, entry);
     }
 
     /// The gate's shapes are small: most tiles are chosen for none of them. These have more places than a tile and two
@@ -264,12 +284,15 @@ mod tests {
             2 => Convolution { channels: 3, height: 15, width: 19, filters: 24, padding: 2, stride: 2, tall: 7, ..two },
             _ => Convolution { channels: 136, height: 4, width: 18, filters: 32, tall: 1, wide: 1, ..two },
         };
-        if !TILES[which].serves(Packed::for_maps(&shape).images) {
-            return;
+        for way in 0..2 {
+            if !TILES[which].serves(&Packed::ways(&shape)[way]) {
+                continue;
+            }
+            let plan = move |s: &Convolution| plan_with(&TILES[which], s, &Packed::ways(s)[way]);
+            let candidate = super::super::wgmma_kernel(plan).workspace(move |s| Packed::ways(s)[way].bytes());
+            let candidate = candidate.named("tile");
+            let judged = judged_in_simulator(&super::super::operator(), &candidate, shape.to_point());
+            assert!(judged.is_ok(), "{} {shape:?}, way {way}: {judged:#?}", TILES[which].entry);
         }
-        let candidate =
-            super::super::wgmma_kernel(move |s| plan_with(&TILES[which], s, &Packed::for_maps(s))).named("tile");
-        let judged = judged_in_simulator(&super::super::operator(), &candidate, shape.to_point());
-        assert!(judged.is_ok(), "{} {shape:?}: {judged:#?}", TILES[which].entry);
     }
 }

@@ -19,6 +19,12 @@ pub fn is_aligned(cols: usize) -> bool {
     cols.is_multiple_of(UNIT)
 }
 
+/// About how long a copy to rows for tensor maps takes that reads and writes so many bytes, µs: the median of what 58 random products
+/// with such operands took on an H200 beside the estimate of the product alone.
+pub fn copy_us(bytes: usize) -> f64 {
+    2.0 + bytes as f64 / 2.7e6
+}
+
 /// A matrix, or several of the same extents behind each other.
 pub struct Aligned {
     /// The buffer.

@@ -8,7 +8,7 @@ use super::times::{self, Times};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::core::work::{MatrixTile, Work as Share};
-use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, copy_us, is_aligned};
 
 /// Rows up to which a product is bound by its reads of b.
 const FEW_ROWS: usize = 512;
@@ -19,11 +19,6 @@ const FEW_PARTS: usize = 16;
 /// A line of the caches, and what L2 delivers to one multiprocessor of an H200, measured with rows that straddle lines.
 const LINE_BYTES: usize = 128;
 const L2_BYTES_PER_US: f64 = 132e3;
-
-/// What the copy of an operand to aligned rows takes: its launch, and the bytes that it reads and writes; the median of what 58
-/// random shapes with such operands took on an H200 beside the estimate of the product alone.
-const COPY_US: f64 = 2.0;
-const COPY_BYTES_PER_US: f64 = 2.7e6;
 
 /// How much longer a slice takes lanes that load it, for another block on the multiprocessor: they share what issues instructions.
 /// What 241 times of such blocks at 214 shapes on an H200 say best, from 0 to 1.
@@ -172,8 +167,7 @@ impl Operation {
     /// About how long the product takes, with the copies of operands that the tile needs, in µs.
     pub fn estimate_us(&self, tile: &Tile, times: &Times, s: &Product) -> f64 {
         let copied = self.by_maps(tile, s).map(|operand| operand.copied_elements()).filter(|&elements| elements > 0);
-        let of_copy = |elements: usize| COPY_US + (2 * elements * ELEMENT_BYTES) as f64 / COPY_BYTES_PER_US;
-        self.product_us(tile, times, s) + copied.map(of_copy).sum::<f64>()
+        self.product_us(tile, times, s) + copied.map(|elements| copy_us(2 * elements * ELEMENT_BYTES)).sum::<f64>()
     }
 
     /// About how long the product alone takes: what starts and ends it, and the longest of its products, its copies from L2 and
