@@ -61,6 +61,9 @@ pub fn width(text: &str, size: u32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.56).ceil() as i32
 }
 
+/// What the library writes at each element, and which is so anyway, or is said once for all.
+const SAID_ONCE: [&str; 2] = [" opacity=\"1\"", " font-family=\"system-ui, sans-serif\""];
+
 /// The file with the style for dark ground, and a title for those who cannot see it.
 pub fn finish(svg: &str, title: &str) -> String {
     let hex = |c: RGBColor| format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2);
@@ -75,5 +78,7 @@ pub fn finish(svg: &str, title: &str) -> String {
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let end = svg.find('>').map_or(0, |at| at + 1);
     let (head, body) = svg.split_at(end);
-    format!("{head}\n<title>{title}</title>\n<style>@media(prefers-color-scheme:dark){{{rules}}}</style>{body}\n")
+    let body = SAID_ONCE.iter().fold(body.to_owned(), |body, said| body.replace(said, ""));
+    let style = format!("text{{font-family:system-ui,sans-serif}}@media(prefers-color-scheme:dark){{{rules}}}");
+    format!("{head}\n<title>{title}</title>\n<style>{style}</style>{body}\n")
 }
