@@ -27,11 +27,14 @@ pub fn unpack(file: &[u8]) -> io::Result<Vec<u8>> {
     unpack_within(file, MOST_BYTES)
 }
 
-/// The text of a file, be it packed or plain: what it begins with says which, not its name.
+/// The content of a file, be it packed or plain: what it begins with says which, not its name.
+pub fn content(file: Vec<u8>) -> io::Result<Vec<u8>> {
+    if file.starts_with(MAGIC) { unpack(&file) } else { Ok(file) }
+}
+
+/// The same as text.
 pub fn text(file: impl Into<Vec<u8>>) -> io::Result<String> {
-    let file = file.into();
-    let content = if file.starts_with(MAGIC) { unpack(&file)? } else { file };
-    String::from_utf8(content).map_err(|_| invalid("it is no text in UTF-8"))
+    String::from_utf8(content(file.into())?).map_err(|_| invalid("it is no text in UTF-8"))
 }
 
 fn unpack_within(file: &[u8], most: u64) -> io::Result<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use super::cnn::{CLASSES, SIDE};
 use super::error::Error;
+use crate::core::packed;
 use std::path::{Path, PathBuf};
 
 /// The magic numbers: bytes in three dimensions, and in one.
@@ -24,7 +25,8 @@ pub struct LabelledDigits {
 }
 
 impl LabelledDigits {
-    /// Reads every pair of files in a folder whose names end in `images-idx3-ubyte` and `labels-idx1-ubyte`.
+    /// Reads every pair of files in a folder whose names end in `images-idx3-ubyte` and `labels-idx1-ubyte`; one may be packed, with
+    /// `.xz` behind its name.
     ///
     /// # Errors
     /// What is missing or malformed: the file, the offset, what was expected and what was found.
@@ -37,8 +39,12 @@ impl LabelledDigits {
         names.sort();
         let mut digits = LabelledDigits::default();
         for name in &names {
-            if let Some(set) = name.strip_suffix("images-idx3-ubyte") {
-                digits.read(&folder.join(name), &folder.join(format!("{set}labels-idx1-ubyte")))?;
+            let plain = name.strip_suffix(".xz").unwrap_or(name);
+            if let Some(set) = plain.strip_suffix("images-idx3-ubyte") {
+                let labels = format!("{set}labels-idx1-ubyte");
+                let packed = format!("{labels}.xz");
+                let labels = if names.contains(&packed) { packed } else { labels };
+                digits.read(&folder.join(name), &folder.join(labels))?;
             }
         }
         if digits.labels.is_empty() {
@@ -126,7 +132,7 @@ impl Idx {
     /// Reads a file, and of it the magic number and the extents.
     fn open(path: &Path, magic: u32, what: &str) -> Result<Idx, Error> {
         let unreadable = |why: std::io::Error| Error::in_file(path, "", "a file that can be read", why.to_string());
-        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let bytes = std::fs::read(path).and_then(packed::content).map_err(unreadable)?;
         let mut idx = Idx { path: path.into(), bytes, extents: Vec::new() };
         let numbers: Vec<u32> = idx.bytes.as_chunks().0.iter().map(|four| u32::from_be_bytes(*four)).collect();
         if let Some(&found) = numbers.first()
@@ -199,6 +205,7 @@ mod tests {
         assert_eq!(kept.iter().filter(|kept| **kept).count(), KEPT_OUT + 1);
     }
 
+    /// Packed in the fixture.
     const IMAGE_FILE: &str = "digits-images-idx3-ubyte";
     const LABEL_FILE: &str = "digits-labels-idx1-ubyte";
 
@@ -206,7 +213,8 @@ mod tests {
     fn said(file: &str, change: impl Fn(&mut Vec<u8>)) -> String {
         let folder = tempfile::tempdir().unwrap();
         for name in [IMAGE_FILE, LABEL_FILE] {
-            let mut bytes = std::fs::read(fixture().join(name)).unwrap();
+            let kept = if name == IMAGE_FILE { format!("{name}.xz") } else { name.into() };
+            let mut bytes = packed::content(std::fs::read(fixture().join(kept)).unwrap()).unwrap();
             if name == file {
                 change(&mut bytes);
             }
