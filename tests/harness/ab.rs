@@ -128,7 +128,6 @@ fn committed_tables_are_what_the_command_makes_of_their_summaries() {
         ("h200-ab-planted", "--builds"),
         ("h200-peers", "--peers"),
         ("h200-goals", "--peers"),
-        ("h200-decode", "--peers"),
         ("cpu-peers", "--peers"),
     ];
     for (name, form) in tables {
