@@ -52,7 +52,7 @@ using namespace hopper;
     BMM_ENTRY(LAYOUT##_128x256_cluster2, 384, 1, persistent, 2, 256, 4, 2, A, B)     \
     BMM_ENTRY(LAYOUT##_128x192, 384, 1, persistent, 2, 192, 4, 1, A, B)              \
     BMM_ENTRY(LAYOUT##_64x128, 256, 1, persistent, 1, 128, 8, 1, A, B)               \
-    BMM_ENTRY(LAYOUT##_64x64, 256, 1, persistent, 1, 64, 8, 1, A, B)                 \
+    BMM_ENTRY(LAYOUT##_64x64, 256, 1, persistent, 1, 64, 12, 1, A, B)                \
     BMM_ENTRY(LAYOUT##_swap_ab_128x64, 256, 1, swap_ab, 1, 128, 8, 1, B, A)          \
     BMM_ENTRY(LAYOUT##_swap_ab_128x128, 384, 1, swap_ab, 2, 128, 6, 1, B, A)         \
     BMM_ENTRY(LAYOUT##_swap_ab_192x128, 384, 1, swap_ab, 2, 192, 4, 1, B, A)         \

@@ -5,6 +5,8 @@
 
 namespace hopper {
 
+HOPPER_WGMMA(96, HOPPER_FIRST_30 HOPPER_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47", "%48", "%49", "%50", "%51", "%52",
+               HOPPER_SUMS_32(0), HOPPER_SUMS_16(32));
 HOPPER_WGMMA(112, HOPPER_FIRST_30 HOPPER_TEN(3) HOPPER_TEN(4) "%50, %51, %52, %53, %54, %55", "%56", "%57", "%58",
                "%59", "%60", HOPPER_SUMS_32(0), HOPPER_SUMS_16(32), HOPPER_SUMS_4(48), HOPPER_SUMS_4(52));
 HOPPER_WGMMA(144, HOPPER_FIRST_60 HOPPER_TEN(6) "%70, %71", "%72", "%73", "%74", "%75", "%76", HOPPER_SUMS_32(0),
@@ -59,7 +61,7 @@ __device__ __forceinline__ void swap_ab(const TensorMap& a, const TensorMap& b, 
     constexpr int OUTPUT_BYTES = C::TILE_N * ROW_BYTES;  // of a warpgroup
     Pipeline<C> pipeline(shared_address(shared), C::WARP_GROUPS * OUTPUT_BYTES);
     const int group = threadIdx.x / WARPGROUP_THREADS;
-    const unsigned rank = C::CLUSTER == 1 ? 0 : cluster_rank();
+    const unsigned rank = C::BLOCKS == 1 ? 0 : cluster_rank();
     pipeline_ready(pipeline);
     const TileScheduler<C, true> scheduler(extents.n, extents.m, extents.batch);
     const int slices = tiles(extents.k, SLICE);
@@ -115,7 +117,7 @@ __device__ __forceinline__ void swap_ab(const TensorMap& a, const TensorMap& b, 
         if (first) tma_store_wait_read<0>();
     }
     // A block must not leave while another one's copies or arrivals may still come.
-    if (C::CLUSTER > 1) cluster_sync();
+    if (C::BLOCKS > 1) cluster_sync();
 }
 
 }  // namespace hopper

@@ -37,14 +37,19 @@ constexpr int K_MAJOR = 0;
 constexpr int MN_MAJOR = 1;
 
 // The plan of a block: WARP_GROUPS x 64 rows by TILE_N columns of the product, STAGES slices in flight. CLUSTER blocks
-// have tiles below each other; each fetches its part of b's slice for all of them. BATCHED: maps have an item.
-template <int WARP_GROUPS_, int TILE_N_, int STAGES_, int CLUSTER_, int A_ORDER_, int B_ORDER_, bool BATCHED_ = false>
+// have tiles below each other; each fetches its part of b's slice for all of them. ACROSS: so many, one or two, have tiles beside
+// each other, and do so with a's. BATCHED: maps have an item.
+template <int WARP_GROUPS_, int TILE_N_, int STAGES_, int CLUSTER_, int A_ORDER_, int B_ORDER_, bool BATCHED_ = false,
+          int ACROSS_ = 1>
 struct Config {
     static constexpr int WARP_GROUPS = WARP_GROUPS_;
     static constexpr int TILE_M = 64 * WARP_GROUPS;
     static constexpr int TILE_N = TILE_N_;
     static constexpr int STAGES = STAGES_;
     static constexpr int CLUSTER = CLUSTER_;
+    static constexpr int ACROSS = ACROSS_;
+    static constexpr int BLOCKS = CLUSTER * ACROSS;
+    static constexpr int SHARERS = CLUSTER + ACROSS - 1;  // blocks that copy into this one's stages, itself among them
     static constexpr int A_ORDER = A_ORDER_;
     static constexpr int B_ORDER = B_ORDER_;
     static constexpr bool BATCHED = BATCHED_;
@@ -78,7 +83,7 @@ __device__ __forceinline__ void pipeline_init(const Pipeline<C>& pipeline) {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < C::STAGES; ++stage) {
             mbarrier_init(pipeline.full + stage * 8, PRODUCERS);
-            mbarrier_init(pipeline.empty + stage * 8, C::WARP_GROUPS * WARPGROUP_WARPS * C::CLUSTER);
+            mbarrier_init(pipeline.empty + stage * 8, C::WARP_GROUPS * WARPGROUP_WARPS * C::SHARERS);
         }
         mbarrier_init_fence();
     }
@@ -88,18 +93,18 @@ __device__ __forceinline__ void pipeline_init(const Pipeline<C>& pipeline) {
 template <class C>
 __device__ __forceinline__ void pipeline_ready(const Pipeline<C>& pipeline) {
     pipeline_init(pipeline);
-    if (C::CLUSTER == 1) {
+    if (C::BLOCKS == 1) {
         __syncthreads();
     } else {
         cluster_sync();
     }
 }
 
-// Copies EXTENT rows or columns of a operand, from `at` on, and 64 of k, from `k` on. SHARING blocks that need the same
-// copy a part each, for all of them.
+// Copies EXTENT rows or columns of a operand, from `at` on, and 64 of k, from `k` on. SHARING blocks that need the same, those
+// of the `mask`, copy a part each, for all of them: this one the `rank`-th.
 template <int ORDER, int EXTENT, int SHARING, bool BATCHED>
 __device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at, int k, int item, unsigned barrier,
-                                      unsigned rank) {
+                                      unsigned rank, unsigned short mask = 1) {
     constexpr int BOXES = ORDER == K_MAJOR ? 1 : EXTENT / COLUMNS;
     constexpr int BOX_ROWS = (ORDER == K_MAJOR ? EXTENT : SLICE) / SHARING;
 #pragma unroll
@@ -108,9 +113,9 @@ __device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at,
         const int x = ORDER == K_MAJOR ? k : at + box * COLUMNS;
         const int y = (ORDER == K_MAJOR ? at : k) + rank * BOX_ROWS;
         if (SHARING > 1 && BATCHED) {
-            tma_load_multicast(there, map, x, y, item, barrier, (1 << SHARING) - 1);
+            tma_load_multicast(there, map, x, y, item, barrier, mask);
         } else if (SHARING > 1) {
-            tma_load_multicast(there, map, x, y, barrier, (1 << SHARING) - 1);
+            tma_load_multicast(there, map, x, y, barrier, mask);
         } else if (BATCHED) {
             tma_load(there, map, x, y, item, barrier);
         } else {
@@ -123,12 +128,17 @@ __device__ __forceinline__ void fetch(unsigned to, const TensorMap& map, int at,
 template <class C>
 __device__ __forceinline__ void produce_tile(Pipeline<C>& pipeline, const TensorMap& a, const TensorMap& b, TileOrigin tile,
                                            int item, int first, int last, unsigned rank) {
+    const unsigned down = C::ACROSS == 1 ? rank : rank % C::CLUSTER;
+    const unsigned across = C::ACROSS == 1 ? 0 : rank / C::CLUSTER;
+    constexpr unsigned BESIDE = C::ACROSS == 1 ? 1 : 1 | 1 << C::CLUSTER;  // blocks with the same rows
+    constexpr unsigned BELOW = (1 << C::CLUSTER) - 1;                     // with the same columns
     for (int slice = first; slice < last; ++slice) {
         mbarrier_wait(pipeline.is_empty(), pipeline.parity ^ 1);
         mbarrier_expect_tx(pipeline.is_full(), C::STAGE_BYTES);
-        fetch<C::A_ORDER, C::TILE_M, 1, C::BATCHED>(pipeline.a(), a, tile.row, slice * SLICE, item, pipeline.is_full(), 0);
+        fetch<C::A_ORDER, C::TILE_M, C::ACROSS, C::BATCHED>(pipeline.a(), a, tile.row, slice * SLICE, item, pipeline.is_full(),
+                                                            across, BESIDE << down);
         fetch<C::B_ORDER, C::TILE_N, C::CLUSTER, C::BATCHED>(pipeline.b(), b, tile.col, slice * SLICE, item, pipeline.is_full(),
-                                                             rank);
+                                                             down, BELOW << across * C::CLUSTER);
         pipeline.next();
     }
 }
@@ -137,10 +147,16 @@ __device__ __forceinline__ void produce_tile(Pipeline<C>& pipeline, const Tensor
 template <class C>
 __device__ __forceinline__ void release(unsigned is_empty) {
     const unsigned lane = threadIdx.x % 32;
-    if (C::CLUSTER == 1) {
+    if (C::BLOCKS == 1) {
         if (lane == 0) mbarrier_arrive(is_empty);
-    } else {
+    } else if (C::ACROSS == 1) {
         if (lane < C::CLUSTER) mbarrier_arrive_remote(is_empty, lane);
+    } else if (lane < C::SHARERS) {
+        // Those below each other, then the one beside this.
+        const unsigned rank = cluster_rank();
+        const unsigned across = rank / C::CLUSTER;
+        const bool below = lane < C::CLUSTER;
+        mbarrier_arrive_remote(is_empty, below ? across * C::CLUSTER + lane : rank ^ C::CLUSTER);
     }
 }
 
@@ -218,11 +234,19 @@ __device__ __forceinline__ void store_tile(const TensorMap& c_map, scalar_t* __r
     }
 }
 
-// The tile of block `rank` among those of cluster `index` of an item.
+// The tile of block `rank` of the cluster that is the `row`-th from above and the `col`-th from the left.
+template <class C>
+__device__ __forceinline__ TileOrigin tile_in_cluster(int row, int col, unsigned rank) {
+    if (C::ACROSS == 1) return {(row * C::CLUSTER + (int)rank) * C::TILE_M, col * C::TILE_N};
+    return {(row * C::CLUSTER + (int)rank % C::CLUSTER) * C::TILE_M,
+            (col * C::ACROSS + (int)rank / C::CLUSTER) * C::TILE_N};
+}
+
+// The same of cluster `index` of an item.
 template <class C>
 __device__ __forceinline__ TileOrigin tile_at(int index, int clusters_m, int tiles_n, unsigned rank) {
     const TileOrigin tile = tile_of(index, clusters_m, tiles_n);
-    return {(tile.row * C::CLUSTER + (int)rank) * C::TILE_M, tile.col * C::TILE_N};
+    return tile_in_cluster<C>(tile.row, tile.col, rank);
 }
 
 // The clusters' tiles of every item, by the rows and columns of the product, and which of them a block that stays takes.
@@ -239,17 +263,17 @@ struct TileScheduler {
 
     __device__ __forceinline__ TileScheduler(int rows, int cols, int items)
         : clusters_m(::tiles(::tiles(rows, C::TILE_M), C::CLUSTER)),
-          tiles_n(::tiles(cols, C::TILE_N)),
+          tiles_n(::tiles(::tiles(cols, C::TILE_N), C::ACROSS)),
           of_item(clusters_m * tiles_n),
           tiles(of_item * items),
-          first(blockIdx.x / C::CLUSTER),
-          step(gridDim.x / C::CLUSTER) {}
+          first(blockIdx.x / C::BLOCKS),
+          step(gridDim.x / C::BLOCKS) {}
     __device__ __forceinline__ int item(int index) const { return C::BATCHED ? index / of_item : 0; }
     __device__ __forceinline__ TileOrigin tile(int index, unsigned rank) const {
         const int within = index - item(index) * of_item;
         if (SWAP_AB && tiles_n <= BAND_TILES && tiles_n < clusters_m) {
             const int cluster = within / tiles_n;
-            return {(cluster * C::CLUSTER + (int)rank) * C::TILE_M, (within - cluster * tiles_n) * C::TILE_N};
+            return tile_in_cluster<C>(cluster, within - cluster * tiles_n, rank);
         }
         return tile_at<C>(within, clusters_m, tiles_n, rank);
     }
@@ -262,7 +286,7 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
     extern __shared__ __align__(1024) unsigned char shared[];
     Pipeline<C> pipeline(shared_address(shared), C::WARP_GROUPS * STORE_BUFFERS * STORE_BYTES);
     const int group = threadIdx.x / WARPGROUP_THREADS;
-    const unsigned rank = C::CLUSTER == 1 ? 0 : cluster_rank();
+    const unsigned rank = C::BLOCKS == 1 ? 0 : cluster_rank();
     pipeline_ready(pipeline);
     const TileScheduler<C> scheduler(extents.m, extents.n, extents.batch);
     const int slices = tiles(extents.k, SLICE);
@@ -293,7 +317,7 @@ __device__ __forceinline__ void persistent(const TensorMap& a, const TensorMap& 
         if (threadIdx.x % WARPGROUP_THREADS == 0) tma_store_wait_read<0>();
     }
     // A block must not leave while another one's copies or arrivals may still come.
-    if (C::CLUSTER > 1) cluster_sync();
+    if (C::BLOCKS > 1) cluster_sync();
 }
 
 // --- parts of k: the sums of every multiplying thread, four side by side ---
@@ -370,7 +394,7 @@ template <class C, class Operands, class Epilogue>
 __device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar_t* __restrict__ c, const Extents& extents,
                                        const Epilogue& epilogue) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    static_assert(C::WARP_GROUPS == 1 && C::PIPELINE_BYTES >= C::TILE_M * C::TILE_N * 4, "the sums fit into the stages");
+    static_assert(C::PIPELINE_BYTES >= C::TILE_M * C::TILE_N * 4, "the sums fit into the stages");
     const int split = int(cluster_size());
     const int tiles_m = tiles(extents.n, C::TILE_M);
     const int tiles_n = tiles(extents.m, C::TILE_N);
@@ -406,9 +430,9 @@ __device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar
         store_partials<C>(reinterpret_cast<float4*>(shared), sums);
     }
     cluster_sync();
-    const int fours = FOURS<C> / split;
-    for (int i = threadIdx.x; i < fours; i += C::THREADS) {
-        const int at = rank * fours + i;
+    const int fours = tiles(FOURS<C>, split);
+    const int last = min(FOURS<C>, (rank + 1) * fours);
+    for (int at = rank * fours + threadIdx.x; at < last; at += C::THREADS) {
         float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 2
         for (int block = 0; block < split; ++block) {

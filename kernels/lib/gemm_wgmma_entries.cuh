@@ -27,7 +27,7 @@ using namespace hopper;
     ENTRY(128x192_cluster2, 384, 1, persistent<Config<2, 192, 4, 2, K_MAJOR, FACTOR_B>>) \
     ENTRY(64x128, 256, 1, persistent<Config<1, 128, 8, 1, K_MAJOR, FACTOR_B>>)           \
     ENTRY(64x128_cluster2, 256, 1, persistent<Config<1, 128, 8, 2, K_MAJOR, FACTOR_B>>)  \
-    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 8, 1, K_MAJOR, FACTOR_B>>)
+    ENTRY(64x64, 256, 1, persistent<Config<1, 64, 12, 1, K_MAJOR, FACTOR_B>>)
 
 // swap_ab_Mx64: at most M rows of c a tile, A and B swapped; the blocks of a cluster split the k of a tile. ENTRY(name, its tile).
 #define HOPPER_SWAP_AB_SPLIT_K(ENTRY)                                   \
@@ -45,24 +45,29 @@ using namespace hopper;
     ENTRY(unaligned_b_64x64, UnalignedConfig<64, 6, FACTOR_B, K_MAJOR, true>)  \
     ENTRY(unaligned_b_128x64, UnalignedConfig<128, 4, FACTOR_B, K_MAJOR, true>)
 
-// As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _cluster: so many
-// of them, beside each other, multicast a.
-#define HOPPER_SWAP_AB(ENTRY)                                                                 \
-    ENTRY(swap_ab_64x64_cluster4, 256, 1, swap_ab<Config<1, 64, 8, 4, FACTOR_B, K_MAJOR>>)    \
-    ENTRY(swap_ab_112x128, 384, 1, swap_ab<Config<2, 112, 6, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_128x64, 256, 1, swap_ab<Config<1, 128, 8, 1, FACTOR_B, K_MAJOR>>)           \
-    ENTRY(swap_ab_128x64_cluster4, 256, 1, swap_ab<Config<1, 128, 8, 4, FACTOR_B, K_MAJOR>>)  \
-    ENTRY(swap_ab_128x128, 384, 1, swap_ab<Config<2, 128, 6, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_128x128_cluster2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR>>) \
-    ENTRY(swap_ab_144x128, 384, 1, swap_ab<Config<2, 144, 5, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_144x192_cluster2, 512, 1, swap_ab<Config<3, 144, 4, 2, FACTOR_B, K_MAJOR>>) \
-    ENTRY(swap_ab_176x64_cluster2, 256, 1, swap_ab<Config<1, 176, 6, 2, FACTOR_B, K_MAJOR>>)  \
-    ENTRY(swap_ab_176x128, 384, 1, swap_ab<Config<2, 176, 4, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_176x128_cluster2, 384, 1, swap_ab<Config<2, 176, 4, 2, FACTOR_B, K_MAJOR>>) \
-    ENTRY(swap_ab_192x64_cluster4, 256, 1, swap_ab<Config<1, 192, 6, 4, FACTOR_B, K_MAJOR>>)  \
-    ENTRY(swap_ab_192x128, 384, 1, swap_ab<Config<2, 192, 4, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)          \
-    ENTRY(swap_ab_208x128_cluster2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR>>)
+// As HOPPER_TILES. swap_ab_MxN: persistent blocks with a tile of M rows of c and N columns, A and B swapped; _clusterI: so many
+// of them, beside each other, multicast a; _clusterIxJ: J of them below each other multicast b, too.
+#define HOPPER_SWAP_AB(ENTRY)                                                                             \
+    ENTRY(swap_ab_32x64_cluster2, 256, 1, swap_ab<Config<1, 32, 16, 2, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_32x64_cluster4, 256, 1, swap_ab<Config<1, 32, 16, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_64x64_cluster4, 256, 1, swap_ab<Config<1, 64, 12, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_112x128, 384, 1, swap_ab<Config<2, 112, 6, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_112x128_cluster2x2, 384, 1, swap_ab<Config<2, 112, 6, 2, FACTOR_B, K_MAJOR, false, 2>>) \
+    ENTRY(swap_ab_128x64, 256, 1, swap_ab<Config<1, 128, 8, 1, FACTOR_B, K_MAJOR>>)                       \
+    ENTRY(swap_ab_128x64_cluster4, 256, 1, swap_ab<Config<1, 128, 8, 4, FACTOR_B, K_MAJOR>>)              \
+    ENTRY(swap_ab_128x128, 384, 1, swap_ab<Config<2, 128, 6, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_128x128_cluster2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR>>)             \
+    ENTRY(swap_ab_128x128_cluster2x2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR, false, 2>>) \
+    ENTRY(swap_ab_144x128, 384, 1, swap_ab<Config<2, 144, 5, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_144x192_cluster2, 512, 1, swap_ab<Config<3, 144, 4, 2, FACTOR_B, K_MAJOR>>)             \
+    ENTRY(swap_ab_176x64_cluster2, 256, 1, swap_ab<Config<1, 176, 6, 2, FACTOR_B, K_MAJOR>>)              \
+    ENTRY(swap_ab_176x128, 384, 1, swap_ab<Config<2, 176, 4, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_176x128_cluster2, 384, 1, swap_ab<Config<2, 176, 4, 2, FACTOR_B, K_MAJOR>>)             \
+    ENTRY(swap_ab_192x64_cluster4, 256, 1, swap_ab<Config<1, 192, 6, 4, FACTOR_B, K_MAJOR>>)              \
+    ENTRY(swap_ab_192x128, 384, 1, swap_ab<Config<2, 192, 4, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_208x128_cluster2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR>>)             \
+    ENTRY(swap_ab_208x128_cluster2x2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR, false, 2>>)
 
 // Split-K in two passes: ENTRY(name, threads of the first, its tile). The first leaves partial sums in the workspace, the second
 // reduces them.

@@ -16,8 +16,8 @@ pub(super) enum Work {
     Persistent(usize),
     /// A and B swapped, a tile a cluster; its k is split among so many blocks.
     SwapAbSplitK(usize),
-    /// A and B swapped, persistent; clusters of so many blocks, beside each other, multicast a.
-    SwapAb(usize),
+    /// A and B swapped, persistent; clusters of so many blocks beside each other multicast a, of so many below each other b.
+    SwapAb([usize; 2]),
     /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
     SplitK,
 }
@@ -56,18 +56,18 @@ pub(super) const fn tile(
 /// there are multiprocessors for: with 31 an H200 took as long as for two waves.
 const FOURS: usize = 30;
 
-/// The tiles of an entry whose clusters split k: among one, two, four or eight blocks, of which a multiprocessor has two. Of
-/// four 62 fit on an H200, of eight 30; for four, two are left as a margin for other cards.
+/// The tiles of an entry whose clusters split k among one to eight blocks, of which a multiprocessor has two. Of three 79 fit on an
+/// H200, of four 62, of eight 30; a few are left as a margin for other cards.
 macro_rules! split_k {
     ($entry:literal, $extents:expr, $stages:expr, $by_maps:expr) => {{
-        const ALL: usize = 2 * MULTIPROCESSORS;
         const fn split(name: &'static str, split: usize, at_once: usize) -> Tile {
             let tile = tile(name, $extents, $stages, Work::SwapAbSplitK(split), at_once);
             Tile { entry: $entry, by_maps: $by_maps, ..tile }
         }
         [
-            split($entry, 1, ALL),
-            split(concat!($entry, "_split2"), 2, ALL / 2),
+            split($entry, 1, 2 * MULTIPROCESSORS),
+            split(concat!($entry, "_split2"), 2, MULTIPROCESSORS),
+            split(concat!($entry, "_split3"), 3, 76),
             split(concat!($entry, "_split4"), 4, 60),
             split(concat!($entry, "_split8"), 8, 30),
         ]
@@ -85,14 +85,14 @@ pub const TILES: [Tile; 9] = {
         tile("128x192_cluster2", [128, 192], 4, Persistent(2), ALL / 2),
         tile("64x128", [64, 128], 8, Persistent(1), ALL),
         tile("64x128_cluster2", [64, 128], 8, Persistent(2), ALL / 2),
-        tile("64x64", [64, 64], 8, Persistent(1), ALL),
+        tile("64x64", [64, 64], 12, Persistent(1), ALL),
         tile("128x128_split_k", [128, 128], 6, SplitK, ALL),
         tile("64x128_split_k", [64, 128], 8, SplitK, ALL),
     ]
 };
 
 /// Those for few rows, and those for rows that start anywhere.
-pub(super) const SPLIT_K: [[Tile; 4]; 7] = [
+pub(super) const SPLIT_K: [[Tile; 5]; 7] = [
     split_k!("swap_ab_16x64", [16, 64], 10, [true, true]),
     split_k!("swap_ab_32x64", [32, 64], 9, [true, true]),
     split_k!("swap_ab_64x64", [64, 64], 7, [true, true]),
@@ -103,25 +103,30 @@ pub(super) const SPLIT_K: [[Tile; 4]; 7] = [
 ];
 
 /// Those with A and B swapped for all shapes.
-pub(super) const SWAP_AB: [Tile; 15] = {
+pub(super) const SWAP_AB: [Tile; 20] = {
     use Work::SwapAb;
     const ALL: usize = MULTIPROCESSORS;
     [
-        tile("swap_ab_64x64_cluster4", [64, 64], 8, SwapAb(4), FOURS),
-        tile("swap_ab_112x128", [112, 128], 6, SwapAb(1), ALL),
-        tile("swap_ab_128x64", [128, 64], 8, SwapAb(1), ALL),
-        tile("swap_ab_128x64_cluster4", [128, 64], 8, SwapAb(4), FOURS),
-        tile("swap_ab_128x128", [128, 128], 6, SwapAb(1), ALL),
-        tile("swap_ab_128x128_cluster2", [128, 128], 6, SwapAb(2), ALL / 2),
-        tile("swap_ab_176x64_cluster2", [176, 64], 6, SwapAb(2), ALL / 2),
-        tile("swap_ab_176x128_cluster2", [176, 128], 4, SwapAb(2), ALL / 2),
-        tile("swap_ab_192x64_cluster4", [192, 64], 6, SwapAb(4), FOURS),
-        tile("swap_ab_208x128_cluster2", [208, 128], 4, SwapAb(2), ALL / 2),
-        tile("swap_ab_144x128", [144, 128], 5, SwapAb(1), ALL),
-        tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb(2), ALL / 2),
-        tile("swap_ab_176x128", [176, 128], 4, SwapAb(1), ALL),
-        tile("swap_ab_192x128", [192, 128], 4, SwapAb(1), ALL),
-        tile("swap_ab_208x128", [208, 128], 4, SwapAb(1), ALL),
+        tile("swap_ab_32x64_cluster2", [32, 64], 16, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_32x64_cluster4", [32, 64], 16, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_64x64_cluster4", [64, 64], 12, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_112x128", [112, 128], 6, SwapAb([1, 1]), ALL),
+        tile("swap_ab_112x128_cluster2x2", [112, 128], 6, SwapAb([2, 2]), FOURS),
+        tile("swap_ab_128x64", [128, 64], 8, SwapAb([1, 1]), ALL),
+        tile("swap_ab_128x64_cluster4", [128, 64], 8, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_128x128", [128, 128], 6, SwapAb([1, 1]), ALL),
+        tile("swap_ab_128x128_cluster2", [128, 128], 6, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_128x128_cluster2x2", [128, 128], 6, SwapAb([2, 2]), FOURS),
+        tile("swap_ab_144x128", [144, 128], 5, SwapAb([1, 1]), ALL),
+        tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_176x64_cluster2", [176, 64], 6, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_176x128", [176, 128], 4, SwapAb([1, 1]), ALL),
+        tile("swap_ab_176x128_cluster2", [176, 128], 4, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_192x64_cluster4", [192, 64], 6, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_192x128", [192, 128], 4, SwapAb([1, 1]), ALL),
+        tile("swap_ab_208x128", [208, 128], 4, SwapAb([1, 1]), ALL),
+        tile("swap_ab_208x128_cluster2", [208, 128], 4, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_208x128_cluster2x2", [208, 128], 4, SwapAb([2, 2]), FOURS),
     ]
 };
 
@@ -152,7 +157,8 @@ impl Tile {
     /// Whether it could be the fastest for a product.
     pub fn suits(&self, s: &Product) -> bool {
         match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => s.m > 32,
+            Work::Persistent(_) => s.m > 32,
+            Work::SwapAb(_) => (s.m > 32) == (self.rows > 32),
             Work::SwapAbSplitK(split) => {
                 let in_one_wave = split > 1 && self.clusters(s) <= self.at_once;
                 let suits = match self.by_maps {
@@ -185,9 +191,7 @@ impl Tile {
     /// Blocks that are on one multiprocessor at a time where there are so many clusters.
     pub(super) fn on_a_multiprocessor(&self, clusters: usize) -> usize {
         let blocks = match self.work {
-            Work::Persistent(sharing) | Work::SwapAb(sharing) => {
-                return (self.at_once * sharing).div_ceil(MULTIPROCESSORS);
-            }
+            Work::Persistent(_) | Work::SwapAb(_) => return (self.at_once * self.cluster()).div_ceil(MULTIPROCESSORS),
             Work::SwapAbSplitK(split) => split,
             Work::SplitK => return 1,
         };
@@ -198,9 +202,20 @@ impl Tile {
     pub(super) fn sharing(&self) -> [usize; 2] {
         match self.work {
             Work::Persistent(sharing) => [1, sharing],
-            Work::SwapAb(sharing) => [sharing, 1],
+            Work::SwapAb(sharing) => sharing,
             Work::SwapAbSplitK(_) | Work::SplitK => [1, 1],
         }
+    }
+
+    /// Elements of a and b that a block reads for an output and one of k.
+    pub(super) fn read_of_output(&self) -> f64 {
+        let [a_sharing, b_sharing] = self.sharing();
+        (self.rows / a_sharing + self.cols / b_sharing) as f64 / (self.rows * self.cols) as f64
+    }
+
+    /// Blocks of a cluster that multicast.
+    pub(super) fn cluster(&self) -> usize {
+        self.sharing().iter().product()
     }
 
     /// Clusters that the whole product takes, or its tiles where they have parts.
@@ -235,7 +250,7 @@ impl Tile {
         let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
         let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
         let (cluster, clusters, store_bytes) = match self.work {
-            Work::Persistent(sharing) | Work::SwapAb(sharing) => (sharing, clusters.min(self.at_once), store_bytes),
+            Work::Persistent(_) | Work::SwapAb(_) => (self.cluster(), clusters.min(self.at_once), store_bytes),
             Work::SwapAbSplitK(split) => (split, clusters, 0),
             Work::SplitK => (1, clusters * parts, 0),
         };

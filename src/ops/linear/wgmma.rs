@@ -63,7 +63,7 @@ mod tests {
     #[rstest]
     #[case(512, 2048, 5632, true, "swap_ab_128x64")]
     #[case(1536, 1536, 1536, false, "swap_ab_144x128")]
-    #[case(4096, 4096, 4096, false, "128x256")]
+    #[case(4096, 4096, 4096, false, "128x256_cluster2")]
     #[case(4096, 4096, 4096, true, "swap_ab_208x128")]
     #[case(16, 4096, 4096, false, "swap_ab_16x64_split2")]
     #[case(192, 4096, 4096, false, "64x128")]
@@ -71,7 +71,9 @@ mod tests {
     #[case(384, 4096, 4096, false, "swap_ab_112x128")]
     #[case(3000, 3000, 3000, false, "128x192_cluster2")]
     #[case(192, 6848, 3192, false, "swap_ab_192x64_cluster4")]
-    #[case(64, 8704, 7075, false, "unaligned_b_64x64_split4")]
+    #[case(64, 8704, 7075, false, "unaligned_b_64x64_split3")]
+    #[case(32, 8400, 1640, false, "swap_ab_32x64_cluster2")]
+    #[case(599, 2472, 10056, false, "swap_ab_112x128_cluster2x2")]
     fn rows_make_whole_waves(
         #[case] m: usize,
         #[case] n: usize,
