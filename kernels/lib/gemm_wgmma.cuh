@@ -5,12 +5,11 @@
 // warpgroup of a block is the producer: it copies slices of a and b into the pipeline by TMA. The others are consumers (wgmma).
 // Blocks are persistent: the copies of the next tile run during the stores of this one. Tensor maps fill with zeros what lies
 // outside a and b, and leave out what lies outside c. They need rows of a multiple of 16 bytes: an operand without is copied to
-// the workspace first, c without is stored by elements. In a batch of products every tensor holds its items one behind the other,
-// and the outermost coordinate of its map is the item: what lies past an edge of one is no part of the next.
+// the workspace first, c without is stored by elements. In a batch the outermost coordinate of a map is the item.
 //
 // An operand is K-major (its rows in memory run along k) or MN-major. Its map has boxes of 64 of k by the rows of a tile where it
-// is K-major, of 64 columns by 64 of k where it is MN-major; an operand that CLUSTER blocks multicast to each other has boxes of
-// 1 / CLUSTER of the rows. The map of c has boxes of 64 columns by 64 rows. All are in the 128-byte swizzle.
+// is K-major, of 64 columns by 64 of k where it is MN-major, and of a part of the rows where blocks multicast it to each other. The
+// map of c has boxes of 64 columns by 64 rows. All are in the 128-byte swizzle.
 #pragma once
 #include "cluster.cuh"
 #include "gemm.cuh"
@@ -165,8 +164,7 @@ __device__ __forceinline__ constexpr int descriptor_step(int order) {
     return (order == K_MAJOR ? WGMMA_K * 2 : WGMMA_K * ROW_BYTES) >> 4;
 }
 
-// One warpgroup: its 64 rows of the product of `slices` slices. The products of a slice are in flight while the next
-// slice is waited for; a stage is given back one slice later.
+// One warpgroup: its 64 rows of the product of `slices` slices. Those of one are in flight while the next is waited for.
 template <class C>
 __device__ __forceinline__ void consume_tile(Pipeline<C>& pipeline, float (&sums)[C::TILE_N / 2], int group, int slices) {
     unsigned previous = 0;
@@ -443,8 +441,7 @@ __device__ __forceinline__ void swap_ab_split_k(const Operands& operands, scalar
     cluster_sync();  // the other blocks may still read this one's shared memory
 }
 
-// Split-K for few tiles and a long k: block i takes part i / tiles of the slices of tile i % tiles and leaves its sums in the
-// workspace, tile after tile, part after part.
+// Split-K for few tiles and a long k: block i takes part i / tiles of tile i % tiles; its sums go to the workspace, part after part.
 template <class C>
 __device__ __forceinline__ void split_k_partials(const TensorMap& a, const TensorMap& b, float4* __restrict__ workspace,
                                              const Extents& extents, int parts) {

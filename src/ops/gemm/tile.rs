@@ -12,11 +12,11 @@ pub(super) const COLUMNS: usize = 64;
 /// How a block works.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Work {
-    /// Persistent; clusters of so many blocks, one below the other, multicast b.
-    Persistent(usize),
+    /// Persistent; clusters of so many blocks beside each other multicast a, of so many below each other b.
+    Persistent([usize; 2]),
     /// A and B swapped, a tile a cluster; its k is split among so many blocks.
     SwapAbSplitK(usize),
-    /// A and B swapped, persistent; clusters of so many blocks beside each other multicast a, of so many below each other b.
+    /// The same with A and B swapped.
     SwapAb([usize; 2]),
     /// Split-K over as many blocks as there are; a second launch reduces the partial sums.
     SplitK,
@@ -79,13 +79,13 @@ pub const TILES: [Tile; 9] = {
     use Work::{Persistent, SplitK};
     const ALL: usize = MULTIPROCESSORS;
     [
-        tile("128x256", [128, 256], 4, Persistent(1), ALL),
-        tile("128x256_cluster2", [128, 256], 4, Persistent(2), ALL / 2),
-        tile("128x192", [128, 192], 4, Persistent(1), ALL),
-        tile("128x192_cluster2", [128, 192], 4, Persistent(2), ALL / 2),
-        tile("64x128", [64, 128], 8, Persistent(1), ALL),
-        tile("64x128_cluster2", [64, 128], 8, Persistent(2), ALL / 2),
-        tile("64x64", [64, 64], 12, Persistent(1), ALL),
+        tile("128x256", [128, 256], 4, Persistent([1, 1]), ALL),
+        tile("128x256_cluster2", [128, 256], 4, Persistent([1, 2]), ALL / 2),
+        tile("128x192", [128, 192], 4, Persistent([1, 1]), ALL),
+        tile("128x192_cluster2", [128, 192], 4, Persistent([1, 2]), ALL / 2),
+        tile("64x128", [64, 128], 8, Persistent([1, 1]), ALL),
+        tile("64x128_cluster2", [64, 128], 8, Persistent([1, 2]), ALL / 2),
+        tile("64x64", [64, 64], 12, Persistent([1, 1]), ALL),
         tile("128x128_split_k", [128, 128], 6, SplitK, ALL),
         tile("64x128_split_k", [64, 128], 8, SplitK, ALL),
     ]
@@ -201,8 +201,7 @@ impl Tile {
     /// Blocks that multicast a to each other, and b.
     pub(super) fn sharing(&self) -> [usize; 2] {
         match self.work {
-            Work::Persistent(sharing) => [1, sharing],
-            Work::SwapAb(sharing) => sharing,
+            Work::Persistent(sharing) | Work::SwapAb(sharing) => sharing,
             Work::SwapAbSplitK(_) | Work::SplitK => [1, 1],
         }
     }

@@ -241,11 +241,13 @@ mod tests {
         let table = table("a device", &[(&tuned(), &timed)]);
         let fastest =
             |point: &Point| timed.iter().filter(|t| t.point == *point).map(|t| t.us).fold(f64::INFINITY, f64::min);
-        // Others hardly count, and are not chosen.
-        for timed in timed.iter().filter(|timed| timed.us < 1.25 * fastest(&timed.point)) {
+        for timed in &timed {
             let tile = tiles().find(|tile| tile.name == timed.tile).expect("a tile");
             let again = us(tile, &table.tiles[&timed.tile], &timed.point);
-            assert!((again / timed.us - 1.0).abs() < 0.12, "{} {:?}: {again} for {}", tile.name, timed.point, timed.us);
+            // What is far from the fastest hardly counts, and is not chosen.
+            let allowed = if timed.us < 1.25 * fastest(&timed.point) { 0.1 } else { 0.4 };
+            let off = (again / timed.us - 1.0).abs();
+            assert!(off < allowed, "{} {:?}: {again} for {}", tile.name, timed.point, timed.us);
         }
     }
 

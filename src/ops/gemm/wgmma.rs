@@ -149,7 +149,7 @@ impl Operation {
         match tile.work {
             Work::Persistent(_) if tile.rows < 128 => true,
             Work::Persistent(_) if tile.cols == 256 => !reads_c,
-            Work::Persistent(sharing) => !long || (sharing == 1 && few_rows),
+            Work::Persistent(sharing) => !long || (sharing == [1, 1] && few_rows),
             Work::SwapAb([1, 1]) if long && !few_rows && tile.rows < 144 => false,
             Work::SwapAb([1, 1]) => 4 * s.m.next_multiple_of(tile.rows) <= 5 * s.m,
             Work::SwapAb(_) => straddles || (!long && tile.rows > 32),
@@ -162,23 +162,21 @@ impl Operation {
         [self.a(s), self.b(s)].iter().any(|(_, factor)| !factor.cols.is_multiple_of(SLICE))
     }
 
-    /// The one of these that is. Of single products an estimate is no better than the power allows.
+    /// The one of these that is.
     fn choose_among(&self, tiles: impl Iterator<Item = &'static Tile>, s: &Product) -> &'static Tile {
-        let in_batches = self.batch.is_some();
-        let times = |tile: &Tile| times::of(tile.name, in_batches);
+        let times = |tile: &Tile| times::of(tile.name, self.batch.is_some());
         let us = |tile: &Tile| times(tile).map_or(f64::INFINITY, |times| self.estimate_us(tile, times, s));
         let suiting = tiles.filter(|tile| self.suits(tile, s) && self.has(tile));
-        let (alike, least_us) = match in_batches {
-            true => (1.0, 0.0),
-            false if flops(s) > LONG => (ALIKE, flops(s) as f64 / SUSTAINED_FLOPS_PER_US),
-            false => (ALIKE, 0.0),
-        };
+        // No estimate of a long product is better than the power allows: then they are alike.
+        let flops = flops(s) * self.items();
+        let least_us = if flops > LONG { flops as f64 / SUSTAINED_FLOPS_PER_US } else { 0.0 };
         let estimates: Vec<(f64, &'static Tile)> = suiting.map(|tile| (us(tile).max(least_us), tile)).collect();
         let lowest = estimates.iter().map(|(us, _)| *us).fold(f64::INFINITY, f64::min);
-        let best = estimates.into_iter().filter(|(us, _)| *us <= lowest * alike).min_by(|(a_us, a), (b_us, b)| {
+        let alike = estimates.into_iter().filter(|(us, _)| *us <= lowest * ALIKE);
+        let read_least = alike.min_by(|(a_us, a), (b_us, b)| {
             a.read_of_output().total_cmp(&b.read_of_output()).then(a_us.total_cmp(b_us))
         });
-        best.map_or(&TILES[0], |(_, tile)| tile)
+        read_least.map_or(&TILES[0], |(_, tile)| tile)
     }
 
     /// Whether a tile could be the fastest for a shape. One without tensor maps gains nothing where these take the operands as they are.
