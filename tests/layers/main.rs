@@ -4,7 +4,7 @@ mod graph;
 mod source;
 
 use graph::Graph;
-use source::{code, files, without_tests};
+use source::{below, code, files, kernels, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the top to the bottom; a layer may use what stands below it, and itself.
@@ -229,6 +229,7 @@ fn no_large_cycle_of_files() {
 fn no_file_is_long() {
     let long: Vec<_> = files()
         .into_iter()
+        .chain(kernels())
         .map(|(file, text)| (text.lines().count(), file))
         .filter(|(lines, _)| *lines > MOST_LINES)
         .collect();
@@ -287,4 +288,65 @@ fn a_planted_import_upwards_in_the_simulator_is_seen() {
     );
     assert_eq!(of("use crate::sim::run; pub fn step() {}", ""), ["src/sim/machine/mod.rs uses src/sim/isa/mod.rs"]);
     assert_eq!(of("pub fn step() {}", "use super::machine;"), ["src/sim/error.rs uses src/sim/machine/mod.rs"]);
+}
+
+/// Changes that `docs/design.md` says the place of.
+const CHANGES: [&str; 12] = [
+    "operator",
+    "dtype",
+    "PTX instruction",
+    "check",
+    "tolerance",
+    "output format",
+    "device",
+    "subcommand",
+    "perf protocol",
+    "kernel fix",
+    "peer",
+    "baseline format",
+];
+
+/// What a table of `docs/design.md` names in back quotes that is a path, for some operator where it is one of each.
+fn paths(text: &str) -> impl Iterator<Item = String> + '_ {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_path = |name: &&str| {
+        name.contains('/')
+            || name.ends_with(".md")
+            || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name).is_dir()
+    };
+    quoted.filter(is_path).map(|name| name.replace("<op>", "gemm"))
+}
+
+#[test]
+fn the_place_of_every_change_is_said_and_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let design = std::fs::read_to_string(root.join("docs/design.md")).unwrap();
+    let (_, behind) = design.split_once("## Where a change goes").expect("a section of that name");
+    let rows =
+        || behind.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|')).skip(2);
+    let said: Vec<&str> = rows().filter_map(|row| row.strip_prefix("| ")?.split(" |").next()).collect();
+    assert_eq!(said, CHANGES);
+    let named: Vec<String> = rows().flat_map(paths).collect();
+    let absent: Vec<&String> = named.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(named.len() > 40 && absent.is_empty(), "docs/design.md names what is not there: {absent:?}");
+}
+
+#[test]
+fn a_path_that_is_not_there_is_seen() {
+    let named: Vec<String> = paths("`src/ops/<op>/mod.rs`, `Device` in `src/nowhere.rs`, `peers`").collect();
+    assert_eq!(named, ["src/ops/gemm/mod.rs", "src/nowhere.rs", "peers"]);
+}
+
+/// Modules of the crate that its documentation shows.
+const PUBLIC: [&str; 3] = ["prelude", "sim", "summary"];
+
+#[test]
+fn what_is_not_public_is_hidden() {
+    let files = below("src", &["rs"]);
+    let lines: Vec<&str> = files["src/lib.rs"].lines().collect();
+    let modules = lines.iter().enumerate().filter_map(|(at, line)| {
+        let name = line.strip_prefix("pub mod ")?.trim_end_matches([';', ' ', '{']);
+        (lines[at - 1] != "#[doc(hidden)]").then_some(name)
+    });
+    assert_eq!(modules.collect::<Vec<_>>(), PUBLIC);
 }

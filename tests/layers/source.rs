@@ -6,12 +6,26 @@ use std::path::Path;
 
 /// The text of every Rust file below `src`, by its path from the root of the project.
 pub fn files() -> BTreeMap<String, String> {
-    fn walk(folder: &Path, root: &Path, files: &mut BTreeMap<String, String>) {
+    let files = below("src", &["rs"]);
+    assert!(files.len() > 30, "only {} sources were found", files.len());
+    files
+}
+
+/// The same of CUDA C++ below `kernels`.
+pub fn kernels() -> BTreeMap<String, String> {
+    let files = below("kernels", &["cu", "cuh"]);
+    assert!(files.len() > 30, "only {} kernels were found", files.len());
+    files
+}
+
+/// The text of every file with such an ending below a folder.
+pub fn below(folder: &str, endings: &[&str]) -> BTreeMap<String, String> {
+    fn walk(folder: &Path, root: &Path, endings: &[&str], files: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                walk(&path, root, files);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                walk(&path, root, endings, files);
+            } else if path.extension().is_some_and(|extension| endings.iter().any(|ending| extension == *ending)) {
                 let name = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
                 files.insert(name, fs::read_to_string(&path).unwrap());
             }
@@ -19,8 +33,7 @@ pub fn files() -> BTreeMap<String, String> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
-    walk(&root.join("src"), root, &mut files);
-    assert!(files.len() > 30, "only {} sources were found", files.len());
+    walk(&root.join(folder), root, endings, &mut files);
     files
 }
 
