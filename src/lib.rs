@@ -31,9 +31,7 @@ pub use harness::{Gate, Project};
 /// [`SCHEMA`](summary::SCHEMA) describes it to others.
 pub mod summary {
     pub use crate::check::builds::{BuildCase, BuildComparison};
-    pub use crate::check::failure::{Failure, Worst};
-    pub use crate::check::metric::Metric;
-    pub use crate::check::outcome::{Bound, Check, Outcome, PeerTiming, Timing, Verdict};
+    pub use crate::check::outcome::{Bound, Check, Failure, Metric, Outcome, PeerTiming, Timing, Verdict, Worst};
     pub use crate::core::dtype::DType;
     pub use crate::device::fingerprint::Fingerprint;
     pub use crate::device::{DeviceKind, Heat};
