@@ -17,7 +17,7 @@ pub struct Calibrate {
     /// What to calibrate: cpu, cuda or cuda:N [default: the GPU if there is one]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
-    /// Where the file goes [default: target/kernelgate/calibration/<device>.json]
+    /// Where the file goes [default: target/kernelgate/calibration/DEVICE.json]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
     #[command(flatten)]

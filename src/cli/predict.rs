@@ -75,7 +75,7 @@ pub struct Predict {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the fitted families or the validation go [default of --sweep: target/kernelgate/prediction/<device>.json]
+    /// Where the fitted families or the validation go [default of --sweep: target/kernelgate/prediction/DEVICE.json]
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
 }

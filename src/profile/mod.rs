@@ -83,7 +83,7 @@ pub fn record(
 /// The same with what the simulator counted of its kernel.
 ///
 /// # Errors
-/// As [`record`].
+/// If no run of that name did anything.
 pub fn record_with(
     timeline: &Timeline,
     run: &str,
