@@ -1,5 +1,6 @@
 //! [`Simd`] in plain Rust, for processors without the instruction sets of `x86.rs`.
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::vector::{Kernel, Simd};
@@ -33,6 +34,22 @@ fn exp2(n: i32) -> f32 {
     f32::from_bits(((n + 127) as u32) << 23)
 }
 
+/// One copy of the conversions, which are long in instructions of the baseline.
+#[inline(never)]
+fn widen(x: [f16; LANES]) -> V {
+    let mut wide = [0.0; LANES];
+    x.convert_to_f32_slice(&mut wide);
+    wide
+}
+
+/// As [`widen`], the other way.
+#[inline(never)]
+fn narrow(v: V) -> [f16; LANES] {
+    let mut narrow = [f16::ZERO; LANES];
+    narrow.convert_from_f32_slice(&v);
+    narrow
+}
+
 impl Simd for Portable {
     type V = V;
     const LANES: usize = LANES;
@@ -57,8 +74,8 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load_f16(self, p: *const f16) -> V {
-        // SAFETY: the caller vouches for LANES readable halves.
-        lanes(|i| unsafe { *p.add(i) }.to_f32())
+        // SAFETY: the caller vouches for LANES readable halves; an array of halves has their alignment.
+        widen(unsafe { p.cast::<[f16; LANES]>().read() })
     }
 
     #[inline(always)]
@@ -76,7 +93,7 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: V) {
         // SAFETY: the caller vouches for LANES writable halves.
-        unsafe { p.cast::<[f16; LANES]>().write(v.map(f16::from_f32)) }
+        unsafe { p.cast::<[f16; LANES]>().write(narrow(v)) }
     }
 
     #[inline(always)]
