@@ -77,3 +77,5 @@ pub mod profile;
 pub mod protocol;
 #[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
+pub mod toolchain;

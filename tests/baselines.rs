@@ -6,10 +6,10 @@ use kernelgate::baseline::{Row, Table, read};
 use kernelgate::core::candidate::Body;
 use kernelgate::core::shape::{describe, parse};
 use kernelgate::core::suite::Suite;
-use kernelgate::device::code::code_of;
 use kernelgate::measure::threshold::{NoiseTable, case_name};
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
+use kernelgate::toolchain::code::code_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,12 @@
 //! The committed PTX of the catalogue and of the models on it: a file a kernel source, made from the sources as they are.
 
 use kernelgate::core::candidate::{Body, Language};
-use kernelgate::device::cuda::ptx_afresh;
 use kernelgate::device::dependent::objections;
-use kernelgate::device::fault::Fault;
-use kernelgate::device::sim::{ARCH, Committed, FOLDER};
 use kernelgate::models::suites;
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
+use kernelgate::toolchain::committed::{ARCH, Committed, FOLDER};
+use kernelgate::toolchain::{Error, compile_ptx_afresh};
 use std::path::Path;
 
 const HOW_TO_RENEW: &str = "renew them with `cargo test --release --test gate -- --ptx`";
@@ -31,11 +30,11 @@ fn the_compiler_would_make_it_again() {
     });
     let program = &kernels.next_back().expect("a kernel").program;
     let kept = committed().find(program, BF16).expect("its PTX");
-    match ptx_afresh(program, BF16, ARCH) {
+    match compile_ptx_afresh(program, BF16, ARCH) {
         // Another version of the compiler makes another text, and that is no fault of the files.
         Ok(made) if made.compiler == kept.compiler => assert!(made == kept, "{}: {HOW_TO_RENEW}", program.file),
-        Ok(_) | Err(Fault::Unsupported(_)) => {}
-        Err(fault) => panic!("{fault}"),
+        Ok(_) | Err(Error::NoCompiler(_)) => {}
+        Err(error) => panic!("{error}"),
     }
 }
 

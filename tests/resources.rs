@@ -5,13 +5,13 @@
 //! reason; `KERNELGATE_REQUIRE=nvrtc` makes that a failure.
 
 use kernelgate::core::candidate::{Body, Language, Program};
-use kernelgate::device::cuda::{Target, compile_afresh};
 use kernelgate::device::fault::Fault;
-use kernelgate::device::resources::Resources;
-use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::models::suites;
 use kernelgate::ops::catalogue;
 use kernelgate::prelude::*;
+use kernelgate::toolchain::committed::{Committed, FOLDER};
+use kernelgate::toolchain::resources::Resources;
+use kernelgate::toolchain::{Target, compile_afresh};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

@@ -4,7 +4,7 @@
 use super::store::Document;
 use crate::check::outcome::Timing;
 use crate::device::Heat;
-use crate::device::code::DIGITS as CODE_DIGITS;
+use crate::toolchain::code::DIGITS as CODE_DIGITS;
 
 /// The first line; the number is the version of the format.
 const TITLE: &str = "kernelgate perf 1";

@@ -1,6 +1,6 @@
 //! What a device counted of a case: exact numbers, the same on every machine.
 
-use super::resources::Resources;
+use crate::toolchain::resources::Resources;
 use serde::{Deserialize, Serialize};
 
 /// Traffic of one kind of memory.

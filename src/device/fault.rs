@@ -1,5 +1,6 @@
 //! What can go wrong when a candidate runs, each with what a person needs to mend it.
 
+use crate::toolchain;
 use std::fmt;
 
 /// Why a candidate did not give outputs.
@@ -129,3 +130,12 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+impl From<toolchain::Error> for Fault {
+    fn from(error: toolchain::Error) -> Self {
+        match error {
+            toolchain::Error::NoCompiler(why) => Fault::Unsupported(why),
+            toolchain::Error::Compile { log } => Fault::Compile { log },
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 pub mod arena;
 mod argument;
-pub mod code;
 mod content;
 pub mod counts;
 pub mod cpu;
@@ -13,12 +12,8 @@ pub mod fault;
 pub mod fingerprint;
 pub mod image;
 mod prepared;
-pub mod ptx;
-pub mod recipe;
-pub mod resources;
 mod signature;
 pub mod sim;
-mod standard;
 pub mod trace;
 
 use crate::core::candidate::{Body, Candidate};
@@ -258,7 +253,7 @@ pub trait Problem {
         Err(Fault::Unsupported("only the simulator counts work".into()))
     }
 
-    /// A [hash](code::code_of) of the kernels and their launches; `None` of host code, which may enqueue anything.
+    /// A [hash](crate::toolchain::code::code_of) of the kernels and their launches; `None` of host code, which may enqueue anything.
     fn code(&self) -> Option<String> {
         None
     }

@@ -69,7 +69,7 @@ impl Devices {
 
     /// The same for a project, whose committed PTX the simulator then finds.
     pub fn of_project(self, folder: &Path) -> Self {
-        Devices { ptx_folder: Some(folder.join(crate::device::sim::FOLDER)), ..self }
+        Devices { ptx_folder: Some(folder.join(crate::toolchain::committed::FOLDER)), ..self }
     }
 
     /// The same in a run that is watched, if it is.

@@ -22,15 +22,18 @@ use crate::core::shape::{Point, parse};
 use crate::core::suite::Suite;
 use crate::device::DeviceKind;
 use crate::device::fingerprint::Fingerprint;
-use crate::device::sim::FOLDER;
 use crate::report::record::Record;
 use crate::report::summary::Summary;
 use crate::report::text::line;
 use crate::report::{digest, failure};
+use crate::toolchain::committed::FOLDER;
 #[cfg(feature = "cuda")]
 use crate::{
     core::candidate::Program,
-    device::sim::{ARCH, Committed},
+    toolchain::{
+        committed::{ARCH, Committed},
+        compile_ptx_afresh,
+    },
 };
 use libtest_mimic::{ColorSetting, Completion, Failed};
 use std::collections::HashSet;
@@ -192,7 +195,7 @@ fn compile(suites: &[Suite], archs: &[String]) -> Conclusion {
 #[cfg(feature = "cuda")]
 fn renew_ptx(suites: &[Suite], folder: &Path) -> Conclusion {
     let compile = |program: &Program, dtype| {
-        crate::device::cuda::ptx_afresh(program, dtype, ARCH).map_err(|fault| format!("{}: {fault}", program.file))
+        compile_ptx_afresh(program, dtype, ARCH).map_err(|error| format!("{}: {error}", program.file))
     };
     match Committed::new(folder.into()).renew(suites, compile) {
         Ok((written, others)) => {

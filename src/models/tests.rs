@@ -6,7 +6,8 @@ use super::*;
 use crate::core::dtype::DType;
 use crate::core::seed::{below, rng};
 use crate::device::arena::Arena;
-use crate::device::sim::{FOLDER, SimArena, SimDevice};
+use crate::device::sim::{SimArena, SimDevice};
+use crate::toolchain::committed::FOLDER;
 use rstest::rstest;
 use std::path::{Path, PathBuf};
 

@@ -14,7 +14,8 @@ use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
 use crate::core::tensor::Tensor;
 use crate::device::cpu::CpuDevice;
-use crate::device::sim::{FOLDER, SimDevice};
+use crate::device::sim::SimDevice;
+use crate::toolchain::committed::FOLDER;
 use std::time::Duration;
 
 /// Shapes with more elements, or more operations, take one distribution and one dtype each, in turn: the values that matter fit

@@ -113,7 +113,7 @@ mod tests {
     use crate::core::candidate::{Body, Language, Program};
     use crate::core::dtype::DType;
     use crate::core::seed::rng;
-    use crate::device::sim::{Committed, FOLDER};
+    use crate::toolchain::committed::{Committed, FOLDER};
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Limits of every device of compute capability 8.0 and up.

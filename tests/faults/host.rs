@@ -4,8 +4,8 @@
 use crate::cpu::Vector;
 use cudarc::driver::{DriverError, result, sys};
 use kernelgate::core::candidate::{Body, Candidate, Declare, IntoCandidate, Kernel};
-use kernelgate::device::cuda::{Target, compile};
 use kernelgate::prelude::*;
+use kernelgate::toolchain::{Target, compile};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::Range;

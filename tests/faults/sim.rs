@@ -5,9 +5,9 @@ use crate::finding::{Finding, SEEDS, find};
 use crate::small::{PAST_16_BITS, Small};
 use kernelgate::core::candidate::Body;
 use kernelgate::core::environment::REQUIRE;
-use kernelgate::device::cuda;
-use kernelgate::device::fault::Fault;
-use kernelgate::device::sim::{ARCH, SimDevice};
+use kernelgate::device::sim::SimDevice;
+use kernelgate::toolchain::committed::ARCH;
+use kernelgate::toolchain::{Error, compile_ptx};
 
 /// Whether the simulator can show the defect.
 pub fn shows(fixture: &Fixture) -> bool {
@@ -26,8 +26,8 @@ pub fn available(fixture: &Fixture) -> Result<(), String> {
     }
     let candidate = fixture.candidate()?;
     let Body::Cuda(kernel) = &candidate.body else { return Err("host code needs a GPU".into()) };
-    match cuda::ptx(&kernel.program, fixture.dtypes[0], ARCH) {
-        Err(Fault::Unsupported(why)) => Err(why),
+    match compile_ptx(&kernel.program, fixture.dtypes[0], ARCH) {
+        Err(Error::NoCompiler(why)) => Err(why),
         // What does not compile is for the gate to say.
         _ => Ok(()),
     }

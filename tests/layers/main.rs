@@ -8,7 +8,7 @@ use source::{below, code, files, kernels, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the top to the bottom; a layer may use what stands below it, and itself.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "cli",
     "harness",
     "report",
@@ -20,12 +20,13 @@ const LAYERS: [&str; 12] = [
     "protocol",
     "measure",
     "device",
+    "toolchain",
     "core",
 ];
 
 /// Beside the layers: who may use what.
 const ASIDE: [(&str, &[&str]); 3] =
-    [("models", &["core", "device", "ops"]), ("ops", &["core", "device"]), ("sim", &[])];
+    [("models", &["core", "device", "ops"]), ("ops", &["core", "device", "toolchain"]), ("sim", &[])];
 
 /// Who, besides the layers' order, is allowed to know the catalogue.
 const USES_OPS: [&str; 1] = ["cli"];
@@ -37,11 +38,14 @@ const USES_MODELS: [&str; 1] = ["cli"];
 const USES_SIM: [&str; 2] = ["device", "cli"];
 
 /// A word, and the only places where it may stand.
-const HOMES: [(&str, &[&str]); 3] =
-    [("insta", &["src/baseline/"]), ("libtest_mimic", &["src/harness/"]), ("cudarc", &["src/device/cuda/"])];
+const HOMES: [(&str, &[&str]); 3] = [
+    ("insta", &["src/baseline/"]),
+    ("libtest_mimic", &["src/harness/"]),
+    ("cudarc", &["src/device/cuda/", "src/toolchain/"]),
+];
 
 /// Where `unsafe` may stand.
-const UNSAFE_HOMES: [&str; 2] = ["src/device/cuda/", "src/ops/simd/"];
+const UNSAFE_HOMES: [&str; 3] = ["src/device/cuda/", "src/ops/simd/", "src/toolchain/"];
 
 /// Inside the simulator, from the top to the bottom; what stands in `src/sim` itself is below all of them.
 const SIM_LAYERS: [&str; 6] = ["run", "passes", "isa", "ir", "machine", "ptx"];

@@ -9,8 +9,8 @@ use kernelgate::core::launch::Launch as Plan;
 use kernelgate::core::operator::{Operator, draw_inputs};
 use kernelgate::core::shape::outside;
 use kernelgate::core::tolerance::Tolerance;
-use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::{Dim, Launch};
+use kernelgate::toolchain::committed::{Committed, FOLDER};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 

@@ -3,8 +3,8 @@
 //! `KERNELGATE_WRITE=docs cargo test --release --test sim coverage` writes the table that the documentation shows.
 
 use super::mutation::opcodes;
-use kernelgate::device::sim::{Committed, FOLDER};
 use kernelgate::sim::Module;
+use kernelgate::toolchain::committed::{Committed, FOLDER};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;

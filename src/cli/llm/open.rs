@@ -6,13 +6,14 @@ use crate::core::dtype::DType;
 use crate::device::arena::Arena;
 use crate::device::cpu::CpuDevice;
 use crate::device::fault::Fault;
-use crate::device::sim::{FOLDER, SimArena, SimDevice};
+use crate::device::sim::{SimArena, SimDevice};
 use crate::device::{Device, DeviceKind};
 use crate::harness::progress::{Progress, Quiet};
 use crate::models::{
     Config, CpuExecutor, Error, Executor, Folder, Golden, LaunchedExecutor, Launches, Limits, Model, NAMES,
     RandomWeights, Text, Weights, named,
 };
+use crate::toolchain::committed::FOLDER;
 use std::path::Path;
 
 /// New positions of one run at most: longer prompts go in parts.

@@ -31,9 +31,8 @@ fn compile(
 ) -> Result<String, Failure> {
     use super::host_code::device_code;
     use crate::core::candidate::{Language, Program};
-    use crate::device::cuda::{Target, can_include, compile_instances};
-    use crate::device::fault::Fault;
     use crate::harness::terminal::note;
+    use crate::toolchain::{Error, Target, can_include, compile_instances};
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Functions without a word of where they run may be called by kernels: `constexpr int div_up(int, int)`.
     let mut all = vec![format!("--include-path={}", folder.display()), "--device-as-default-execution-space".into()];
@@ -61,7 +60,7 @@ fn compile(
         entry.filter(|entry| entry.contains('<')).map(|entry| code.instance(entry)).into_iter().collect();
     let instances = if asked.is_empty() { &code.instances } else { &asked };
     let mut made = compile_instances(&program, dtype, &target, &[], instances);
-    if asked.is_empty() && !instances.is_empty() && matches!(made, Err(Fault::Compile { .. })) {
+    if asked.is_empty() && !instances.is_empty() && matches!(made, Err(Error::Compile { .. })) {
         // An instance may depend on what only the host knows.
         made = compile_instances(&program, dtype, &target, &[], &[]);
     }
@@ -78,9 +77,8 @@ fn compile(
                 ))),
             }
         }
-        Err(Fault::Unsupported(why)) => Err(Failure::Missing(why)),
-        Err(Fault::Compile { log }) => Err(Failure::Input(format!("{}: {log}", program.file))),
-        Err(other) => Err(Failure::Input(format!("{}: {other}", program.file))),
+        Err(Error::NoCompiler(why)) => Err(Failure::Missing(why)),
+        Err(Error::Compile { log }) => Err(Failure::Input(format!("{}: {log}", program.file))),
     }
 }
 

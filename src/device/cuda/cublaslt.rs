@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "the C interface of cuBLASLt")]
 
 use super::choices::Choices;
+use super::cublaslt_tile as tile;
 use super::scratch::{Scratch, milliseconds};
-use super::{cublaslt_tile as tile, toolkit};
 use crate::core::candidate::Enqueue;
 use crate::core::dtype::DType;
 use crate::core::work::Work;
+use crate::toolchain::toolkit;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Attribute, cublasStatus_t as Status};
 use std::ffi::c_void;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! cuDNN, loaded at run time: its handle, and what all its descriptors have in common.
 #![expect(unsafe_code, reason = "the C interface of cuDNN")]
 
-use super::toolkit;
 use crate::core::dtype::DType;
+use crate::toolchain::toolkit;
 use cudarc::cudnn::sys::{self, cudnnDataType_t as Type, cudnnStatus_t as Status};
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,7 +1,6 @@
 //! One GPU, opened.
 
 use super::driver::{Context, driver_version};
-use super::nvrtc;
 use super::presence::{arch_of, find_driver};
 use super::program::Programs;
 use crate::core::candidate::{Language, Program};
@@ -55,7 +54,7 @@ impl CudaDevice {
             memory_bytes: context.memory_bytes().unwrap_or(0),
             clock_mhz: f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)) / 1e3,
             driver: format!("CUDA {driver}"),
-            compiler: nvrtc::version().map(|v| format!("NVRTC {v}")).unwrap_or_default(),
+            compiler: crate::toolchain::nvrtc::version().map(|v| format!("NVRTC {v}")).unwrap_or_default(),
         };
         Ok(CudaDevice {
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) as usize,

@@ -1,14 +1,11 @@
 //! NVIDIA GPUs, through the driver API loaded at run time.
 //!
-//! `driver`, `nvrtc`, `tensor_map`, `toolkit`, `scratch`, `cupti/library` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
+//! `driver`, `tensor_map`, `scratch`, `cupti/library` and the vendors' libraries (`cublaslt`, `cudnn*`) are the only
 //! files with `unsafe`; everything else builds on their safe functions.
 
 mod adapter;
 mod arena;
-mod artifact;
-mod cache;
 mod choices;
-mod compile;
 pub mod cublaslt;
 mod cublaslt_tile;
 mod cudnn;
@@ -19,29 +16,22 @@ pub mod cudnn_rnn;
 mod cupti;
 mod device;
 mod driver;
-mod nvrtc;
 mod precompile;
 mod presence;
 mod probe;
 mod problem;
 mod program;
-mod ptx;
 mod refresh;
 mod round_trip;
 mod scratch;
 mod support;
 mod tensor_map;
 mod timing;
-mod toolkit;
 mod watch;
 mod work;
 
-pub use crate::device::recipe::Target;
 pub use arena::CudaArena;
-pub use artifact::Artifact;
-pub use compile::{can_include, compile, compile_afresh, compile_instances};
 pub use device::CudaDevice;
 pub use precompile::{precompile, precompile_ahead, programs};
 pub use presence::find_driver;
 pub use probe::{Finding, probe};
-pub use ptx::{ptx, ptx_afresh};

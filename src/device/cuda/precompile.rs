@@ -1,14 +1,13 @@
 //! Fills the kernel cache: for machines that have no compiler, and before a run, on all cores.
 
-use super::compile::{compile, is_cached};
 use super::device::support;
-use super::{nvrtc, presence};
+use super::presence;
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::core::environment::COMPILE_SHARE;
 use crate::core::suite::Suite;
-use crate::device::fault::Fault;
-use crate::device::recipe::{Target, key};
+use crate::toolchain::recipe::key;
+use crate::toolchain::{Error, Target, compile, is_cached, nvrtc};
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -44,7 +43,7 @@ struct Job {
 }
 
 impl Job {
-    fn run(&self) -> Result<(), Fault> {
+    fn run(&self) -> Result<(), Error> {
         compile(&self.program, self.dtype, &Target::Cubin(self.arch.clone())).map(drop)
     }
 
@@ -79,7 +78,7 @@ pub fn precompile(suites: &[Suite], archs: &[&str]) -> Result<usize, String> {
     let missing = jobs.iter().filter(|job| !job.is_done()).count();
     await_all(helpers(missing, &[]));
     for job in &jobs {
-        job.run().map_err(|fault| format!("{} for {} on {}: {fault}", job.program.file, job.dtype, job.arch))?;
+        job.run().map_err(|error| format!("{} for {} on {}: {error}", job.program.file, job.dtype, job.arch))?;
     }
     Ok(jobs.len())
 }

@@ -1,7 +1,8 @@
 //! What is here and what is missing. Never panics: a machine without a GPU is an ordinary machine.
 
+use super::driver;
 use super::presence::find_driver;
-use super::{cache, driver, nvrtc, toolkit};
+use crate::toolchain::{cache, nvrtc, toolkit};
 
 /// One line of `kernelgate doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Programs as loaded modules: compiled once, kept loaded, their entries held against the launches.
 
-use super::compile::compile;
 use super::driver::{Context, Function, Module};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::fault::Fault;
-use crate::device::recipe::Target;
 use crate::device::signature;
+use crate::toolchain::{Target, compile};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -116,15 +116,15 @@ fn slots(image: &Image) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::device::support;
-    use super::super::ptx;
     use super::*;
     use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
     use crate::core::dtype::DType;
     use crate::core::operator::Op;
     use crate::core::tensor::Tensor;
     use crate::device::Job;
-    use crate::device::sim::ARCH;
     use crate::sim;
+    use crate::toolchain::committed::ARCH;
+    use crate::toolchain::{self, compile_ptx};
 
     crate::shape! { struct Vector { n: 1..=1024 } }
 
@@ -142,15 +142,15 @@ mod tests {
         let mut source = vec![0; image.len()];
         image.fill(&mut source, Poison::Nan);
 
-        let ptx = match ptx(&support(), DType::F32, ARCH) {
+        let ptx = match compile_ptx(&support(), DType::F32, ARCH) {
             Ok(ptx) => ptx,
-            Err(Fault::Unsupported(why)) => {
+            Err(toolchain::Error::NoCompiler(why)) => {
                 let is_required = std::env::var("KERNELGATE_REQUIRE").is_ok_and(|all| all.contains("nvrtc"));
                 assert!(!is_required, "{why}");
                 eprintln!("not run: {why}");
                 return;
             }
-            Err(fault) => panic!("{fault}"),
+            Err(error) => panic!("{error}"),
         };
         let module = sim::Module::parse(&ptx.text).unwrap();
         let mut memory = sim::Memory::new();

@@ -9,10 +9,10 @@ use crate::core::candidate::{Body, Enqueue, EnqueueBody, Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch, Library};
 use crate::device::argument::{Buffer, MAP_BYTES, Tiled, arguments};
-use crate::device::code::code_of;
 use crate::device::fault::Fault;
 use crate::device::image::Image;
 use crate::device::{Device, Job};
+use crate::toolchain::code::code_of;
 use std::sync::Arc;
 
 /// The work of one launch.

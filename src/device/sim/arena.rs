@@ -1,6 +1,5 @@
 //! An arena in the simulator: one memory for the kernels of all programs.
 
-use super::arch::ARCH;
 use super::device::SimDevice;
 use super::explain::{Placed, fault, findings};
 use super::modes::{Mode, options, work_budget};
@@ -14,6 +13,7 @@ use crate::device::argument::Arguments;
 use crate::device::fault::Fault;
 use crate::device::prepared::{Prepared, Ready};
 use crate::sim;
+use crate::toolchain::committed::ARCH;
 use std::sync::Arc;
 
 /// Buffers of a simulated device.

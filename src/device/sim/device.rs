@@ -1,12 +1,12 @@
 //! The simulator as a device of the gate.
 
-use super::arch::ARCH;
 use super::problem::SimProblem;
 use super::program::Programs;
 use crate::core::candidate::Body;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
+use crate::toolchain::committed::ARCH;
 use std::path::PathBuf;
 
 /// Launches that must agree bit for bit: each has a schedule of its own, so a few say more than many on hardware.

@@ -1,9 +1,9 @@
 //! What the simulator says, in the words of the gate: buffers by their names, errors as faults, metrics as counts.
 
-use super::arch::ARCH;
 use crate::device::counts::{Counts, Traffic};
 use crate::device::fault::Fault;
 use crate::sim::{self, Error, Finding, InstructionClass, Metrics, Pointer};
+use crate::toolchain::committed::ARCH;
 use std::collections::BTreeMap;
 
 /// A buffer of the case in simulated memory: its allocation, and where in it the buffer lies.

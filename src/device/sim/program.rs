@@ -1,18 +1,16 @@
 //! Programs as parsed modules: PTX as it is given, or compiled from CUDA C++.
 
-#[cfg(feature = "cuda")]
-use super::arch::ARCH;
-use super::committed::Committed;
 use super::explain::fault;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::device::dependent;
 use crate::device::fault::Fault;
-use crate::device::ptx::Ptx;
-use crate::device::resources::Resources;
 use crate::device::signature;
 use crate::sim::{Memory, Module};
+use crate::toolchain::committed::Committed;
+use crate::toolchain::ptx::Ptx;
+use crate::toolchain::resources::Resources;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,7 +79,7 @@ impl Programs {
 /// Compiled PTX from the cache or the compiler.
 #[cfg(feature = "cuda")]
 fn compiled(program: &Program, dtype: DType) -> Result<Ptx, Fault> {
-    crate::device::cuda::ptx(program, dtype, ARCH)
+    Ok(crate::toolchain::compile_ptx(program, dtype, crate::toolchain::committed::ARCH)?)
 }
 
 #[cfg(not(feature = "cuda"))]

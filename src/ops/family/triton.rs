@@ -146,7 +146,7 @@ impl Built {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::recipe::hash;
+    use crate::toolchain::recipe::hash;
     use rstest::rstest;
     use std::path::Path;
 

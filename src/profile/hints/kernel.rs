@@ -87,7 +87,7 @@ fn occupancy(input: &Input<'_>, seen: &Seen) -> Option<Idea> {
     }
     let threads = shape.block.iter().product::<u32>() as usize;
     let occupancy = resident_warps(&resources, threads, 0) as f64 / WARPS;
-    let unlimited = crate::device::resources::Resources { registers: 32, ..resources.clone() };
+    let unlimited = crate::toolchain::resources::Resources { registers: 32, ..resources.clone() };
     let without = resident_warps(&unlimited, threads, 0) as f64 / WARPS;
     if occupancy <= 0.0 || occupancy >= ENOUGH || without <= occupancy {
         return None;

@@ -1,11 +1,11 @@
 //! What was measured of each work: the subject of the rules.
 
 use crate::core::stats::median;
-use crate::device::resources::Resources;
 use crate::device::trace::{Shape, Timeline, Work, WorkId};
 use crate::profile::analysis::Run;
 use crate::profile::knowledge::Facts;
 use crate::profile::parts::Known;
+use crate::toolchain::resources::Resources;
 use std::collections::BTreeMap;
 
 /// A work with its times.

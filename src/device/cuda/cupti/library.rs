@@ -1,8 +1,8 @@
 //! CUPTI, loaded at run time: its activity interface.
 #![expect(unsafe_code, reason = "the C interface of CUPTI")]
 
-use super::super::toolkit;
 use super::layout::{kernel, kinds};
+use crate::toolchain::toolkit;
 use libloading::os::unix::Library;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};

@@ -7,7 +7,6 @@ use crate::check::{Context, Subject};
 use crate::core::shape::{Point, describe};
 use crate::device::DeviceKind;
 use crate::device::counts::{Counts, Traffic};
-use crate::device::resources::Resources;
 use crate::device::trace::{Event, Kind, Level, Range, RangeId, Shape, Timeline, Track, Work, WorkId};
 use crate::harness::arguments::DeviceChoice;
 use crate::harness::command::{Failure, Selection, Workplace};
@@ -15,6 +14,7 @@ use crate::harness::devices::Devices;
 use crate::profile::hints::Sectors;
 use crate::profile::{Clock, Identity, Knowledge, Pairs, record_with};
 use crate::report::summary::Summary;
+use crate::toolchain::resources::Resources;
 
 /// What its runs are called.
 const LAUNCH: &str = "launch";

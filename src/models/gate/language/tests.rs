@@ -11,7 +11,8 @@ use crate::core::seed::DEFAULT_SEED;
 use crate::core::shape::Shape;
 use crate::device::Device;
 use crate::device::cpu::CpuDevice;
-use crate::device::sim::{FOLDER, SimDevice};
+use crate::device::sim::SimDevice;
+use crate::toolchain::committed::FOLDER;
 use rstest::rstest;
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "the C interface of NVRTC")]
 
 use super::artifact::Artifact;
+use super::error::Error;
+use super::recipe::Target;
 use super::toolkit;
-use crate::device::fault::Fault;
-use crate::device::recipe::Target;
 use cudarc::nvrtc::sys;
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -64,7 +64,7 @@ impl Drop for Program {
 /// the source asks for.
 ///
 /// # Errors
-/// [`Fault::Compile`] with the log, [`Fault::Unsupported`] without NVRTC.
+/// [`Error::Compile`] with the log, [`Error::NoCompiler`] without NVRTC.
 pub fn compile(
     source: &str,
     file: &str,
@@ -72,11 +72,11 @@ pub fn compile(
     options: &[String],
     instances: &[String],
     target: &Target,
-) -> Result<Artifact, Fault> {
-    let compiler = version().map_err(|why| Fault::Unsupported(format!("{why}; {}", toolkit::how_to_get())))?;
+) -> Result<Artifact, Error> {
+    let compiler = version().map_err(|why| Error::NoCompiler(format!("{why}; {}", toolkit::how_to_get())))?;
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let c = |text: &str| {
-        CString::new(text).map_err(|_| Fault::Compile { log: format!("{file}: a NUL byte in the source or an option") })
+        CString::new(text).map_err(|_| Error::Compile { log: format!("{file}: a NUL byte in the source or an option") })
     };
     let (source, file) = (c(source)?, c(file)?);
     let names = headers.iter().map(|(name, _)| c(name)).collect::<Result<Vec<_>, _>>()?;
@@ -96,14 +96,14 @@ pub fn compile(
             names.as_ptr(),
         )
     };
-    created.result().map_err(|e| Fault::Compile { log: format!("NVRTC refused the program: {e:?}") })?;
+    created.result().map_err(|e| Error::Compile { log: format!("NVRTC refused the program: {e:?}") })?;
     for instance in instances {
         let name = c(instance)?;
         // SAFETY: the program is alive and not compiled yet; the name is a C string that is copied.
         let added = unsafe { sys::nvrtcAddNameExpression(program.0, name.as_ptr()) };
         added
             .result()
-            .map_err(|e| Fault::Compile { log: format!("NVRTC refused the instance `{instance}`: {e:?}") })?;
+            .map_err(|e| Error::Compile { log: format!("NVRTC refused the instance `{instance}`: {e:?}") })?;
     }
     // SAFETY: as above.
     let compiled = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as c_int, options.as_ptr()) };
@@ -111,7 +111,7 @@ pub fn compile(
         .trim_matches(['\0', '\n'])
         .to_owned();
     if let Err(error) = compiled.result() {
-        return Err(Fault::Compile { log: if log.is_empty() { format!("{error:?}") } else { log } });
+        return Err(Error::Compile { log: if log.is_empty() { format!("{error:?}") } else { log } });
     }
     let mut code = match target {
         Target::Cubin(_) => read(&program, sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)?,
@@ -130,13 +130,13 @@ fn read(
     program: &Program,
     size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
     get: unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult,
-) -> Result<Vec<u8>, Fault> {
-    let fault = |e| Fault::Compile { log: format!("NVRTC lost its result: {e:?}") };
+) -> Result<Vec<u8>, Error> {
+    let lost = |e| Error::Compile { log: format!("NVRTC lost its result: {e:?}") };
     let mut bytes = 0;
     // SAFETY: the program is alive and the pointer valid.
-    unsafe { size(program.0, &mut bytes) }.result().map_err(fault)?;
+    unsafe { size(program.0, &mut bytes) }.result().map_err(lost)?;
     let mut result = vec![0u8; bytes];
     // SAFETY: the buffer has the size that NVRTC asked for.
-    unsafe { get(program.0, result.as_mut_ptr().cast()) }.result().map_err(fault)?;
+    unsafe { get(program.0, result.as_mut_ptr().cast()) }.result().map_err(lost)?;
     Ok(result)
 }

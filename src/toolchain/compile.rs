@@ -1,18 +1,18 @@
 //! A program and a dtype to machine code or PTX, through the cache.
 
 use super::artifact::Artifact;
+use super::error::Error;
+use super::recipe::{HEADER, Target, headers, key, options};
+use super::standard;
 use super::{cache, nvrtc, toolkit};
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
-use crate::device::fault::Fault;
-use crate::device::recipe::{HEADER, Target, headers, key, options};
-use crate::device::standard;
 
 /// Compiles through the cache.
 ///
 /// # Errors
-/// [`Fault::Compile`] with the log; [`Fault::Unsupported`] when there is neither a cached kernel nor a compiler.
-pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artifact, Fault> {
+/// [`Error::Compile`] with the log; [`Error::NoCompiler`] when there is neither a cached kernel nor a compiler.
+pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artifact, Error> {
     debug_assert_eq!(program.language, Language::Cuda, "PTX is not compiled here");
     let key = key(program, dtype, target);
     let cached = cache::read(&key);
@@ -25,7 +25,7 @@ pub fn compile(program: &Program, dtype: DType, target: &Target) -> Result<Artif
             cache::write(&key, &artifact);
             Ok(artifact)
         }
-        (None, Err(why)) => Err(Fault::Unsupported(format!(
+        (None, Err(why)) => Err(Error::NoCompiler(format!(
             "{} is not in the kernel cache and there is no compiler: {why}; {}",
             program.file,
             toolkit::how_to_get()
@@ -50,7 +50,7 @@ pub fn can_include(name: &str) -> bool {
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_afresh(program: &Program, dtype: DType, target: &Target, further: &[&str]) -> Result<Artifact, Fault> {
+pub fn compile_afresh(program: &Program, dtype: DType, target: &Target, further: &[&str]) -> Result<Artifact, Error> {
     compile_instances(program, dtype, target, further, &[])
 }
 
@@ -64,17 +64,17 @@ pub fn compile_instances(
     target: &Target,
     further: &[&str],
     instances: &[String],
-) -> Result<Artifact, Fault> {
+) -> Result<Artifact, Error> {
     let mut options = options(program, dtype, target);
     options.extend(further.iter().map(|&option| option.to_owned()));
     let includes = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
     options.extend(includes.iter().map(|folder| format!("--include-path={}", folder.display())));
     let mut headers = headers(program, dtype);
     headers.extend(program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())));
-    nvrtc::compile(&program.text, &program.file, &headers, &options, instances, target).map_err(|fault| match fault {
-        Fault::Compile { mut log } => {
+    nvrtc::compile(&program.text, &program.file, &headers, &options, instances, target).map_err(|error| match error {
+        Error::Compile { mut log } => {
             log.extend(standard::hint(&log, can_include).map(|hint| format!("\n{hint}")));
-            Fault::Compile { log }
+            Error::Compile { log }
         }
         other => other,
     })

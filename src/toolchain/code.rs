@@ -2,12 +2,11 @@
 //! in it differ in nothing that the device could be slower for. It needs no compiler and no GPU, so that any machine can
 //! tell whether an accepted time is one of today's kernels.
 
-use super::recipe::{hash, headers, options};
+use super::recipe::{Target, hash, headers, options};
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
 use crate::core::launch::{Argument, Launch};
 use crate::core::tensor_map::{Fill, Swizzle, TensorMap};
-use crate::device::recipe::Target;
 
 /// Digits that are kept of a hash.
 pub const DIGITS: usize = 12;

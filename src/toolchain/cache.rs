@@ -1,7 +1,7 @@
 //! Compiled kernels on disk, by the hash of everything that went into them. A damaged entry is compiled again.
 
 use super::artifact::Artifact;
-use crate::device::recipe::hash;
+use super::recipe::hash;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,16 @@
 //! The folder of a project's compiled kernels: with it, a machine needs no compiler to simulate them.
 
-use super::arch::ARCH;
+use super::ptx::Ptx;
+use super::recipe::{Target, key};
 use crate::core::candidate::{Body, Language, Program};
 use crate::core::dtype::DType;
 use crate::core::packed::{pack, text};
 use crate::core::suite::Suite;
-use crate::device::ptx::Ptx;
-use crate::device::recipe::{Target, key};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The architecture that the kept PTX is for, which the simulator simulates, as the compiler's options name it.
+pub const ARCH: &str = "compute_90a";
 
 /// The folder below that of the project.
 pub const FOLDER: &str = "kernels/ptx";
