@@ -39,6 +39,7 @@ pub mod summary {
     pub use crate::profile::ProfileRun;
     pub use crate::report::SCHEMA;
     pub use crate::report::ceiling::Ceiling;
+    pub use crate::report::error::Error;
     pub use crate::report::models::{MemoryParts, ModelRun, Quantiles};
     pub use crate::report::record::Record;
     pub use crate::report::summary::{DeviceEntry, NoiseEntry, Run, Summary, VERSION};

@@ -17,7 +17,7 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let is_packed = path.extension().is_some_and(|extension| extension == "xz");
     let content = if is_packed { packed::pack(text.as_bytes()).map_err(said)? } else { text.into_bytes() };
     path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(said)?;
-    Place::of(path)?.write(content).map_err(said)
+    Place::of(path).map_err(|error| error.to_string())?.write(content).map_err(said)
 }
 
 /// Reads a file, plain or packed with xz, by `parse`.

@@ -90,7 +90,7 @@ impl Ab {
 
         let markdown = table(&summary.builds, self.all) + &self.planted(&summary.builds);
         if let Some(out) = &self.out {
-            summary.write(out).map_err(Failure::Input)?;
+            summary.write(out)?;
             let beside = out.with_extension("md");
             std::fs::write(&beside, &markdown).map_err(|e| Failure::Input(format!("{}: {e}", beside.display())))?;
         }

@@ -92,7 +92,9 @@ impl BenchCpu {
             }
             keep(&mut summary, record);
             // After each size: what was measured outlives whatever ends this process.
-            bench.out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)?;
+            if let Some(out) = &bench.out {
+                summary.write(out)?;
+            }
             bench.write_table(&summary)?;
         }
         peers.into_iter().for_each(Peer::close);
@@ -107,7 +109,7 @@ impl BenchCpu {
     fn write_table(&self, summary: &Summary) -> Result<(), Failure> {
         let Some(path) = &self.csv else { return Ok(()) };
         let table = crate::report::csv::table(summary).map_err(Failure::Input)?;
-        let mut place = Place::of(path).map_err(Failure::Input)?;
+        let mut place = Place::of(path)?;
         place.write(&table).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
     }
 }

@@ -89,7 +89,7 @@ impl ChainCommand {
             summary.workloads.extend(measured.runs());
             // After each size: what was measured outlives whatever ends this process.
             if let Some(out) = &self.out {
-                summary.write_into(out).map_err(Failure::Input)?;
+                summary.write_into(out)?;
             }
         }
         if self.json { print(&summary.to_json()) } else { Ok(()) }

@@ -163,7 +163,7 @@ impl Cnn {
         // A signal finds nothing to keep from here on.
         kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(out) = &self.out {
-            summary.write_into(out).map_err(Failure::Input)?;
+            summary.write_into(out)?;
         }
         if failed || has_failed || !agreement.holds() {
             return Err(Failure::Verdict);

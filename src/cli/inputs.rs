@@ -36,7 +36,7 @@ impl Inputs {
     /// # Errors
     /// If a file cannot be read, or none of them is a summary.
     pub fn merged(&self) -> Result<Summary, String> {
-        let mut summaries = self.summaries.iter().map(|path| Summary::read(path));
+        let mut summaries = self.summaries.iter().map(|path| Summary::read(path).map_err(|error| error.to_string()));
         let mut merged = summaries.next().ok_or("no summary given")??;
         for summary in summaries {
             merged.merge(summary?);

@@ -116,7 +116,7 @@ impl Llm {
         let mut summary = Summary::new(project().describe_run(self.inference.seed));
         summary.add_device(&fingerprint);
         summary.models.push(run);
-        summary.write_into(out).map_err(Failure::Input)
+        summary.write_into(out).map_err(Failure::from)
     }
 
     fn judge(&self, opened: &Opened, file: &Path) -> Result<(), Failure> {

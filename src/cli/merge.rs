@@ -32,7 +32,7 @@ impl Merge {
         let merged =
             if self.newer { Inputs::of(&self.paths).merged().map_err(Failure::Input)? } else { shards(&self.paths)? };
         if let Some(out) = &self.out {
-            merged.write(out).map_err(Failure::Input)?;
+            merged.write(out)?;
         }
         if self.json || self.out.is_none() {
             print(&merged.to_json())?;
@@ -46,6 +46,6 @@ impl Merge {
 /// One summary out of files that do not overlap.
 fn shards(paths: &[PathBuf]) -> Result<Summary, Failure> {
     let read = |path: &PathBuf| Ok((path.display().to_string(), Summary::read(path)?));
-    let parts: Result<Vec<_>, String> = paths.iter().map(read).collect();
-    merge::shards(parts.map_err(Failure::Input)?).map_err(Failure::Input)
+    let parts: Result<Vec<_>, Failure> = paths.iter().map(read).collect();
+    merge::shards(parts?).map_err(Failure::Input)
 }

@@ -75,7 +75,7 @@ impl Plot {
         };
         let svg = plot::svg(kind, &summary, &choice).map_err(Failure::Input)?;
         let Some(out) = &self.out else { return print(&svg) };
-        let mut place = Place::of(out).map_err(Failure::Input)?;
+        let mut place = Place::of(out)?;
         place.write(&svg).map_err(|e| Failure::Input(format!("{}: {e}", out.display())))
     }
 }

@@ -156,7 +156,7 @@ impl Written {
         if self.path == Path::new("-") {
             return print(&self.text);
         }
-        let mut place = Place::of(&self.path).map_err(Failure::Input)?;
+        let mut place = Place::of(&self.path)?;
         place.write(&self.text).map_err(|e| Failure::Input(format!("{}: {e}", self.path.display())))
     }
 }

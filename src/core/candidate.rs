@@ -18,7 +18,7 @@ pub use kernel::{Kernel, Language, Program};
 pub use library::CudaHost;
 pub use text::Text;
 pub use traits::{Declare, Traits};
-pub use triton::TritonMetadata;
+pub use triton::{TritonError, TritonMetadata};
 
 /// A candidate as the gate holds it: named, its shape type erased.
 #[derive(Clone)]

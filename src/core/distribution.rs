@@ -263,16 +263,30 @@ impl fmt::Display for Distribution {
     }
 }
 
-impl FromStr for Distribution {
-    type Err = String;
+/// All that have a name, those of no operator by itself too.
+fn named() -> impl Iterator<Item = Distribution> {
+    let apart = [Distribution::Infinite, Distribution::WithNan, Distribution::Grid];
+    Distribution::ALL.into_iter().chain(apart)
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let apart = [Distribution::Infinite, Distribution::WithNan, Distribution::Grid];
-        let all = Distribution::ALL.into_iter().chain(apart);
-        all.clone().find(|d| d.name() == text).ok_or_else(|| {
-            let names: Vec<_> = all.map(Distribution::name).collect();
-            format!("unknown distribution `{text}`; use one of {}", names.join(", "))
-        })
+/// A text that names no [`Distribution`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDistribution(String);
+
+impl fmt::Display for UnknownDistribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = named().map(Distribution::name).collect();
+        write!(f, "unknown distribution `{}`; use one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownDistribution {}
+
+impl FromStr for Distribution {
+    type Err = UnknownDistribution;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDistribution> {
+        named().find(|d| d.name() == text).ok_or_else(|| UnknownDistribution(text.into()))
     }
 }
 

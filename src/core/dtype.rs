@@ -211,14 +211,24 @@ impl fmt::Display for DType {
     }
 }
 
-impl FromStr for DType {
-    type Err = String;
+/// A text that names no [`DType`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDType(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
-            let [others @ .., last] = DType::ALL.map(DType::name);
-            format!("unknown dtype `{text}`; use {} or {last}", others.join(", "))
-        })
+impl fmt::Display for UnknownDType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [others @ .., last] = DType::ALL.map(DType::name);
+        write!(f, "unknown dtype `{}`; use {} or {last}", self.0, others.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownDType {}
+
+impl FromStr for DType {
+    type Err = UnknownDType;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDType> {
+        DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| UnknownDType(text.into()))
     }
 }
 
@@ -328,6 +338,6 @@ mod tests {
         for dtype in DType::ALL {
             assert_eq!(dtype.name().parse::<DType>(), Ok(dtype));
         }
-        assert!("half".parse::<DType>().unwrap_err().contains("f16"));
+        assert!("half".parse::<DType>().unwrap_err().to_string().contains("f16"));
     }
 }

@@ -1,6 +1,7 @@
 //! Where a result is written: a file is replaced at once and whole, a device or a pipe is written through, and whatever
 //! else lies there is refused.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -21,13 +22,28 @@ pub enum Place {
     Stream(File),
 }
 
+/// Nothing can be written to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPlace {
+    path: PathBuf,
+    why: String,
+}
+
+impl fmt::Display for NoPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: give the path of a file", self.path.display(), self.why)
+    }
+}
+
+impl std::error::Error for NoPlace {}
+
 impl Place {
     /// The place at `path`.
     ///
     /// # Errors
     /// If nothing can be written there, with the reason.
-    pub fn of(path: &Path) -> Result<Self, String> {
-        let refuse = |what: &str| Err(format!("{}: {what}: give the path of a file", path.display()));
+    pub fn of(path: &Path) -> Result<Self, NoPlace> {
+        let refuse = |why: &str| Err(NoPlace { path: path.to_owned(), why: why.to_owned() });
         let Ok(link) = fs::symlink_metadata(path) else { return Ok(Place::File(path.to_owned())) };
         let kind = match fs::metadata(path) {
             Ok(found) => found.file_type(),
@@ -37,8 +53,7 @@ impl Place {
         // `/dev/stdout` and the like: what is open there would not see a new file.
         let is_open_file = path.starts_with("/dev") || path.starts_with("/proc");
         if kind.is_file() && !is_open_file {
-            let real = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            return Ok(Place::File(real));
+            return fs::canonicalize(path).map(Place::File).or_else(|e| refuse(&e.to_string()));
         }
         if kind.is_dir() {
             return refuse("is a folder");
@@ -170,7 +185,8 @@ mod tests {
     use std::process::Command;
 
     fn write(path: &Path, text: &str) -> Result<(), String> {
-        Place::of(path)?.write(text).map_err(|e| e.to_string())
+        let mut place = Place::of(path).map_err(|e| e.to_string())?;
+        place.write(text).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -415,7 +415,7 @@ impl Session {
                 ));
             }
         }
-        let kept = summary.gather(&path);
+        let kept = summary.gather(&path).map_err(|error| error.to_string());
         match (conducted, kept) {
             (Err(why), Ok(_)) | (_, Err(why)) => Conclusion::Broken(why),
             (Ok(false), Ok(_)) if failures == 0 && (cut > 0 || self.options.most_elements.is_some()) => Conclusion::Cut,

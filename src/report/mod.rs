@@ -5,6 +5,7 @@ pub mod ceiling;
 pub mod clock;
 pub mod csv;
 pub mod digest;
+pub mod error;
 pub mod failure;
 #[cfg(feature = "reports")]
 pub mod formats;

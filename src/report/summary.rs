@@ -3,6 +3,7 @@
 //! JSON has no NaN and no infinity: a number that is not finite is written as `null` and read back as NaN.
 
 use super::ceiling::{self, Ceiling};
+use super::error::Error;
 use super::models::{self, ModelRun};
 use super::record::Record;
 use super::workloads::{self, WorkloadRun};
@@ -210,23 +211,18 @@ impl Summary {
     ///
     /// # Errors
     /// If it is not a summary, or one of an unknown version.
-    pub fn parse(text: &str) -> Result<Summary, String> {
+    pub fn parse(text: &str) -> Result<Summary, Error> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
         }
-        let versioned: Versioned = serde_json::from_str(text).map_err(|e| format!("not a summary: {e}"))?;
-        if versioned.version == 0 {
-            return Err("a summary of version 0, which no kernelgate has written: the file is damaged".into());
-        }
-        if versioned.version > VERSION {
-            return Err(format!(
-                "a summary of version {}, but this kernelgate reads up to {VERSION}: update it",
-                versioned.version
-            ));
+        let Versioned { version } =
+            serde_json::from_str(text).map_err(|source| Error::Json { version: None, source })?;
+        if version == 0 || version > VERSION {
+            return Err(Error::Version(version));
         }
         let mut summary: Summary =
-            serde_json::from_str(text).map_err(|e| format!("not a summary of version {}: {e}", versioned.version))?;
+            serde_json::from_str(text).map_err(|source| Error::Json { version: Some(version), source })?;
         // Counts are made from the records, never believed.
         summary.settle();
         Ok(summary)
@@ -236,10 +232,9 @@ impl Summary {
     ///
     /// # Errors
     /// As [`Summary::parse`], or if the file cannot be read.
-    pub fn read(path: &Path) -> Result<Summary, String> {
+    pub fn read(path: &Path) -> Result<Summary, Error> {
         let text = fs::read(path).and_then(packed::text);
-        let text = text.map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
-        Summary::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+        Summary::parse(&text.map_err(Error::file(path, "cannot read"))?).map_err(|error| error.within(path))
     }
 
     /// The JSON text.
@@ -252,7 +247,7 @@ impl Summary {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), String> {
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
         create_folder_of(path)?;
         self.write_to(&mut Place::of(path)?, path)
     }
@@ -261,7 +256,7 @@ impl Summary {
     ///
     /// # Errors
     /// As [`Summary::write`], or if what is there is no summary.
-    pub fn write_into(&self, path: &Path) -> Result<(), String> {
+    pub fn write_into(&self, path: &Path) -> Result<(), Error> {
         if !path.exists() {
             return self.write(path);
         }
@@ -270,7 +265,7 @@ impl Summary {
         all.write(path)
     }
 
-    fn write_to(&self, place: &mut Place, path: &Path) -> Result<(), String> {
+    fn write_to(&self, place: &mut Place, path: &Path) -> Result<(), Error> {
         let json = self.to_json();
         let is_packed = path.extension().is_some_and(|extension| extension == "xz");
         let written = if is_packed {
@@ -278,7 +273,7 @@ impl Summary {
         } else {
             place.write(json)
         };
-        written.map_err(|e| format!("{}: cannot write the summary: {e}", path.display()))
+        written.map_err(Error::file(path, "cannot write the summary"))
     }
 
     /// Writes a file that processes of the same run share: what they have written before stays. Records of another
@@ -286,14 +281,14 @@ impl Summary {
     ///
     /// # Errors
     /// As [`Summary::write`], or if somebody keeps the file locked.
-    pub fn gather(mut self, path: &Path) -> Result<Summary, String> {
+    pub fn gather(mut self, path: &Path) -> Result<Summary, Error> {
         create_folder_of(path)?;
         let mut place = Place::of(path)?;
         if let Place::File(real) = &place {
             let lock_path = beside(real, "lock");
             let lock = File::options().append(true).create(true).open(&lock_path);
-            let lock = lock.map_err(|e| format!("{}: cannot create: {e}", lock_path.display()))?;
-            lock::wait(&lock, Kind::Exclusive, LOCK_LIMIT).map_err(|e| format!("{}: {e}", lock_path.display()))?;
+            let lock = lock.map_err(Error::file(&lock_path, "cannot create"))?;
+            lock::wait(&lock, Kind::Exclusive, LOCK_LIMIT).map_err(Error::file(&lock_path, "cannot lock"))?;
             // A file of another run, or one that cannot be read any more, is replaced.
             if let Ok(mut gathered) = Summary::read(real)
                 && gathered.run.id == self.run.id
@@ -315,9 +310,9 @@ impl Summary {
     }
 }
 
-fn create_folder_of(path: &Path) -> Result<(), String> {
+fn create_folder_of(path: &Path) -> Result<(), Error> {
     let Some(folder) = path.parent() else { return Ok(()) };
-    fs::create_dir_all(folder).map_err(|e| format!("{}: cannot create: {e}", folder.display()))
+    fs::create_dir_all(folder).map_err(Error::file(folder, "cannot create"))
 }
 
 /// Runs that the tests of this module's neighbours share.
@@ -425,10 +420,10 @@ mod tests {
     #[test]
     fn a_later_version_is_refused_by_name() {
         let text = Summary::new(run("a")).to_json().replace(&format!("\"version\": {VERSION}"), "\"version\": 99");
-        assert!(Summary::parse(&text).unwrap_err().contains("version 99"));
-        assert!(Summary::parse("{}").unwrap_err().contains("not a summary"));
+        assert!(Summary::parse(&text).unwrap_err().to_string().contains("version 99"));
+        assert!(Summary::parse("{}").unwrap_err().to_string().contains("not a summary"));
         let text = Summary::new(run("a")).to_json().replace(&format!("\"version\": {VERSION}"), "\"version\": 0");
-        assert!(Summary::parse(&text).unwrap_err().contains("version 0"));
+        assert!(Summary::parse(&text).unwrap_err().to_string().contains("version 0"));
     }
 
     #[test]
@@ -449,7 +444,7 @@ mod tests {
         assert_eq!(Summary::read(&packed).unwrap().records.len(), 2, "what lies there is packed too");
 
         fs::write(&packed, &file[..file.len() / 2]).unwrap();
-        let why = Summary::read(&packed).unwrap_err();
+        let why = Summary::read(&packed).unwrap_err().to_string();
         assert!(why.contains("summary.json.xz: cannot read: it is packed with xz, and cut or damaged"), "{why}");
     }
 

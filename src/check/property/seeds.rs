@@ -3,6 +3,8 @@
 use super::strategy::Space;
 use crate::check::Subject;
 use crate::check::case::{Case, CaseId};
+use crate::core::distribution::UnknownDistribution;
+use crate::core::dtype::UnknownDType;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -109,8 +111,8 @@ fn parse(text: &str) -> Result<CaseId, String> {
     let digits = seed.strip_prefix("0x").ok_or_else(form)?;
     Ok(CaseId {
         shape: shape.into(),
-        dtype: dtype.parse()?,
-        distribution: distribution.parse()?,
+        dtype: dtype.parse().map_err(|e: UnknownDType| e.to_string())?,
+        distribution: distribution.parse().map_err(|e: UnknownDistribution| e.to_string())?,
         seed: u64::from_str_radix(digits, 16).map_err(|_| form())?,
         offset_bytes: offset.parse().map_err(|_| form())?,
     })

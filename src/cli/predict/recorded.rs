@@ -22,7 +22,7 @@ impl Recorded {
         for path in paths {
             match Fitted::read(path) {
                 Ok(sweep) => recorded.sweeps.push(sweep),
-                Err(_) => recorded.summaries.push(Summary::read(path).map_err(Failure::Input)?),
+                Err(_) => recorded.summaries.push(Summary::read(path)?),
             }
         }
         Ok(recorded)

@@ -5,6 +5,7 @@ use super::kernel::target_of;
 use crate::core::launch::{Launch, Scalar};
 use crate::core::shape::Shape;
 use serde::Deserialize;
+use std::fmt;
 use std::sync::Arc;
 
 /// Threads of a warp.
@@ -36,6 +37,36 @@ fn one() -> usize {
     1
 }
 
+/// Why a text is not what Triton says of a program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TritonError {
+    /// It is no JSON, or lacks a field.
+    Json(serde_json::Error),
+    /// No program can be launched with a number.
+    Impossible {
+        /// The field that has it.
+        field: &'static str,
+        /// The number.
+        value: usize,
+        /// The largest that is possible.
+        most: usize,
+    },
+}
+
+impl fmt::Display for TritonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TritonError::Json(error) => write!(f, "no metadata as Triton writes it beside its PTX: {error}"),
+            TritonError::Impossible { field, value, most } => {
+                write!(f, "{field} is {value}; powers of two up to {most} are possible")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TritonError {}
+
 impl TritonMetadata {
     /// Reads Triton's JSON.
     /// ```
@@ -47,12 +78,11 @@ impl TritonMetadata {
     ///
     /// # Errors
     /// JSON that says not enough to launch the program, or what cannot be.
-    pub fn parse(json: &str) -> Result<Self, String> {
-        let metadata: TritonMetadata =
-            serde_json::from_str(json).map_err(|e| format!("no metadata as Triton writes it beside its PTX: {e}"))?;
+    pub fn parse(json: &str) -> Result<Self, TritonError> {
+        let metadata: TritonMetadata = serde_json::from_str(json).map_err(TritonError::Json)?;
         for (field, value, most) in [("num_warps", metadata.num_warps, 32), ("num_ctas", metadata.num_ctas, 16)] {
             if value == 0 || value > most || !value.is_power_of_two() {
-                return Err(format!("{field} is {value}; powers of two up to {most} are possible"));
+                return Err(TritonError::Impossible { field, value, most });
             }
         }
         Ok(metadata)
@@ -169,7 +199,7 @@ mod tests {
             (r#"{"name": "k", "num_warps": 4, "num_ctas": 0}"#, "num_ctas is 0"),
         ] {
             let error = TritonMetadata::parse(json).unwrap_err();
-            assert!(error.contains(word), "{error}");
+            assert!(error.to_string().contains(word), "{error}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl Bench {
         let kept = Arc::new(Mutex::new(Summary::new(project.describe_run(self.selection.seed))));
         let keep = {
             let out = self.out.clone();
-            move |summary: &Summary| out.as_ref().map_or(Ok(()), |out| summary.write(out)).map_err(Failure::Input)
+            move |summary: &Summary| out.as_ref().map_or(Ok(()), |out| Ok(summary.write(out)?))
         };
         let (at_end, keep_at_end) = (Arc::clone(&kept), keep.clone());
         keep_results(move |signal| {

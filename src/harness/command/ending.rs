@@ -19,6 +19,12 @@ pub enum Failure {
     Code(u8),
 }
 
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Input(error.to_string())
+    }
+}
+
 impl Failure {
     /// Says what there is to say, and gives the exit code.
     pub fn exit_code(self) -> ExitCode {

@@ -98,7 +98,7 @@ impl Noise {
                         summary.noise.push(NoiseEntry { device: fingerprint.key(), report: report.clone() });
                         let of_device = keep(&mut found, fingerprint, report);
                         // After each case: what was measured outlives whatever ends this process.
-                        summary.write(&out).map_err(Failure::Input)?;
+                        summary.write(&out)?;
                         if self.save {
                             save(&folder, of_device)?;
                         }
@@ -120,7 +120,7 @@ impl Noise {
                 note(format_args!("noise table: {}", table_path(&folder, &device.fingerprint).display()));
             }
         }
-        summary.write(&out).map_err(Failure::Input)?;
+        summary.write(&out)?;
         note(format_args!("summary: {}", out.display()));
         if self.json { print(&summary.to_json()) } else { Ok(()) }
     }

@@ -163,8 +163,8 @@ impl Options {
         } else {
             chrome::trace(&last_repeat(timeline), &known)
         };
-        let kept = |mut place: Place| place.write(&text).map_err(|e| format!("{}: cannot write: {e}", path.display()));
-        Place::of(&path).and_then(kept).map_err(Failure::Input)?;
+        let kept = Place::of(&path)?.write(&text);
+        kept.map_err(|e| Failure::Input(format!("{}: cannot write: {e}", path.display())))?;
         note(format_args!("trace: {} ({:.1} MB); ui.perfetto.dev opens it", path.display(), text.len() as f64 * 1e-6));
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Options {
     /// After each step: what was measured outlives whatever ends this process.
     fn add(&self, run: ProfileRun, summary: &mut Summary) -> Result<(), Failure> {
         merge(&mut summary.profiles, vec![run]);
-        self.out.as_ref().map_or(Ok(()), |out| summary.write_into(out)).map_err(Failure::Input)
+        self.out.as_ref().map_or(Ok(()), |out| Ok(summary.write_into(out)?))
     }
 
     /// Prints the summary if it was asked for as JSON.
