@@ -270,6 +270,11 @@ fn named() -> impl Iterator<Item = Distribution> {
 }
 
 /// A text that names no [`Distribution`].
+/// ```
+/// use kernelgate::prelude::*;
+/// let gauss: Result<Distribution, UnknownDistribution> = "gauss".parse();
+/// assert!(gauss.is_err_and(|error| error.to_string().contains("normal")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDistribution(String);
 

@@ -212,6 +212,11 @@ impl fmt::Display for DType {
 }
 
 /// A text that names no [`DType`].
+/// ```
+/// use kernelgate::prelude::*;
+/// let half: Result<DType, UnknownDType> = "half".parse();
+/// assert!(half.is_err_and(|error| error.to_string().contains("f16")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDType(String);
 

@@ -38,6 +38,11 @@ fn one() -> usize {
 }
 
 /// Why a text is not what Triton says of a program.
+/// ```
+/// use kernelgate::prelude::*;
+/// let error = TritonMetadata::parse(r#"{"name": "k", "num_warps": 3}"#).unwrap_err();
+/// assert!(matches!(error, TritonError::Impossible { field: "num_warps", value: 3, .. }));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TritonError {
