@@ -4,7 +4,6 @@ use super::inputs::Inputs;
 use super::{Failure, print};
 use crate::harness::terminal::note;
 use crate::report::ceiling;
-use crate::report::error::Error;
 use crate::report::history::History;
 use crate::report::html::serve::{Server, Source};
 use crate::report::html::{self, Named};
@@ -32,7 +31,7 @@ impl Dashboard {
     /// # Errors
     /// If a file is no summary.
     pub fn page(&self, follow: Option<&str>) -> Result<String, String> {
-        let mut shown = read(&self.inputs.summaries).map_err(|error| error.to_string())?;
+        let mut shown = read(&self.inputs.summaries)?;
         let calibrations = self.inputs.read_calibrations()?;
         let mut runs = self.runs()?;
         let of = |runs: &[Named]| {
@@ -62,8 +61,7 @@ impl Dashboard {
     /// # Errors
     /// If a file is no summary.
     pub fn table(&self) -> Result<String, String> {
-        let listed = read(&self.inputs.summaries).map_err(|error| error.to_string())?;
-        let runs: Vec<Named> = listed.into_iter().chain(self.runs()?).collect();
+        let runs: Vec<Named> = read(&self.inputs.summaries)?.into_iter().chain(self.runs()?).collect();
         let named: Vec<(&str, &Summary)> = runs.iter().map(|run| (run.label.as_str(), &run.summary)).collect();
         Ok(History::of(&named).table())
     }
@@ -84,7 +82,7 @@ impl Dashboard {
         if files.is_empty() {
             return Err(format!("{}: holds no summary: put `<any name>.json` there, a file a run", folder.display()));
         }
-        read(&files).map_err(|error| error.to_string())
+        read(&files)
     }
 }
 
@@ -122,13 +120,14 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Reads them; files of one name are told apart by their folders.
-fn read(paths: &[PathBuf]) -> Result<Vec<Named>, Error> {
+fn read(paths: &[PathBuf]) -> Result<Vec<Named>, String> {
     let name =
         |path: &Path| path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
     let read = |path: &PathBuf| {
         let twice = paths.iter().filter(|other| name(other) == name(path)).count() > 1;
         let label = if twice { path.display().to_string() } else { name(path) };
-        Ok(Named { label, summary: Summary::read(path)? })
+        let summary = Summary::read(path).map_err(|error| error.to_string())?;
+        Ok(Named { label, summary })
     };
     paths.iter().map(read).collect()
 }
