@@ -3,11 +3,12 @@
 //! `KERNELGATE_WRITE=docs cargo test --release --test sim coverage` writes the table that the documentation shows.
 
 use super::mutation::opcodes;
+use kernelgate::core::packed;
 use kernelgate::sim::Module;
 use kernelgate::toolchain::committed::{Committed, FOLDER};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// PTX by the name of its file: all of `fixtures/ptx`, and the catalogue in every dtype.
 fn texts() -> Vec<(String, String)> {
@@ -16,11 +17,13 @@ fn texts() -> Vec<(String, String)> {
     for folder in ["fixtures/ptx", "fixtures/ptx/triton"] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         let files = entries.flatten().map(|entry| entry.path());
-        let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|ext| ext == "ptx")).collect();
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_text = |path: &PathBuf| name(path).trim_end_matches(".xz").ends_with(".ptx");
+        let mut files: Vec<_> = files.filter(is_text).collect();
         files.sort();
         for path in files {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            all.push((format!("{folder}/{name}"), std::fs::read_to_string(&path).expect("a PTX file")));
+            let text = std::fs::read(&path).and_then(packed::text).expect("a PTX file");
+            all.push((format!("{folder}/{}", name(&path)), text));
         }
     }
     let committed = Committed::new(root.join(FOLDER));

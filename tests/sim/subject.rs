@@ -8,6 +8,7 @@ pub use fixtures::{fixtures, gemm_mma, wgmma};
 
 use half::{bf16, f16};
 use kernelgate::core::dtype::DType;
+use kernelgate::core::packed;
 use kernelgate::core::seed::{rng, unit};
 use kernelgate::core::tensor::Tensor;
 use kernelgate::sim::{
@@ -237,10 +238,11 @@ fn small(count: usize, seed: u64) -> Vec<f64> {
     random(count, seed).iter().map(|value| (value * 4.0).round()).collect()
 }
 
-/// A file of `fixtures/ptx`.
+/// A file of `fixtures/ptx`, packed or plain.
 pub fn fixture(name: &str) -> Arc<str> {
     let path = format!("{}/fixtures/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")).into()
+    let file = std::fs::read(format!("{path}.xz")).or_else(|_| std::fs::read(&path));
+    file.and_then(packed::text).unwrap_or_else(|e| panic!("{path}: {e}")).into()
 }
 
 fn scalar(value: i32) -> Argument {
