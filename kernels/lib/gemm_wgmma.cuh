@@ -25,9 +25,7 @@ constexpr int STORE_BYTES = 64 * ROW_BYTES;
 constexpr int COLUMNS_BYTES = SLICE * ROW_BYTES;  // 64 columns of a slice of a operand that is MN-major
 
 struct Extents {
-    int m;
-    int n;
-    int k;
+    int m, n, k;
     int batch = 1;
 };
 
@@ -48,6 +46,7 @@ struct Config {
     static constexpr int CLUSTER = CLUSTER_;
     static constexpr int ACROSS = ACROSS_;
     static constexpr int BLOCKS = CLUSTER * ACROSS;
+    static constexpr bool FEW_STAGES = STAGES <= 3 && BLOCKS > 1;
     static constexpr int SHARERS = CLUSTER + ACROSS - 1;  // blocks that copy into this one's stages, itself among them
     static constexpr int A_ORDER = A_ORDER_;
     static constexpr int B_ORDER = B_ORDER_;
@@ -151,11 +150,9 @@ __device__ __forceinline__ void release(unsigned is_empty) {
     } else if (C::ACROSS == 1) {
         if (lane < C::CLUSTER) mbarrier_arrive_remote(is_empty, lane);
     } else if (lane < C::SHARERS) {
-        // Those below each other, then the one beside this.
-        const unsigned rank = cluster_rank();
-        const unsigned across = rank / C::CLUSTER;
-        const bool below = lane < C::CLUSTER;
-        mbarrier_arrive_remote(is_empty, below ? across * C::CLUSTER + lane : rank ^ C::CLUSTER);
+        const unsigned rank = cluster_rank();  // to those below each other, then to the one beside this
+        const unsigned below = rank / C::CLUSTER * C::CLUSTER + lane;
+        mbarrier_arrive_remote(is_empty, lane < C::CLUSTER ? below : rank ^ C::CLUSTER);
     }
 }
 
@@ -167,8 +164,13 @@ __device__ __forceinline__ constexpr int descriptor_step(int order) {
 // One warpgroup: its 64 rows of the product of `slices` slices. Those of one are in flight while the next is waited for.
 template <class C>
 __device__ __forceinline__ void consume_tile(Pipeline<C>& pipeline, float (&sums)[C::TILE_N / 2], int group, int slices) {
-    unsigned previous = 0;
+    unsigned previous = 0;  // the stage whose products are in flight, by its mbarrier
     for (int slice = 0; slice < slices; ++slice) {
+        if (C::FEW_STAGES && previous != 0 && !mbarrier_test_wait(pipeline.is_full(), pipeline.parity)) {
+            wgmma_wait<0>();  // the copies are late: one more is on its way once that stage is given back
+            release<C>(previous);
+            previous = 0;
+        }
         mbarrier_wait(pipeline.is_full(), pipeline.parity);
         const unsigned long long a = descriptor(pipeline.a() + group * 64 * ROW_BYTES, COLUMNS_BYTES);
         const unsigned long long b = descriptor(pipeline.b(), COLUMNS_BYTES);
@@ -180,7 +182,7 @@ __device__ __forceinline__ void consume_tile(Pipeline<C>& pipeline, float (&sums
                                                             slice > 0 || part > 0);
         }
         wgmma_commit();
-        if (slice > 0) {
+        if (C::FEW_STAGES ? previous != 0 : slice > 0) {
             wgmma_wait<1>();
             release<C>(previous);
         }
@@ -256,8 +258,7 @@ struct TileScheduler {
     int tiles_n;
     int of_item;
     int tiles;
-    int first;
-    int step;
+    int first, step;
 
     __device__ __forceinline__ TileScheduler(int rows, int cols, int items)
         : clusters_m(::tiles(::tiles(rows, C::TILE_M), C::CLUSTER)),
@@ -341,8 +342,7 @@ __device__ __forceinline__ void store_partials(float4* __restrict__ to, const fl
 
 // Four sums at (row, col), (row, col + 1), (row + 8, col), (row + 8, col + 1) of a tile.
 struct Four {
-    int row;
-    int col;
+    int row, col;
     float sums[4];
 };
 

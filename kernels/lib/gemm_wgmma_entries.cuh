@@ -51,20 +51,29 @@ using namespace hopper;
     ENTRY(swap_ab_32x64_cluster2, 256, 1, swap_ab<Config<1, 32, 16, 2, FACTOR_B, K_MAJOR>>)               \
     ENTRY(swap_ab_32x64_cluster4, 256, 1, swap_ab<Config<1, 32, 16, 4, FACTOR_B, K_MAJOR>>)               \
     ENTRY(swap_ab_64x64_cluster4, 256, 1, swap_ab<Config<1, 64, 12, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_64x128_cluster4, 384, 1, swap_ab<Config<2, 64, 8, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_80x64_cluster4, 256, 1, swap_ab<Config<1, 80, 11, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_96x64_cluster4, 256, 1, swap_ab<Config<1, 96, 10, 4, FACTOR_B, K_MAJOR>>)               \
+    ENTRY(swap_ab_96x128_cluster2x2, 384, 1, swap_ab<Config<2, 96, 7, 2, FACTOR_B, K_MAJOR, false, 2>>)   \
     ENTRY(swap_ab_112x128, 384, 1, swap_ab<Config<2, 112, 6, 1, FACTOR_B, K_MAJOR>>)                      \
     ENTRY(swap_ab_112x128_cluster2x2, 384, 1, swap_ab<Config<2, 112, 6, 2, FACTOR_B, K_MAJOR, false, 2>>) \
+    ENTRY(swap_ab_112x128_cluster4, 384, 1, swap_ab<Config<2, 112, 6, 4, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_128x64, 256, 1, swap_ab<Config<1, 128, 8, 1, FACTOR_B, K_MAJOR>>)                       \
     ENTRY(swap_ab_128x64_cluster4, 256, 1, swap_ab<Config<1, 128, 8, 4, FACTOR_B, K_MAJOR>>)              \
     ENTRY(swap_ab_128x128, 384, 1, swap_ab<Config<2, 128, 6, 1, FACTOR_B, K_MAJOR>>)                      \
     ENTRY(swap_ab_128x128_cluster2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_128x128_cluster2x2, 384, 1, swap_ab<Config<2, 128, 6, 2, FACTOR_B, K_MAJOR, false, 2>>) \
     ENTRY(swap_ab_144x128, 384, 1, swap_ab<Config<2, 144, 5, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_144x128_cluster4, 384, 1, swap_ab<Config<2, 144, 5, 4, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_144x192_cluster2, 512, 1, swap_ab<Config<3, 144, 4, 2, FACTOR_B, K_MAJOR>>)             \
+    ENTRY(swap_ab_160x128_cluster2x2, 384, 1, swap_ab<Config<2, 160, 5, 2, FACTOR_B, K_MAJOR, false, 2>>) \
+    ENTRY(swap_ab_160x128_cluster4, 384, 1, swap_ab<Config<2, 160, 5, 4, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_176x64_cluster2, 256, 1, swap_ab<Config<1, 176, 6, 2, FACTOR_B, K_MAJOR>>)              \
     ENTRY(swap_ab_176x128, 384, 1, swap_ab<Config<2, 176, 4, 1, FACTOR_B, K_MAJOR>>)                      \
     ENTRY(swap_ab_176x128_cluster2, 384, 1, swap_ab<Config<2, 176, 4, 2, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_192x64_cluster4, 256, 1, swap_ab<Config<1, 192, 6, 4, FACTOR_B, K_MAJOR>>)              \
     ENTRY(swap_ab_192x128, 384, 1, swap_ab<Config<2, 192, 4, 1, FACTOR_B, K_MAJOR>>)                      \
+    ENTRY(swap_ab_192x192_cluster2, 512, 1, swap_ab<Config<3, 192, 3, 2, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_208x128, 384, 1, swap_ab<Config<2, 208, 4, 1, FACTOR_B, K_MAJOR>>)                      \
     ENTRY(swap_ab_208x128_cluster2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR>>)             \
     ENTRY(swap_ab_208x128_cluster2x2, 384, 1, swap_ab<Config<2, 208, 4, 2, FACTOR_B, K_MAJOR, false, 2>>)

@@ -103,27 +103,36 @@ pub(super) const SPLIT_K: [[Tile; 5]; 7] = [
 ];
 
 /// Those with A and B swapped for all shapes.
-pub(super) const SWAP_AB: [Tile; 20] = {
+pub(super) const SWAP_AB: [Tile; 29] = {
     use Work::SwapAb;
     const ALL: usize = MULTIPROCESSORS;
     [
         tile("swap_ab_32x64_cluster2", [32, 64], 16, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_32x64_cluster4", [32, 64], 16, SwapAb([4, 1]), FOURS),
         tile("swap_ab_64x64_cluster4", [64, 64], 12, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_64x128_cluster4", [64, 128], 8, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_80x64_cluster4", [80, 64], 11, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_96x64_cluster4", [96, 64], 10, SwapAb([4, 1]), FOURS),
+        tile("swap_ab_96x128_cluster2x2", [96, 128], 7, SwapAb([2, 2]), FOURS),
         tile("swap_ab_112x128", [112, 128], 6, SwapAb([1, 1]), ALL),
         tile("swap_ab_112x128_cluster2x2", [112, 128], 6, SwapAb([2, 2]), FOURS),
+        tile("swap_ab_112x128_cluster4", [112, 128], 6, SwapAb([4, 1]), FOURS),
         tile("swap_ab_128x64", [128, 64], 8, SwapAb([1, 1]), ALL),
         tile("swap_ab_128x64_cluster4", [128, 64], 8, SwapAb([4, 1]), FOURS),
         tile("swap_ab_128x128", [128, 128], 6, SwapAb([1, 1]), ALL),
         tile("swap_ab_128x128_cluster2", [128, 128], 6, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_128x128_cluster2x2", [128, 128], 6, SwapAb([2, 2]), FOURS),
         tile("swap_ab_144x128", [144, 128], 5, SwapAb([1, 1]), ALL),
+        tile("swap_ab_144x128_cluster4", [144, 128], 5, SwapAb([4, 1]), FOURS),
         tile("swap_ab_144x192_cluster2", [144, 192], 4, SwapAb([2, 1]), ALL / 2),
+        tile("swap_ab_160x128_cluster2x2", [160, 128], 5, SwapAb([2, 2]), FOURS),
+        tile("swap_ab_160x128_cluster4", [160, 128], 5, SwapAb([4, 1]), FOURS),
         tile("swap_ab_176x64_cluster2", [176, 64], 6, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_176x128", [176, 128], 4, SwapAb([1, 1]), ALL),
         tile("swap_ab_176x128_cluster2", [176, 128], 4, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_192x64_cluster4", [192, 64], 6, SwapAb([4, 1]), FOURS),
         tile("swap_ab_192x128", [192, 128], 4, SwapAb([1, 1]), ALL),
+        tile("swap_ab_192x192_cluster2", [192, 192], 3, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_208x128", [208, 128], 4, SwapAb([1, 1]), ALL),
         tile("swap_ab_208x128_cluster2", [208, 128], 4, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_208x128_cluster2x2", [208, 128], 4, SwapAb([2, 2]), FOURS),
@@ -221,6 +230,15 @@ impl Tile {
     pub(super) fn clusters(&self, s: &Product) -> usize {
         let [a_sharing, b_sharing] = self.sharing();
         s.m.div_ceil(self.rows).div_ceil(b_sharing) * s.n.div_ceil(self.cols).div_ceil(a_sharing)
+    }
+
+    /// Blocks that run at the same time where there are so many clusters, or tiles.
+    pub(super) fn blocks_at_once(&self, s: &Product, clusters: usize) -> usize {
+        match self.work {
+            Work::Persistent(_) | Work::SwapAb(_) => clusters.min(self.at_once) * self.cluster(),
+            Work::SwapAbSplitK(split) => clusters.min(self.at_once) * split,
+            Work::SplitK => (clusters * self.parts(s)).min(self.at_once),
+        }
     }
 
     /// Parts of k a tile: one wave of blocks.

@@ -69,11 +69,13 @@ mod tests {
     #[case(192, 4096, 4096, false, "64x128")]
     #[case(256, 11008, 4096, false, "128x192")]
     #[case(384, 4096, 4096, false, "swap_ab_112x128")]
-    #[case(3000, 3000, 3000, false, "128x192_cluster2")]
-    #[case(192, 6848, 3192, false, "swap_ab_192x64_cluster4")]
+    #[case(3000, 3000, 3000, false, "swap_ab_192x192_cluster2")]
+    #[case(192, 6848, 3192, false, "swap_ab_96x128_cluster2x2")]
     #[case(64, 8704, 7075, false, "unaligned_b_64x64_split3")]
     #[case(32, 8400, 1640, false, "swap_ab_32x64_cluster2")]
     #[case(599, 2472, 10056, false, "swap_ab_112x128_cluster2x2")]
+    #[case(70, 5976, 3856, false, "swap_ab_80x64_cluster4")]
+    #[case(289, 4416, 7240, false, "swap_ab_112x128_cluster4")]
     fn rows_make_whole_waves(
         #[case] m: usize,
         #[case] n: usize,
