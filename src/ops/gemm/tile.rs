@@ -197,14 +197,17 @@ impl Tile {
         self.by_maps != [true, true]
     }
 
-    /// Blocks that are on one multiprocessor at a time where there are so many clusters.
+    /// Blocks that a multiprocessor has at a time, at the most.
+    pub(super) fn resident(&self) -> usize {
+        (self.at_once * self.cluster()).div_ceil(MULTIPROCESSORS)
+    }
+
+    /// The same where there are so many clusters: those of a tile each spread over all multiprocessors.
     pub(super) fn on_a_multiprocessor(&self, clusters: usize) -> usize {
-        let blocks = match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => return (self.at_once * self.cluster()).div_ceil(MULTIPROCESSORS),
-            Work::SwapAbSplitK(split) => split,
-            Work::SplitK => return 1,
-        };
-        (clusters * blocks).div_ceil(MULTIPROCESSORS).clamp(1, (self.at_once * blocks).div_ceil(MULTIPROCESSORS))
+        if self.is_persistent() {
+            return self.resident();
+        }
+        (clusters * self.cluster()).div_ceil(MULTIPROCESSORS).clamp(1, self.resident())
     }
 
     /// Blocks that multicast a to each other, and b.
@@ -221,9 +224,13 @@ impl Tile {
         (self.rows / a_sharing + self.cols / b_sharing) as f64 / (self.rows * self.cols) as f64
     }
 
-    /// Blocks of a cluster that multicast.
+    /// Blocks of a cluster.
     pub(super) fn cluster(&self) -> usize {
-        self.sharing().iter().product()
+        match self.work {
+            Work::Persistent([a_sharing, b_sharing]) | Work::SwapAb([a_sharing, b_sharing]) => a_sharing * b_sharing,
+            Work::SwapAbSplitK(split) => split,
+            Work::SplitK => 1,
+        }
     }
 
     /// Clusters that the whole product takes, or its tiles where they have parts.
@@ -234,11 +241,8 @@ impl Tile {
 
     /// Blocks that run at the same time where there are so many clusters, or tiles.
     pub(super) fn blocks_at_once(&self, s: &Product, clusters: usize) -> usize {
-        match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => clusters.min(self.at_once) * self.cluster(),
-            Work::SwapAbSplitK(split) => clusters.min(self.at_once) * split,
-            Work::SplitK => (clusters * self.parts(s)).min(self.at_once),
-        }
+        let parts = if self.work == Work::SplitK { self.parts(s) } else { 1 };
+        (clusters * parts).min(self.at_once) * self.cluster()
     }
 
     /// Parts of k a tile: one wave of blocks.
@@ -266,11 +270,12 @@ impl Tile {
         };
         let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
         let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
-        let (cluster, clusters, store_bytes) = match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => (self.cluster(), clusters.min(self.at_once), store_bytes),
-            Work::SwapAbSplitK(split) => (split, clusters, 0),
-            Work::SplitK => (1, clusters * parts, 0),
+        let (clusters, store_bytes) = match self.work {
+            Work::Persistent(_) | Work::SwapAb(_) => (clusters.min(self.at_once), store_bytes),
+            Work::SwapAbSplitK(_) => (clusters, 0),
+            Work::SplitK => (clusters * parts, 0),
         };
+        let cluster = self.cluster();
         Launch::blocks(clusters * cluster, 128 * (groups + 1)).cluster(cluster).shared(ring_bytes + store_bytes)
     }
 }

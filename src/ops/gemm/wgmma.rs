@@ -8,7 +8,7 @@ use super::times::{self, Times};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::core::work::{MatrixTile, Work as Share};
-use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, copy_us, is_aligned};
+use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, copy_us, is_aligned};
 
 /// Rows up to which a product is bound by its reads of b.
 const FEW_ROWS: usize = 512;
@@ -211,7 +211,9 @@ impl Operation {
         let together = tile.on_a_multiprocessor(clusters);
         let bytes_of_slice = (of_a + of_b) * LINE_BYTES as f64;
         let from_l2_us = bytes_of_slice * together as f64 / L2_BYTES_PER_US;
-        let to_all_us = if self.straddles(s) && self.batch.is_none() {
+        // The times of batches were fitted without it.
+        let bound_by_all = self.batch.is_none() && self.straddles(s);
+        let to_all_us = if bound_by_all {
             bytes_of_slice * tile.blocks_at_once(s, clusters) as f64 / L2_ALL_BYTES_PER_US
         } else {
             0.0
@@ -285,29 +287,17 @@ impl Operation {
 
     /// The tiles that the blocks work off.
     fn share(&self, tile: &Tile, s: &Product) -> Share {
-        let depth = |parts: usize| s.k.div_ceil(SLICE).div_ceil(parts) * SLICE;
-        let of = |tiles: usize, resident: usize, parts: usize| {
-            let [a_sharing, b_sharing] = tile.sharing();
-            let extents = [tile.rows, tile.cols];
-            let matrix = MatrixTile {
-                extents,
-                shared_by: [a_sharing, b_sharing],
-                depth: depth(parts),
-                element_bytes: ELEMENT_BYTES,
-            };
-            Share::product(tiles, resident, &matrix)
-        };
         let clusters = tile.clusters(s) * self.items();
-        match tile.work {
-            Work::Persistent(_) | Work::SwapAb(_) => {
-                of(clusters * tile.cluster(), (tile.at_once * tile.cluster()).div_ceil(MULTIPROCESSORS), 1)
-            }
-            Work::SwapAbSplitK(split) => of(clusters * split, (tile.at_once * split).div_ceil(MULTIPROCESSORS), split),
-            Work::SplitK => {
-                let parts = tile.parts(s);
-                of(clusters * parts, 1, parts).with_partial_sums([tile.rows, tile.cols])
-            }
-        }
+        let (blocks, parts) = match tile.work {
+            Work::Persistent(_) | Work::SwapAb(_) => (clusters * tile.cluster(), 1),
+            Work::SwapAbSplitK(split) => (clusters * split, split),
+            Work::SplitK => (clusters * tile.parts(s), tile.parts(s)),
+        };
+        let extents = [tile.rows, tile.cols];
+        let depth = s.k.div_ceil(SLICE).div_ceil(parts) * SLICE;
+        let matrix = MatrixTile { extents, shared_by: tile.sharing(), depth, element_bytes: ELEMENT_BYTES };
+        let share = Share::product(blocks, tile.resident(), &matrix);
+        if tile.work == Work::SplitK { share.with_partial_sums(extents) } else { share }
     }
 
     /// The outputs from the sums of parts: a warp has 128 of them, or all eight of a block where there are many parts.
