@@ -6,11 +6,14 @@
 // dynamic shared memory); _unaligned is for cols that are no multiple of 8:
 //   naive             any cols   grid rows            block 256
 //   warp_per_row      .. 512     grid ceil(rows / 4)  block (32, 4)                    also _unaligned
-//   block             .. 16384   grid rows            block 32 * ceil(cols / 512)      also _unaligned
+//   block             .. 10240   grid rows            block 32 * ceil(cols / 512)      also _unaligned
+//   cluster           .. 131072  grid rows * C        block 32 * ceil(S / 512)         also _unaligned; sm_90 and later
+//                                cluster C = 2, 4, 8: the least with C * 10240 >= cols; S = 8 * ceil(cols / (8 * C))
+//   few_rows          .. 1024    grid rows            block 32 * ceil(cols / 256)      f16 and bf16; also _unaligned
 //   line_block        .. 4096    grid rows            block 32 * ceil(cols / 256)      f32, cols no multiple of 8
 //   line_large_block  .. 8192    grid rows            block 32 * ceil(cols / 512)      f32, cols no multiple of 8
 //   two_pass          longer     grid rows            block 1024
-#include "packed_row.cuh"
+#include "cluster_row.cuh"
 
 #define PARAMETERS                                                                                              \
     const scalar_t *__restrict__ x, const scalar_t *__restrict__ residual, const scalar_t *__restrict__ weight, \
@@ -51,7 +54,7 @@ __device__ __forceinline__ void add_rmsnorm_packed(const Group& group, const Add
     Row residual = row;
     row.load(a.x + start, Absent::ZERO);
     residual.load(a.residual + start, Absent::ZERO);
-    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row);
+    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row, a.cols);
     if constexpr (PREFETCH) {
         prefetch_row<2>(group, a.x, a.cols);
         prefetch_row<2>(group, a.residual, a.cols);
@@ -109,6 +112,9 @@ __device__ __forceinline__ void add_rmsnorm_packed(const Group& group, const Add
     }
 PACKED(warp_per_row, (128), false, LaneGroup(WARP, rows))
 PACKED(block, (1024), true, BlockGroup())
+#if __CUDA_ARCH__ >= 900
+PACKED(cluster, (1024), true, ClusterGroup<1>())
+#endif
 
 // Rows that outgrow the registers of a block: two passes, the second from the caches.
 template <int WIDTH>
@@ -149,7 +155,17 @@ extern "C" __global__ void __launch_bounds__(1024) add_rmsnorm_two_pass(PARAMETE
     }
 }
 
-#if defined(KERNELGATE_F32)
+#if !defined(KERNELGATE_F32)
+// Few rows: a pack a thread, all loads on their way at once.
+extern "C" __global__ void __launch_bounds__(1024) add_rmsnorm_few_rows(PARAMETERS) {
+    add_rmsnorm_packed<PackedRow<PACK_LEN, false, false>, true, false>(BlockGroup(),
+                                                                       {x, residual, weight, y, total, cols, eps});
+}
+extern "C" __global__ void __launch_bounds__(1024) add_rmsnorm_few_rows_unaligned(PARAMETERS) {
+    add_rmsnorm_packed<PackedRow<PACK_LEN, false, true>, true, false>(BlockGroup(),
+                                                                      {x, residual, weight, y, total, cols, eps});
+}
+#else
 // Unaligned rows: the packs begin at a whole cache line, half as many a thread, and the weights are loaded early.
 extern "C" __global__ void __launch_bounds__(512, 2) add_rmsnorm_line_block(PARAMETERS) {
     add_rmsnorm_packed<PackedRow<8, false, true, false, LINE_LEN>, true, true>(BlockGroup(),

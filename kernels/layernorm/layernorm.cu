@@ -13,13 +13,18 @@
 //   small_block         .. 1024     grid rows                  block 32 * ceil(cols / 512)
 //   block               .. 4096     grid rows                  block 32 * ceil(cols / 1024)
 //   large_block         .. 8192     grid rows                  block 32 * ceil(cols / 1024)
-//   full_block          .. 32768    grid rows                  block 32 * ceil(cols / 1024)
-//   cluster             .. 262144   grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
+//   cluster             .. 262144   grid rows * C, cluster C = 2, 4, 8: the least with C * 10240 >= cols; sm_90 and later
 //                                   block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
 // f16 and bf16:
+//   few_rows            .. 8192     grid rows                  block 32 * ceil(cols / 256)
+//   wide_warp           .. 768      grid ceil(rows / 4)        block (32, 4)
 //   mma_block           4096        grid rows                  block 128
-//   _unaligned: warp_per_row, small_block, large_block, full_block, cluster as above, and
+//   mma_full_block      .. 16384    grid rows                  block 32 * ceil(cols / 1024)
+//   mma_cluster         .. 131072   as cluster; no _unaligned
+//   _unaligned: few_rows, wide_warp, warp_per_row, small_block, large_block, mma_full_block, cluster as above, and
 //   mma_block_unaligned .. 4095     grid rows                  block 32 * ceil(cols / 1024)
+// f32:
+//   full_block          .. 16384    grid rows                  block 32 * ceil(cols / 1024); also _unaligned
 // f32, cols no multiple of 8 (above 8192 full_block_unaligned and cluster_unaligned):
 //   elements_warp       .. 384      grid ceil(rows / 4)        block 128
 //   elements_two_warps  .. 512      grid ceil(rows / 2)        block 128
@@ -74,6 +79,13 @@ LAYERNORM_PACKED(ALIGNED, UNALIGNED)
 ALIGNED(block, (128, BLOCKS_OF_AN_SM), 32, true, sizeof(scalar_t) == 4, BlockGroup())
 
 #if !defined(KERNELGATE_F32)
+// Aligned weights of three packs a thread are loaded early; shifted ones would take too many registers.
+ALIGNED(wide_warp, (128), 24, true, false, LaneGroup(WARP, rows))
+extern "C" __global__ void __launch_bounds__(128) layernorm_wide_warp_unaligned(LAYERNORM_PARAMETERS) {
+    layernorm_packed<Identity, PackedRow<24, false, true>, false, false, false>(LaneGroup(WARP, rows),
+                                                                                {x, weight, bias, y, cols, eps});
+}
+
 // Short of issue slots, not of memory: tensor cores take the sums and the squares and unpack the row, which is centred only
 // where squares would cancel; that saves a barrier.
 extern "C" __global__ void __launch_bounds__(128, 6) layernorm_mma_block(LAYERNORM_PARAMETERS) {
@@ -82,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(128, 6) layernorm_mma_block(LAYERNO
 extern "C" __global__ void __launch_bounds__(128, 8) layernorm_mma_block_unaligned(LAYERNORM_PARAMETERS) {
     layernorm_mma_unaligned<Identity>({x, weight, bias, y, cols, eps});
 }
+LAYERNORM_MMA_LONG(layernorm, Identity)
 #else
 // Short unaligned rows by neighbouring elements: a warp moves whole sectors wherever a row starts.
 extern "C" __global__ void __launch_bounds__(ELEMENTS_BLOCK) layernorm_elements_warp(LAYERNORM_PARAMETERS) {

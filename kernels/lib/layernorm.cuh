@@ -2,7 +2,7 @@
 //
 // The variance is the mean square of what is left after the mean, so that a large mean costs no digits.
 #pragma once
-#include "packed_row.cuh"
+#include "cluster_row.cuh"
 
 // The last step of a row. What `apply` gets is PRESCALE times the argument: a factor that costs nothing when the
 // normalisation's own factor has it already.
@@ -149,8 +149,8 @@ template <typename Function, typename Row, bool EARLY_WEIGHTS, bool PREFETCH, bo
 __device__ __forceinline__ void layernorm_packed(const Group& group, const LayerNorm& a) {
     Row row(group, a.cols);
     row.load(a.x + group.row() * a.cols, Absent::ZERO);
-    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row);
-    const PackedWeights<EARLY_WEIGHTS, Row> biases(a.bias, row);
+    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row, a.cols);
+    const PackedWeights<EARLY_WEIGHTS, Row> biases(a.bias, row, a.cols);
     if constexpr (PREFETCH) {
         prefetch_row(group, a.x, a.cols);
     }
@@ -183,10 +183,11 @@ __device__ __forceinline__ void layernorm_packed(const Group& group, const Layer
     }
 }
 
-// Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
+// Of a row that starts anywhere: in one warp, and for a pack a thread, weights of half width are fetched early. In f32 their
+// registers cost more.
 template <typename Function, int VALUES, bool PREFETCH, typename Group>
 __device__ __forceinline__ void layernorm_unaligned(const Group& group, const LayerNorm& a) {
-    constexpr bool EARLY_WEIGHTS = Group::EARLY_WEIGHTS && sizeof(scalar_t) == 2;
+    constexpr bool EARLY_WEIGHTS = (Group::EARLY_WEIGHTS || VALUES == PACK_LEN) && sizeof(scalar_t) == 2;
     layernorm_packed<Function, PackedRow<VALUES, false, true>, EARLY_WEIGHTS, PREFETCH, false>(group, a);
 }
 
@@ -220,22 +221,24 @@ __device__ __forceinline__ void layernorm_in_registers(const Group& group, const
     ALIGNED(warp_per_row, (128), 16, true, false, LaneGroup(WARP, rows))                                       \
     ALIGNED(small_block, (64), 16, true, false, BlockGroup())                                                  \
     ALIGNED(large_block, (256, sizeof(scalar_t) == 4 ? 2 : 4), 32, sizeof(scalar_t) == 4, true, BlockGroup())  \
-    ALIGNED(full_block, (1024), 32, false, true, BlockGroup())                                                 \
-    UNALIGNED(full_block, (1024), 32, false, true, BlockGroup())                                               \
-    LAYERNORM_PACKED_SHORT(UNALIGNED)                                                                          \
+    LAYERNORM_PACKED_OF_WIDTH(ALIGNED, UNALIGNED)                                                              \
     LAYERNORM_PACKED_CLUSTER(ALIGNED, UNALIGNED)
 #if defined(KERNELGATE_F32)
-#define LAYERNORM_PACKED_SHORT(UNALIGNED)
+#define LAYERNORM_PACKED_OF_WIDTH(ALIGNED, UNALIGNED)            \
+    ALIGNED(full_block, (1024), 32, false, true, BlockGroup())   \
+    UNALIGNED(full_block, (1024), 32, false, true, BlockGroup())
 #else
-#define LAYERNORM_PACKED_SHORT(UNALIGNED)                                   \
+#define LAYERNORM_PACKED_OF_WIDTH(ALIGNED, UNALIGNED)                       \
     UNALIGNED(warp_per_row, (128), 16, true, false, LaneGroup(WARP, rows))  \
     UNALIGNED(small_block, (64), 16, true, false, BlockGroup())             \
-    UNALIGNED(large_block, (256, 4), 32, false, true, BlockGroup())
+    UNALIGNED(large_block, (256, 4), 32, false, true, BlockGroup())         \
+    ALIGNED(few_rows, (1024), PACK_LEN, true, false, BlockGroup())          \
+    UNALIGNED(few_rows, (1024), PACK_LEN, true, false, BlockGroup())
 #endif
 #if __CUDA_ARCH__ >= 900
 #define LAYERNORM_PACKED_CLUSTER(ALIGNED, UNALIGNED)                              \
-    ALIGNED(cluster, (1024), 32, false, sizeof(scalar_t) == 2, ClusterGroup())    \
-    UNALIGNED(cluster, (1024), 32, false, sizeof(scalar_t) == 2, ClusterGroup())
+    ALIGNED(cluster, (1024), 32, false, true, ClusterGroup<2>())                  \
+    UNALIGNED(cluster, (1024), 32, false, true, ClusterGroup<2>())
 #else
 #define LAYERNORM_PACKED_CLUSTER(ALIGNED, UNALIGNED)
 #endif

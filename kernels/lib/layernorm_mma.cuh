@@ -1,5 +1,5 @@
-// LayerNorm of rows of 1025 to 4096 half-width elements by a block, sums, squares and unpacking by matrix products: for
-// the operators that are short of issue slots and not of memory.
+// LayerNorm of rows of more than 1024 half-width elements, sums, squares and unpacking by matrix products: for the operators
+// that are short of issue slots and not of memory.
 #pragma once
 #include "layernorm.cuh"
 #include "mma_reduce.cuh"
@@ -50,16 +50,16 @@ __device__ __forceinline__ Moments moments_of(const Row& row) {
 struct Normal {
     float mean, scale;
 
-    template <typename Row>
-    __device__ __forceinline__ Normal(const Moments& moments, const Row& row, int cols, float eps) {
-        const float2 total = moments.of_block<!Row::has_edges>();
+    // total: the sum and the sum of squares of the row. The group's slot 2 is free.
+    template <typename Group, typename Row>
+    __device__ __forceinline__ Normal(const Group& group, float2 total, const Row& row, int cols, float eps) {
         mean = mean_of(total.x, cols);
         float squares = fmaf(-mean, total.x, total.y);  // about the mean
         // Where the mean is large against the deviation, the difference has lost digits; NaN comes here too.
         if (!(4.0f * squares > total.y)) {
             FourSums centred;
             row.each(mean, [&](int turn, float x) { centred.add_square(turn, x); });
-            squares = block_reduce<Sum, 0>(centred.total());
+            squares = group.template reduce<Sum, 2>(centred.total());
         }
         scale = inverse_root_mean(squares, cols, eps);
     }
@@ -88,12 +88,12 @@ __device__ __forceinline__ void layernorm_mma(const LayerNorm& a) {
     const BlockGroup group;
     Row row(group, WHOLE_COLUMNS);
     row.load(a.x + group.row() * WHOLE_COLUMNS, Absent::ZERO);
-    const PackedWeights<true, Row> weights(a.weight, row);
-    const PackedWeights<true, Row> biases(a.bias, row);
+    const PackedWeights<true, Row> weights(a.weight, row, WHOLE_COLUMNS);
+    const PackedWeights<true, Row> biases(a.bias, row, WHOLE_COLUMNS);
 
     const Moments moments = moments_of(row);
     prefetch_row(group, a.x, WHOLE_COLUMNS);
-    const Normal normal(moments, row, WHOLE_COLUMNS, a.eps);
+    const Normal normal(group, moments.of_block<true>(), row, WHOLE_COLUMNS, a.eps);
     const float scale = Function::PRESCALE * normal.scale;
     const unsigned int identity = identity_word();
     scalar_t* const y = a.y + group.row() * WHOLE_COLUMNS + row.column;
@@ -118,8 +118,8 @@ __device__ __forceinline__ Pack load_at_word(const scalar_t* low, int further, u
 }
 
 // The packs of a shifted row, whose weights begin 2 * WORDS elements into a pack, or one more.
-template <typename Function, int WORDS>
-__device__ __forceinline__ void store_shifted(const MmaRow<true>& row, const LayerNorm& a, scalar_t* y, float scale,
+template <typename Function, int WORDS, typename Row>
+__device__ __forceinline__ void store_shifted(const Row& row, const LayerNorm& a, scalar_t* y, float scale,
                                               float offset) {
     const unsigned int selector = row.head % 2 ? 0x5432u : 0x3210u;
     const int further = row.head ? PACK_LEN : 0;
@@ -137,19 +137,12 @@ __device__ __forceinline__ void store_shifted(const MmaRow<true>& row, const Lay
     }
 }
 
-// Rows that start anywhere. All threads of a block shift their weights by the same: by words through a choice of code,
-// by an element through one instruction a word.
-template <typename Function>
-__device__ __forceinline__ void layernorm_mma_unaligned(const LayerNorm& a) {
-    const BlockGroup group;
-    MmaRow<true> row(group, a.cols);
-    row.load(a.x + group.row() * a.cols, Absent::ZERO);
-    prefetch_row(group, a.x, a.cols);
-
-    const Normal normal(moments_of(row), row, a.cols, a.eps);
+// The rest of a row that starts anywhere. All threads of its group shift their weights by the same: by words through a choice
+// of code, by an element through one instruction a word.
+template <typename Function, typename Row>
+__device__ __forceinline__ void store_unaligned(const Row& row, const LayerNorm& a, const Normal& normal, scalar_t* y) {
     const float scale = Function::PRESCALE * normal.scale;
     const float offset = -normal.mean * scale;
-    scalar_t* const y = a.y + group.row() * a.cols;
     switch (row.head / 2) {
         case 0:
             store_shifted<Function, 0>(row, a, y + row.column, scale, offset);
@@ -170,4 +163,62 @@ __device__ __forceinline__ void layernorm_mma_unaligned(const LayerNorm& a) {
         y[row.edge] = from_float<scalar_t>(Function::apply(last));
     }
 }
+
+// Rows of a block of at most four warps.
+template <typename Function>
+__device__ __forceinline__ void layernorm_mma_unaligned(const LayerNorm& a) {
+    const BlockGroup group;
+    MmaRow<true> row(group, a.cols);
+    row.load(a.x + group.row() * a.cols, Absent::ZERO);
+    prefetch_row(group, a.x, a.cols);
+    const Normal normal(group, moments_of(row).of_block<false>(), row, a.cols, a.eps);
+    store_unaligned<Function>(row, a, normal, a.y + group.row() * a.cols);
+}
+
+// Longer rows, of larger blocks or of a cluster, which load their weights late.
+template <typename Function, bool UNALIGNED, typename Group>
+__device__ __forceinline__ void layernorm_mma_long(const Group& group, const LayerNorm& a) {
+    using Row = PackedRow<32, false, UNALIGNED>;
+    Row row(group, a.cols);
+    row.load(a.x + group.row() * a.cols, Absent::ZERO);
+    prefetch_vector(a.weight, a.cols);
+    prefetch_vector(a.bias, a.cols);
+    prefetch_row(group, a.x, a.cols);
+    const Normal normal(group, moments_of(row).of_group(group), row, a.cols, a.eps);
+    scalar_t* const y = a.y + group.row() * a.cols;
+    if constexpr (UNALIGNED) {
+        store_unaligned<Function>(row, a, normal, y);
+    } else {
+        const float scale = Function::PRESCALE * normal.scale;
+        const unsigned int identity = identity_word();
+#pragma unroll
+        for (int k = 0; k < Row::PACKS; ++k) {
+            const int at = row.has(k) ? row.column + k * row.stride : 0;  // all lanes take part in the products
+            const Pack result = normalised<Function>(row.packs[k], load_pack(a.weight + at), load_pack(a.bias + at), identity,
+                                                     scale, -normal.mean * scale);
+            if (row.has(k)) {
+                store_pack(y + at, result);
+            }
+        }
+    }
+}
+
+// Their entries. Of a cluster's blocks more are on a multiprocessor by 40 registers a thread; a row that starts anywhere would
+// spill them.
+#define LAYERNORM_MMA_LONG(OP, FUNCTION)                                                                             \
+    extern "C" __global__ void __launch_bounds__(512) OP##_mma_full_block(LAYERNORM_PARAMETERS) {                    \
+        layernorm_mma_long<FUNCTION, false>(BlockGroup(), {x, weight, bias, y, cols, eps});                          \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(512) OP##_mma_full_block_unaligned(LAYERNORM_PARAMETERS) {          \
+        layernorm_mma_long<FUNCTION, true>(BlockGroup(), {x, weight, bias, y, cols, eps});                           \
+    }                                                                                                                \
+    LAYERNORM_MMA_CLUSTER(OP, FUNCTION)
+#if __CUDA_ARCH__ >= 900
+#define LAYERNORM_MMA_CLUSTER(OP, FUNCTION)                                                                          \
+    extern "C" __global__ void __launch_bounds__(512, 3) OP##_mma_cluster(LAYERNORM_PARAMETERS) {                    \
+        layernorm_mma_long<FUNCTION, false>(ClusterGroup<3>(), {x, weight, bias, y, cols, eps});                     \
+    }
+#else
+#define LAYERNORM_MMA_CLUSTER(OP, FUNCTION)
+#endif
 #endif

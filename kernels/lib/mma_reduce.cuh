@@ -67,15 +67,9 @@ struct Moments {
         accumulate_square_mma(lower, a.z, a.w, a.w);
     }
 
-    // (sum, sum of squares) over a block of at most MAX_MOMENT_WARPS whole warps, the same bits in every thread. Once a
-    // launch. ALL: there are so many warps.
-    static constexpr int MAX_MOMENT_WARPS = 4;
-    template <bool ALL>
-    __device__ __forceinline__ float2 of_block() const {
-        __shared__ float partials[2 * MAX_MOMENT_WARPS];
+    // Over a warp: the sum in even lanes, the sum of squares in odd ones.
+    __device__ __forceinline__ float of_warp() const {
         const unsigned int lane = threadIdx.x % WARP;
-        const unsigned int warp = threadIdx.x / WARP;
-        const unsigned int warps = blockDim.x / WARP;
         // The diagonal's element of row g is in lane 4g + g / 2, first or second of a pair.
         const unsigned int row = lane / 4;
         const float squares = row % 2 ? upper[1] + lower[3] : upper[0] + lower[2];
@@ -86,6 +80,27 @@ struct Moments {
         for (int offset = WARP / 2; offset >= 4; offset /= 2) {
             mine += __shfl_xor_sync(ALL_LANES, mine, offset);
         }
+        return mine;
+    }
+
+    // (sum, sum of squares) over any group of whole warps, the same bits in every thread, by its slots 0 and 1.
+    template <typename Group>
+    __device__ __forceinline__ float2 of_group(const Group& group) const {
+        const float mine = of_warp();
+        const float sum = __shfl_sync(ALL_LANES, mine, 0), squares = __shfl_sync(ALL_LANES, mine, 1);
+        return make_float2(group.template combine<Sum, 0>(sum), group.template combine<Sum, 1>(squares));
+    }
+
+    // (sum, sum of squares) over a block of at most MAX_MOMENT_WARPS whole warps, the same bits in every thread. Once a
+    // launch. ALL: there are so many warps.
+    static constexpr int MAX_MOMENT_WARPS = 4;
+    template <bool ALL>
+    __device__ __forceinline__ float2 of_block() const {
+        __shared__ float partials[2 * MAX_MOMENT_WARPS];
+        const unsigned int lane = threadIdx.x % WARP;
+        const unsigned int warp = threadIdx.x / WARP;
+        const unsigned int warps = blockDim.x / WARP;
+        const float mine = of_warp();
         if (lane < 2) {
             partials[2 * warp + lane] = mine;
         }

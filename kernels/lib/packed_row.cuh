@@ -10,11 +10,6 @@
 // Where the single elements of a row go: a lane of the first warp of the group each, others hold none.
 __device__ __forceinline__ int edge_lane(const LaneGroup& group) { return group.has_row ? group.rank : MAX_WARPS * WARP; }
 __device__ __forceinline__ int edge_lane(const BlockGroup&) { return int(threadIdx.x); }
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ int edge_lane(const ClusterGroup& group) {
-    return group.block() == 0 ? int(threadIdx.x) : MAX_WARPS * WARP;
-}
-#endif
 
 // PACK_LEN elements from low[shift] on, 0 <= shift < PACK_LEN; low is a multiple of 16 bytes. Both packs that they
 // lie in must be inside the buffer.
@@ -106,9 +101,9 @@ struct PackedRow {
     }
 };
 
-// The elements of a weight vector that go with a held row: fetched early, while the row is on its way, or at their use.
-// Early f32 weights of a shifted row come by single elements, which take no more registers than their values; the first
-// touch of a line fetches it for the other three.
+// The elements of a weight vector that go with a held row: fetched early, while the row is on its way, or at their use, after a
+// prefetch of the whole vector. Early f32 weights of a shifted row come by single elements, which take no more registers than
+// their values; the first touch of a line fetches it for the other three.
 template <bool EARLY_WEIGHTS, typename Row>
 struct PackedWeights {
     static constexpr bool BY_ELEMENTS = EARLY_WEIGHTS && Row::has_edges && PACK_LEN == 4;
@@ -116,8 +111,10 @@ struct PackedWeights {
     Pack packs[EARLY_WEIGHTS ? Row::PACKS : 1];
     scalar_t single;
 
-    __device__ __forceinline__ PackedWeights(const scalar_t* weights, const Row& row) : weights(weights) {
-        if constexpr (EARLY_WEIGHTS) {
+    __device__ __forceinline__ PackedWeights(const scalar_t* weights, const Row& row, int cols) : weights(weights) {
+        if constexpr (!EARLY_WEIGHTS) {
+            prefetch_vector(weights, cols);
+        } else {
 #pragma unroll
             for (int k = 0; k < Row::PACKS; ++k) {
                 if (row.has(k)) {

@@ -76,85 +76,6 @@ struct BlockGroup : WarpsOfBlock {
     }
 };
 
-#if __CUDA_ARCH__ >= 900
-// A cluster: each block holds a contiguous slice of the row. A reduction pushes the partial of every warp into the
-// shared memory of every block and then costs one cluster barrier. Nothing is pushed after the last barrier, so a
-// block may leave without waiting for the others.
-struct ClusterGroup : WarpsOfBlock {
-    static constexpr bool EARLY_WEIGHTS = false;
-
-    // Arrives at the barrier that the first reduction waits on: by then every block has started, and its shared
-    // memory exists. The loads in between hide the wait.
-    __device__ __forceinline__ ClusterGroup() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-
-    static __device__ __forceinline__ long long row() {
-        unsigned int cluster;
-        asm("mov.u32 %0, %%clusterid.x;" : "=r"(cluster));
-        return cluster;
-    }
-    static __device__ __forceinline__ long long rows() {
-        unsigned int count;
-        asm("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
-        return count;
-    }
-    static __device__ __forceinline__ int block() {
-        int rank;
-        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-        return rank;
-    }
-    static __device__ __forceinline__ int blocks() {
-        int count;
-        asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
-        return count;
-    }
-
-    // Whole accesses, spread evenly; the last slices may be shorter or empty. The blocks are a power of two.
-    template <int WIDTH>
-    __device__ __forceinline__ int slice(int cols) const {
-        const int log2_blocks = 31 - __clz(blocks());
-        return ((cols / WIDTH + blocks() - 1) >> log2_blocks) * WIDTH;
-    }
-    template <int WIDTH>
-    __device__ __forceinline__ int first_column(int cols) const {
-        return block() * slice<WIDTH>(cols);
-    }
-    template <int WIDTH>
-    __device__ __forceinline__ int columns(int cols) const {
-        return min(slice<WIDTH>(cols), cols - first_column<WIDTH>(cols));
-    }
-
-    template <typename Reduction, int SLOT>
-    __device__ __forceinline__ float reduce(float value) const {
-        return combine<Reduction, SLOT>(warp_reduce<Reduction>(value));
-    }
-    template <typename Reduction, int SLOT>
-    __device__ __forceinline__ float combine(float of_warp) const {
-        __shared__ float partials[MAX_CLUSTER * MAX_WARPS];
-        const int lane = int(threadIdx.x) % WARP;
-        const int warp = int(threadIdx.x) / WARP;
-        const int warps = int(blockDim.x) / WARP;
-        if (SLOT == 0) {
-            asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        }
-        if (lane < blocks()) {
-            const unsigned int mine = unsigned(__cvta_generic_to_shared(&partials[block() * warps + warp]));
-            unsigned int theirs;
-            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(theirs) : "r"(mine), "r"(lane));
-            asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(theirs), "f"(of_warp) : "memory");
-        }
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const int count = blocks() * warps;
-        float total = Reduction::identity();
-#pragma unroll 1
-        for (int i = lane; i < count; i += WARP) {
-            total = Reduction::combine(total, partials[i]);
-        }
-        return warp_reduce<Reduction>(total);
-    }
-};
-#endif
-
 // == Prefetching ==================================================================================================
 
 // Prefetches into L2 the row that lies PREFETCH_DISTANCE bytes behind this one (in all of the TENSORS that a row is read
@@ -176,6 +97,18 @@ __device__ __forceinline__ void prefetch_row(const Group& group, const scalar_t*
             const unsigned long long address = __cvta_generic_to_global(from) & WHOLE;
             asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes));
         }
+    }
+#endif
+}
+
+// Prefetches a vector of `cols` elements into L2, from the first block: weights that come late are there by then, even in the
+// first wave of blocks.
+__device__ __forceinline__ void prefetch_vector(const scalar_t* vector, int cols) {
+#if __CUDA_ARCH__ >= 900
+    const unsigned int bytes = unsigned(cols) * unsigned(sizeof(scalar_t)) & ~15u;
+    if (blockIdx.x == 0 && threadIdx.x == 0 && bytes > 0) {
+        const unsigned long long address = __cvta_generic_to_global(vector);
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes));
     }
 #endif
 }

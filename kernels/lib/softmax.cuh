@@ -1,7 +1,7 @@
 // Softmax and its logarithm over rows that stay on chip: the row in the registers of the thread group that owns it, its
 // maximum, the sum of its exponentials, and what is made of both. LOG: x - max - log(sum) in place of exp(x - max) / sum.
 #pragma once
-#include "packed_row.cuh"
+#include "cluster_row.cuh"
 
 #define PARAMETERS const scalar_t *__restrict__ x, scalar_t *__restrict__ y, int rows, int cols
 
@@ -156,13 +156,21 @@ constexpr int BLOCKS_OF_AN_SM = 4;
         softmax_packed<LOG, VALUES, PREFETCH, true>(__VA_ARGS__, x, y, cols);                                         \
     }
 #if __CUDA_ARCH__ >= 900
-#define SOFTMAX_CLUSTER(OP, LOG) SOFTMAX_PACKED(OP, LOG, cluster, (1024), 32, sizeof(scalar_t) == 2, ClusterGroup())
+#define SOFTMAX_CLUSTER(OP, LOG) SOFTMAX_PACKED(OP, LOG, cluster, (1024), 32, true, ClusterGroup<2>())
 #else
 #define SOFTMAX_CLUSTER(OP, LOG)
+#endif
+#if defined(KERNELGATE_F32)
+#define SOFTMAX_HALF(OP, LOG)
+#else
+#define SOFTMAX_HALF(OP, LOG)                                                   \
+    SOFTMAX_PACKED(OP, LOG, wide_warp, (128), 24, false, LaneGroup(WARP, rows)) \
+    SOFTMAX_PACKED(OP, LOG, few_rows, (1024), PACK_LEN, false, BlockGroup())
 #endif
 #define SOFTMAX_ENTRIES(OP, LOG)                                                                                      \
     SOFTMAX_PACKED(OP, LOG, warp_per_row, (128), 16, false, LaneGroup(WARP, rows))                                    \
     SOFTMAX_PACKED(OP, LOG, small_block, (64), 16, false, BlockGroup())                                               \
     SOFTMAX_PACKED(OP, LOG, block, (256, BLOCKS_OF_AN_SM), 32, true, BlockGroup())                                    \
     SOFTMAX_PACKED(OP, LOG, full_block, (1024), 32, true, BlockGroup())                                               \
+    SOFTMAX_HALF(OP, LOG)                                                                                             \
     SOFTMAX_CLUSTER(OP, LOG)

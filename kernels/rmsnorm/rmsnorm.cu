@@ -8,17 +8,20 @@
 //   warp_per_row        .. 512      grid ceil(rows / 4)        block (32, 4)
 //   small_block         .. 4096     grid rows                  block 32 * ceil(cols / 512)
 //   large_block         .. 8192     grid rows                  block 32 * ceil(cols / 1024)
-//   full_block          .. 32768    grid rows                  block 32 * ceil(cols / 1024)
-//   cluster             .. 262144   grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
+//   full_block          .. 16384    grid rows                  block 32 * ceil(cols / 1024)
+//   cluster             .. 262144   grid rows * C, cluster C = 2, 4, 8: the least with C * 10240 >= cols; sm_90 and later
 //                                   block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
-//   the last five also as _unaligned; in f32 those up to 8192 columns give way to
+//   f16 and bf16 only:
+//   wide_warp           .. 1024     grid ceil(rows / 4)        block (32, 4)
+//   few_rows            .. 8192     grid rows                  block 32 * ceil(cols / 256)
+//   all from warp_per_row on also as _unaligned; in f32 those up to 8192 columns give way to
 //   elements_warp       .. 384      grid ceil(rows / 4)        block 128
 //   elements_two_warps  .. 512      grid ceil(rows / 2)        block 128
 //   line_block          .. 4096     grid rows                  block 32 * ceil(cols / 256)
 //   line_large_block    .. 8192     grid rows                  block 32 * ceil(cols / 512)
+#include "cluster_row.cuh"
 #include "dependent.cuh"
 #include "element_row.cuh"
-#include "packed_row.cuh"
 
 #define PARAMETERS                                                                                                     \
     const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight, scalar_t *__restrict__ y, int rows, int cols, \
@@ -101,7 +104,7 @@ template <typename Row, bool EARLY_WEIGHTS, bool PREFETCH, typename Group>
 __device__ __forceinline__ void rmsnorm_packed(const Group& group, const RmsNorm& a) {
     Row row(group, a.cols);
     row.load(a.x + group.row() * a.cols, Absent::ZERO);
-    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row);
+    const PackedWeights<EARLY_WEIGHTS, Row> weights(a.weight, row, a.cols);
     if constexpr (PREFETCH) {
         prefetch_row(group, a.x, a.cols);
     }
@@ -129,12 +132,13 @@ __device__ __forceinline__ void rmsnorm_packed(const Group& group, const RmsNorm
     }
 }
 
-// Of a row that starts anywhere: in one warp, weights of half width are fetched early. In f32 their registers cost more.
-// The packs of short rows begin at a sector; long ones of half width lose by it.
+// Of a row that starts anywhere: in one warp, and for a pack a thread, weights of half width are fetched early. In f32 their
+// registers cost more. The packs of short rows begin at a sector; long ones of half width lose by it.
 template <int VALUES, bool SPREAD, bool PREFETCH, typename Group>
 __device__ __forceinline__ void rmsnorm_unaligned(const Group& group, const RmsNorm& a) {
     using Row = PackedRow<VALUES, SPREAD, true, false, VALUES == 16 ? SECTOR_LEN : PACK_LEN>;
-    rmsnorm_packed<Row, Group::EARLY_WEIGHTS && sizeof(scalar_t) == 2, PREFETCH>(group, a);
+    constexpr bool EARLY_WEIGHTS = (Group::EARLY_WEIGHTS || VALUES == PACK_LEN) && sizeof(scalar_t) == 2;
+    rmsnorm_packed<Row, EARLY_WEIGHTS, PREFETCH>(group, a);
 }
 
 // Half the values a thread of other kernels and early weights; blocks of long rows prefetch the row of a later block into L2.
@@ -160,9 +164,13 @@ __device__ __forceinline__ void rmsnorm_unaligned(const Group& group, const RmsN
 SHORT(warp_per_row, (128), 16, false, true, false, LaneGroup(WARP, rows))
 SHORT(small_block, (512, sizeof(scalar_t) == 4 ? 2 : 3), 16, true, true, true, BlockGroup())
 SHORT(large_block, (256, sizeof(scalar_t) == 4 ? 2 : 3), 32, sizeof(scalar_t) == 4, true, true, BlockGroup())
+#if !defined(KERNELGATE_F32)
+BOTH(wide_warp, (128), 32, false, true, false, LaneGroup(WARP, rows))
+BOTH(few_rows, (1024), PACK_LEN, false, true, false, BlockGroup())
+#endif
 BOTH(full_block, (1024), 32, false, false, true, BlockGroup())
 #if __CUDA_ARCH__ >= 900
-BOTH(cluster, (1024), 32, false, false, sizeof(scalar_t) == 2, ClusterGroup())
+BOTH(cluster, (1024), 32, false, false, true, ClusterGroup<1>())
 #endif
 
 #if defined(KERNELGATE_F32)

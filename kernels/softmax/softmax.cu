@@ -11,10 +11,13 @@
 //   warp_per_row     .. 512          grid ceil(rows / 4)        block (32, 4)
 //   small_block      .. 1024         grid rows                  block 32 * ceil(cols / 512)
 //   block            .. 8192         grid rows                  block 32 * ceil(cols / 1024)
-//   full_block       .. 32768        grid rows                  block 32 * ceil(cols / 1024)
-//   cluster          .. 262144       grid rows * C, cluster C = 2, 4, 8: the least with C * 32768 >= cols; sm_90 and later
+//   full_block       .. 16384        grid rows                  block 32 * ceil(cols / 1024)
+//   cluster          .. 262144       grid rows * C, cluster C = 2, 4, 8: the least with C * 10240 >= cols; sm_90 and later
 //                                    block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
-//   the last five also as _unaligned, for cols that are no multiple of 8: such rows start anywhere
+//   f16 and bf16 only:
+//   wide_warp        .. 768          grid ceil(rows / 4)        block (32, 4)
+//   few_rows         .. 8192         grid rows                  block 32 * ceil(cols / 256)
+//   all from warp_per_row on also as _unaligned, for cols that are no multiple of 8: such rows start anywhere
 #include "softmax.cuh"
 
 // Lesson 1: the formula. One block a row, three passes over memory, a tree in shared memory.

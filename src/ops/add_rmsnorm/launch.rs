@@ -4,14 +4,19 @@ use super::Normalised;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
-use crate::ops::family::rows::launch::{self as rows, PACK, Unaligned, WARP, is_unaligned};
+use crate::ops::family::rows::launch::{self as rows, HalfWidth, PACK, Unaligned, WARP, is_unaligned};
 use crate::ops::layernorm::launch::with_scalars;
 use crate::ops::rmsnorm::launch::LINES;
 
-/// Columns of a row that one warp holds, 16 a thread beside those of the residual, and that one block does. Longer rows take
-/// two passes.
-const WARP_UP_TO: usize = 512;
-const BLOCK_UP_TO: usize = 32 * WARP_UP_TO;
+/// Elements that a thread holds, beside those of the residual.
+const ELEMENTS: usize = 16;
+/// Columns of a row that one warp holds, that one block does, and that a cluster can. Longer rows take two passes.
+const WARP_UP_TO: usize = 32 * ELEMENTS;
+const BLOCK_UP_TO: usize = 10_240;
+const CLUSTER_UP_TO: usize = 8 * 1024 * ELEMENTS;
+
+/// More columns than this are enough to keep the threads of few rows busy.
+const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 1024, wide: None };
 
 /// Unaligned rows of f32 that outgrow a warp.
 const UNALIGNED: Unaligned = Unaligned { elements_up_to: 0, lines: LINES };
@@ -20,7 +25,16 @@ fn kernel(rule: fn(&Normalised) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule(s), s);
     kernel!(
         "add_rmsnorm/add_rmsnorm.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh"],
+        [
+            "common.cuh",
+            "lib/rows.cuh",
+            "lib/packed_row.cuh",
+            "lib/shifted.cuh",
+            "lib/cluster.cuh",
+            "lib/async.cuh",
+            "lib/hopper.cuh",
+            "lib/cluster_row.cuh"
+        ],
         "add_rmsnorm_naive",
         plan
     )
@@ -39,11 +53,12 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    tiles(kernel(packed)).dtypes([DType::F16, DType::BF16])
+    let best = |s: &Normalised| HALF_WIDTH.launch("add_rmsnorm", (s.rows, s.cols)).unwrap_or_else(|| packed(s));
+    tiles(kernel(best)).tile("cols", HALF_WIDTH.few_up_to).dtypes([DType::F16, DType::BF16])
 }
 
 fn tiles(kernel: Cuda<Normalised>) -> Cuda<Normalised> {
-    kernel.tiles([("rows", 4), ("cols", PACK), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO)])
+    kernel.tiles([("rows", 4), ("cols", PACK), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO), ("cols", CLUSTER_UP_TO)])
 }
 
 fn packed(s: &Normalised) -> Launch {
@@ -54,7 +69,30 @@ fn packed(s: &Normalised) -> Launch {
         Launch::grid([blocks, 1, 1], [WARP, WARPS_OF_BLOCK, 1]).entry(format!("add_rmsnorm_warp_per_row{unaligned}"))
     } else if s.cols <= BLOCK_UP_TO {
         Launch::blocks(s.rows, WARP * s.cols.div_ceil(WARP_UP_TO)).entry(format!("add_rmsnorm_block{unaligned}"))
+    } else if s.cols <= CLUSTER_UP_TO {
+        rows::cluster((s.rows, s.cols), ELEMENTS).entry(format!("add_rmsnorm_cluster{unaligned}"))
     } else {
         Launch::blocks(s.rows, 1024).entry("add_rmsnorm_two_pass")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::IntoCandidate;
+    use crate::core::shape::Shape;
+    use crate::ops::add_rmsnorm::operator;
+    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::layernorm::EPS;
+    use rstest::rstest;
+
+    /// A few rows are enough to see a kernel of many.
+    #[rstest]
+    #[case(5, 768)]
+    #[case(3, 1015)]
+    fn kernels_of_many_rows_are_right(#[case] rows: usize, #[case] cols: usize) {
+        let candidate = kernel(packed).dtypes([DType::BF16]).named("many_rows");
+        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
+        assert!(judged.is_ok(), "{judged:#?}");
     }
 }

@@ -2,13 +2,15 @@
 
 use super::Normalised;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, Line, Unaligned};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 
 /// Weights and bias stand beside the row, so that blocks of more than four warps have an entry with room for them.
 pub const BLOCKS: Blocks = Blocks { small_up_to: 1024, block_up_to: 4096 };
+
+const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 768, rows: 4 }) };
 
 const UNALIGNED: Unaligned = Unaligned {
     elements_up_to: 1024,
@@ -33,6 +35,10 @@ macro_rules! affine {
                 "lib/rows.cuh",
                 "lib/packed_row.cuh",
                 "lib/shifted.cuh",
+                "lib/cluster.cuh",
+                "lib/async.cuh",
+                "lib/hopper.cuh",
+                "lib/cluster_row.cuh",
                 "lib/element_row.cuh",
                 "lib/layernorm.cuh",
                 "lib/layernorm_elements.cuh",
@@ -69,6 +75,42 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| rows::packed_with_mma(op, BLOCKS, extents));
-    rows::packed_tiles(best).dtypes([DType::F16, DType::BF16])
+    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
+    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
+}
+
+/// Rows of half width, but few.
+fn many_rows(op: &str, extents: Extents) -> Launch {
+    let launch = HALF_WIDTH.of_many(op, extents).or_else(|| rows::with_mma(op, extents));
+    launch.unwrap_or_else(|| rows::packed(op, BLOCKS, extents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::IntoCandidate;
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::layernorm::{EPS, operator};
+    use rstest::rstest;
+
+    /// A few rows are enough to see a kernel of many.
+    #[rstest]
+    #[case((5, 768))]
+    #[case((3, 761))]
+    #[case((3, 1015))]
+    #[case((2, 1024))]
+    #[case((2, 1032))]
+    #[case((2, 1027))]
+    #[case((1, 4096))]
+    #[case((2, 4099))]
+    #[case((1, 8200))]
+    #[case((2, 9001))]
+    #[case((1, 20008))]
+    #[case((2, 17003))]
+    fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
+        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
+        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
 }

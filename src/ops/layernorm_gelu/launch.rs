@@ -5,7 +5,7 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::ops::family::rows::Extents;
-use crate::ops::family::rows::launch::{self as rows, Line, Unaligned};
+use crate::ops::family::rows::launch::{self as rows, HalfWidth, Line, Unaligned, WideWarp};
 use crate::ops::layernorm::launch::{BLOCKS, affine, with_scalars};
 
 /// GELU takes registers too: rows past 4096 columns load their weights late.
@@ -17,6 +17,9 @@ const UNALIGNED: Unaligned = Unaligned {
         Line { up_to: 8192, name: "line_large_block", elements: 32 },
     ],
 };
+
+/// Where a row leaves a quarter of two warps' registers empty, one warp does with fewer instructions.
+const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 768, rows: 2 }) };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("layernorm_gelu", (s.rows, s.cols)), s);
@@ -33,6 +36,43 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| rows::packed_with_mma(op, BLOCKS, extents));
-    rows::packed_tiles(best).dtypes([DType::F16, DType::BF16])
+    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
+    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
+}
+
+/// Rows of half width, but few.
+fn many_rows(op: &str, extents: Extents) -> Launch {
+    let launch = HALF_WIDTH.of_many(op, extents).or_else(|| rows::with_mma(op, extents));
+    launch.unwrap_or_else(|| rows::packed(op, BLOCKS, extents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::IntoCandidate;
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::layernorm::EPS;
+    use crate::ops::layernorm_gelu::operator;
+    use rstest::rstest;
+
+    /// A few rows are enough to see a kernel of many.
+    #[rstest]
+    #[case((5, 768))]
+    #[case((3, 761))]
+    #[case((3, 1015))]
+    #[case((2, 1024))]
+    #[case((2, 1032))]
+    #[case((2, 1027))]
+    #[case((1, 4096))]
+    #[case((2, 4099))]
+    #[case((1, 8200))]
+    #[case((2, 9001))]
+    #[case((1, 20008))]
+    #[case((2, 17003))]
+    fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
+        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
+        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
 }

@@ -16,7 +16,8 @@ pub fn suite() -> Suite {
     Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled).shares(|s| simd::rows_shares(s.rows, s.cols)))
         .candidate("lesson1_naive", launch::naive())
-        .candidate("cuda", launch::best())
+        .candidate("cuda", launch::best_f32())
+        .candidate("cuda", launch::best_half())
         .into()
 }
 

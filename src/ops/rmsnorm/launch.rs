@@ -2,7 +2,7 @@
 
 use super::Normalised;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, Line, Unaligned};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -10,6 +10,9 @@ use crate::ops::layernorm::launch::with_scalars;
 
 /// A thread holds half of what it could up to 4096 columns, which leaves registers for its weights.
 const BLOCKS: Blocks = Blocks { small_up_to: 4096, block_up_to: 4096 };
+
+/// Few rows of more than 4096 columns are level with `large_block`.
+const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 4096, wide: Some(WideWarp { up_to: 1024, rows: 4 }) };
 
 /// The longer unaligned rows of f32: half of the elements a thread again, since the weights come early.
 pub const LINES: &[Line] = &[
@@ -28,6 +31,10 @@ fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
             "lib/rows.cuh",
             "lib/packed_row.cuh",
             "lib/shifted.cuh",
+            "lib/cluster.cuh",
+            "lib/async.cuh",
+            "lib/hopper.cuh",
+            "lib/cluster_row.cuh",
             "lib/element_row.cuh",
             "lib/dependent.cuh"
         ],
@@ -48,6 +55,38 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| rows::packed(op, BLOCKS, extents).dependent());
-    rows::packed_tiles(best).dtypes([DType::F16, DType::BF16])
+    let best = kernel(|op, extents| {
+        HALF_WIDTH.launch(op, extents).map_or_else(|| many_rows(op, extents), |launch| launch.dependent())
+    });
+    rows::packed_tiles(best).tile("cols", 1024).dtypes([DType::F16, DType::BF16])
+}
+
+/// Rows of half width, but few.
+fn many_rows(op: &str, extents: Extents) -> Launch {
+    HALF_WIDTH.of_many(op, extents).unwrap_or_else(|| rows::packed(op, BLOCKS, extents)).dependent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::candidate::IntoCandidate;
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::layernorm::EPS;
+    use crate::ops::rmsnorm::operator;
+    use rstest::rstest;
+
+    /// A few rows are enough to see a kernel of many.
+    #[rstest]
+    #[case((5, 768))]
+    #[case((3, 1015))]
+    #[case((2, 1032))]
+    #[case((2, 4099))]
+    #[case((1, 8200))]
+    #[case((1, 20008))]
+    fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
+        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
+        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
+        assert!(judged.is_ok(), "{judged:#?}");
+    }
 }

@@ -1,8 +1,6 @@
 //! Softmax over the last axis: y = e^(x − max) / Σ e^(x − max), maximum and sum of each row.
 
-mod launch;
-
-pub(super) use launch::BLOCKS;
+pub(super) mod launch;
 
 use super::family::FUNCTION_FLOPS;
 use super::family::rows::{self, permute_columns, shift_rows};
@@ -32,7 +30,8 @@ pub fn suite() -> Suite {
         .candidate("lesson1_naive", launch::naive())
         .candidate("lesson2_vectorised", launch::vectorised())
         .candidate("lesson3_registers", launch::registers())
-        .candidate("cuda", launch::best())
+        .candidate("cuda", launch::best_f32())
+        .candidate("cuda", launch::best_half())
         .candidate(
             "triton",
             built!("softmax")

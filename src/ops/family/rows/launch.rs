@@ -9,6 +9,7 @@ use super::Extents;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::launch::Launch;
 use crate::core::shape::Shape;
+use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// Threads of a warp, and of a block that several groups share.
 pub const WARP: usize = 32;
@@ -19,12 +20,19 @@ pub const PACK: usize = 8;
 const MOST: usize = 32;
 const HALF: usize = MOST / 2;
 
-/// Columns up to which several rows share a warp, one warp holds a row, and one block does.
+/// Columns up to which several rows share a warp, one warp holds a row, and one block can.
 const LANES_UP_TO: usize = 256;
 const WARP_UP_TO: usize = WARP * HALF;
 const BLOCK_UP_TO: usize = 1024 * MOST;
+/// Columns up to which one block does: of a longer row a cluster of smaller blocks, several on a multiprocessor, loads part while
+/// another stores.
+const FULL_BLOCK_UP_TO: usize = BLOCK_UP_TO / 2;
+/// Columns of such a block, while a cluster has blocks enough; beyond that its blocks grow.
+const CLUSTER_SLICE: usize = 10_240;
 /// Blocks of a cluster; the portable limit.
 const LARGEST_CLUSTER: usize = 8;
+/// Threads up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency of a row counts.
+const FEW_THREADS: usize = MULTIPROCESSORS * 512;
 
 /// Threads of whole warps that hold so many columns, `elements` each.
 const fn threads(columns: usize, elements: usize) -> usize {
@@ -34,6 +42,11 @@ const fn threads(columns: usize, elements: usize) -> usize {
 /// Whether rows start anywhere.
 pub const fn is_unaligned(cols: usize) -> bool {
     !cols.is_multiple_of(PACK)
+}
+
+/// An entry of an operator for rows of so many columns.
+fn entry_of(op: &str, path: &str, cols: usize) -> String {
+    format!("{op}_{path}{}", if is_unaligned(cols) { "_unaligned" } else { "" })
 }
 
 /// Lesson 1: one block a row.
@@ -86,7 +99,7 @@ pub struct Blocks {
 pub fn packed(op: &str, blocks: Blocks, (rows, cols): Extents) -> Launch {
     /// Columns that a block of 256 threads holds.
     const LARGE_UP_TO: usize = 8192;
-    let entry = |path: &str| format!("{op}_{path}{}", if is_unaligned(cols) { "_unaligned" } else { "" });
+    let entry = |path: &str| entry_of(op, path, cols);
     let block = |path: &str| Launch::blocks(rows, threads(cols, MOST)).entry(entry(path));
     if cols <= LANES_UP_TO {
         lanes(op, (rows, cols))
@@ -98,26 +111,71 @@ pub fn packed(op: &str, blocks: Blocks, (rows, cols): Extents) -> Launch {
         block("block")
     } else if blocks.block_up_to < LARGE_UP_TO && cols <= LARGE_UP_TO {
         block("large_block")
-    } else if cols <= BLOCK_UP_TO {
+    } else if cols <= FULL_BLOCK_UP_TO {
         block("full_block")
     } else {
-        let cluster = cols.div_ceil(BLOCK_UP_TO).next_power_of_two().min(LARGEST_CLUSTER);
-        let slice = PACK * cols.div_ceil(PACK * cluster);
-        Launch::blocks(rows * cluster, threads(slice, MOST)).cluster(cluster).entry(entry("cluster"))
+        cluster((rows, cols), MOST).entry(entry("cluster"))
     }
 }
 
-/// Half-width rows of a layer norm, which are short of issue slots: tensor cores take sums and squares where four warps hold
-/// the row.
-pub fn packed_with_mma(op: &str, blocks: Blocks, (rows, cols): Extents) -> Launch {
+/// A cluster a row, so many elements a thread: as few blocks as keep them small.
+pub fn cluster((rows, cols): Extents, elements: usize) -> Launch {
+    let cluster = cols.div_ceil(CLUSTER_SLICE).next_power_of_two().clamp(2, LARGEST_CLUSTER);
+    let slice = PACK * cols.div_ceil(PACK * cluster);
+    Launch::blocks(rows * cluster, threads(slice, elements)).cluster(cluster)
+}
+
+/// What half-width rows of more than [`WARP_UP_TO`] columns have besides.
+#[derive(Clone, Copy)]
+pub struct HalfWidth {
+    /// Up to how many columns few rows have an entry of their own: a thread a pack, all its loads on their way at once.
+    pub few_up_to: usize,
+    /// Whether and how one warp holds all of a row.
+    pub wide: Option<WideWarp>,
+}
+
+/// A warp a row of up to so many columns, so many rows a block.
+#[derive(Clone, Copy)]
+pub struct WideWarp {
+    pub up_to: usize,
+    pub rows: usize,
+}
+
+impl HalfWidth {
+    /// The launch of few rows, or of rows that a wide warp holds; none where [`packed`] serves them.
+    pub fn launch(self, op: &str, (rows, cols): Extents) -> Option<Launch> {
+        let few = cols <= self.few_up_to && rows * threads(cols, PACK) <= FEW_THREADS;
+        match cols {
+            ..=WARP_UP_TO => None,
+            _ if few => Some(Launch::blocks(rows, threads(cols, PACK)).entry(entry_of(op, "few_rows", cols))),
+            _ => self.of_many(op, (rows, cols)),
+        }
+    }
+
+    /// The same but for the entry of few rows.
+    pub fn of_many(self, op: &str, (rows, cols): Extents) -> Option<Launch> {
+        let wide = self.wide.filter(|wide| WARP_UP_TO < cols && cols <= wide.up_to)?;
+        let launch = Launch::grid([rows.div_ceil(wide.rows), 1, 1], [WARP, wide.rows, 1]);
+        Some(launch.entry(entry_of(op, "wide_warp", cols)))
+    }
+}
+
+/// Half-width rows of a layer norm, which are short of issue slots: tensor cores take sums and squares wherever they are ahead.
+pub fn with_mma(op: &str, (rows, cols): Extents) -> Option<Launch> {
     /// Four warps, every thread of which holds the most elements.
     const FULL: usize = 4 * WARP * MOST;
-    let path = match cols {
-        FULL => "mma_block",
-        1025..FULL if is_unaligned(cols) => "mma_block_unaligned",
-        _ => return packed(op, blocks, (rows, cols)),
-    };
-    Launch::blocks(rows, threads(cols, MOST)).entry(format!("{op}_{path}"))
+    /// The longest row of a cluster whose blocks have 512 threads.
+    const CLUSTER_UP_TO: usize = LARGEST_CLUSTER * 512 * MOST;
+    let block = |path| Launch::blocks(rows, threads(cols, MOST)).entry(entry_of(op, path, cols));
+    match cols {
+        FULL => Some(block("mma_block")),
+        1025..FULL if is_unaligned(cols) => Some(block("mma_block")),
+        8193..=FULL_BLOCK_UP_TO => Some(block("mma_full_block")),
+        ..=CLUSTER_UP_TO if cols > FULL_BLOCK_UP_TO && !is_unaligned(cols) => {
+            Some(cluster((rows, cols), MOST).entry(entry_of(op, "mma_cluster", cols)))
+        }
+        _ => None,
+    }
 }
 
 /// How f32 rows that start anywhere are served: short ones by neighbouring elements, which need no packs; longer ones in packs
@@ -175,7 +233,7 @@ pub fn registers_tiles<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
 
 /// Declares the extents at which [`packed`] takes another path.
 pub fn packed_tiles<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
-    registers_tiles(kernel).tiles([("cols", WARP_UP_TO), ("cols", 4096), ("cols", 8192), ("cols", BLOCK_UP_TO)])
+    registers_tiles(kernel).tiles([("cols", WARP_UP_TO), ("cols", 4096), ("cols", 8192), ("cols", FULL_BLOCK_UP_TO)])
 }
 
 #[cfg(test)]
@@ -203,8 +261,10 @@ mod tests {
     #[case((9, 4104), "op_large_block", 9, [160, 1], 1)]
     #[case((9, 8192), "op_large_block", 9, [256, 1], 1)]
     #[case((9, 8193), "op_full_block_unaligned", 9, [288, 1], 1)]
-    #[case((9, 32_768), "op_full_block", 9, [1024, 1], 1)]
-    #[case((9, 32_769), "op_cluster_unaligned", 18, [544, 1], 2)]
+    #[case((9, 16_384), "op_full_block", 9, [512, 1], 1)]
+    #[case((9, 16_385), "op_cluster_unaligned", 18, [288, 1], 2)]
+    #[case((9, 20_488), "op_cluster", 36, [192, 1], 4)]
+    #[case((9, 65_536), "op_cluster", 72, [256, 1], 8)]
     #[case((9, 262_144), "op_cluster", 72, [1024, 1], 8)]
     fn a_row_goes_to_the_smallest_group_that_holds_it(
         #[case] extents: Extents,
@@ -217,17 +277,42 @@ mod tests {
     }
 
     #[rstest]
-    #[case((9, 1025), "op_mma_block_unaligned", [64, 1])]
-    #[case((9, 1032), "op_block", [64, 1])]
-    #[case((9, 4095), "op_mma_block_unaligned", [128, 1])]
-    #[case((9, 4096), "op_mma_block", [128, 1])]
-    #[case((9, 8192), "op_large_block", [256, 1])]
-    fn tensor_cores_take_the_rows_of_four_warps(
+    #[case((9, 1024), None)]
+    #[case((9, 1025), Some(("op_mma_block_unaligned", 64, 1)))]
+    #[case((9, 1032), None)]
+    #[case((9, 4095), Some(("op_mma_block_unaligned", 128, 1)))]
+    #[case((9, 4096), Some(("op_mma_block", 128, 1)))]
+    #[case((9, 8192), None)]
+    #[case((9, 8193), Some(("op_mma_full_block_unaligned", 288, 1)))]
+    #[case((9, 16_384), Some(("op_mma_full_block", 512, 1)))]
+    #[case((9, 16_385), None)]
+    #[case((9, 65_536), Some(("op_mma_cluster", 256, 8)))]
+    #[case((9, 131_072), Some(("op_mma_cluster", 512, 8)))]
+    #[case((9, 131_080), None)]
+    fn tensor_cores_take_rows_of_a_layer_norm(
         #[case] extents: Extents,
-        #[case] entry: &str,
-        #[case] block: [usize; 2],
+        #[case] expected: Option<(&str, usize, usize)>,
     ) {
-        assert_eq!(of(packed_with_mma("op", BLOCKS, extents)), (entry.into(), extents.0, block, 1));
+        let expected = expected.map(|(entry, threads, cluster)| (entry.into(), 9 * cluster, [threads, 1], cluster));
+        assert_eq!(with_mma("op", extents).map(of), expected);
+    }
+
+    #[rstest]
+    #[case((9, 512), None)]
+    #[case((9, 513), Some(("op_few_rows_unaligned", 9, [96, 1])))]
+    #[case((9, 8192), Some(("op_few_rows", 9, [1024, 1])))]
+    #[case((9, 8200), None)]
+    #[case((704, 640), Some(("op_few_rows", 704, [96, 1])))]
+    #[case((705, 640), Some(("op_wide_warp", 177, [32, 4])))]
+    #[case((705, 1023), Some(("op_wide_warp_unaligned", 177, [32, 4])))]
+    #[case((705, 1025), None)]
+    fn few_rows_have_a_thread_a_pack_and_many_short_ones_a_warp(
+        #[case] extents: Extents,
+        #[case] expected: Option<(&str, usize, [usize; 2])>,
+    ) {
+        let half = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 1024, rows: 4 }) };
+        let expected = expected.map(|(entry, blocks, block)| (entry.into(), blocks, block, 1));
+        assert_eq!(half.launch("op", extents).map(of), expected);
     }
 
     #[rstest]
