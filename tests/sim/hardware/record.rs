@@ -205,7 +205,8 @@ impl Record {
         let text = read("outputs.txt").and_then(packed::text).unwrap_or_else(|e| panic!("outputs.txt.xz: {e}"));
         let near =
             read("near.bin").and_then(|file| packed::unpack(&file)).unwrap_or_else(|e| panic!("near.bin.xz: {e}"));
-        let device = text.lines().next().unwrap_or_default().to_owned();
+        let title = text.lines().next().unwrap_or_default();
+        let device = title.trim_start_matches("# What ").split(" gave.").next().unwrap_or_default().to_owned();
         let lines = text.lines().filter_map(|line| {
             let [name, of, bits, places, classes, different, digest, raw] = *line.split('\t').collect::<Vec<_>>()
             else {
@@ -226,6 +227,18 @@ impl Record {
         Record { device, lines: lines.collect(), sweeps, near }
     }
 
+    /// The same without lines that nothing is compared with any more, and their bytes.
+    pub fn of(self, is_compared: impl Fn(&Line) -> bool) -> Record {
+        let mut near = Vec::new();
+        let mut lines = self.lines;
+        lines.retain(is_compared);
+        for range in lines.iter_mut().filter_map(|line| line.raw.as_mut()) {
+            near.extend(&self.near[range.0..range.0 + range.1]);
+            range.0 = near.len() - range.1;
+        }
+        Record { lines, near, ..self }
+    }
+
     /// The record for people.
     pub fn table(&self) -> String {
         let is_kernel = |line: &&Line| line.name.contains('#');
@@ -234,7 +247,7 @@ impl Record {
         };
         let mut text = format!(
             "{}\n\n| launches | same bits | near |\n|---|---|---|\n| operations, warp and matrix families, boxes | {} | {} |\n| kernels of the catalogue, of fixtures and by Triton, at several shapes | {} | {} |\n",
-            self.device.trim_start_matches("# What ").split(" gave.").next().unwrap_or_default(),
+            self.device,
             count(false, true),
             count(false, false),
             count(true, true),
