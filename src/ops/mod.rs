@@ -198,15 +198,25 @@ mod tests {
             .collect()
     }
 
-    /// Entries in half width that only large shapes launch, by their file and a part of their name: the tests beside their launch rules
-    /// run each of them in the simulator.
-    const ONLY_AT_LARGE_SHAPES: [(&str, &str); 6] = [
+    /// Entries in half width that only large shapes, or many rows, launch, by their dtype and file and a part of their name: the tests
+    /// beside their launch rules run each of them in the simulator.
+    const ONLY_AT_LARGE_SHAPES: [(&str, &str); 16] = [
         ("gemm/gemm_wgmma.cu", "gemm_"),
         ("linear/linear_wgmma.cu", "linear_"),
         ("bmm/bmm_wgmma.cu", "_cluster2"),
         ("bmm/bmm_wgmma.cu", "_swap_ab_128x128"),
         ("conv2d/conv2d_wgmma.cu", "conv2d_wgmma_"),
         ("attention_decode/attention_decode_tma.cu", "attention_decode_wgmma_"),
+        ("16 kernels/layernorm/layernorm.cu", "_block"),
+        ("16 kernels/layernorm/layernorm.cu", "_wide_warp"),
+        ("16 kernels/layernorm_gelu/layernorm_gelu.cu", "_block"),
+        ("16 kernels/layernorm_gelu/layernorm_gelu.cu", "_wide_warp"),
+        ("16 kernels/rmsnorm/rmsnorm.cu", "_small_block"),
+        ("16 kernels/rmsnorm/rmsnorm.cu", "_wide_warp"),
+        ("16 kernels/softmax/softmax.cu", "_block"),
+        ("16 kernels/softmax/softmax.cu", "_wide_warp"),
+        ("16 kernels/log_softmax/log_softmax.cu", "_block"),
+        ("16 kernels/log_softmax/log_softmax.cu", "_wide_warp"),
     ];
 
     #[test]
