@@ -30,8 +30,45 @@ const PAST_THE_END: &str =
 const LESS_THAN_A_PACK: &str =
     "The loop runs over what is left behind the last pack, less than four, which the part before it has taken.";
 const HALVES: &str = "What a step leaves undone falls to its halves behind it and to the packs that some lanes have.";
+const FIRST_PHASE: &str = "The register holds 0: each of these mbarriers has one phase.";
+const PREFETCHED: &str = "Part of which row of a later block is asked for ahead of time: no value depends on that.";
+const WHOLE_COLUMNS: &str =
+    "What is compared is a number of whole packs in columns, or in bytes: it never equals the bound.";
+const THREAD_32: &str =
+    "Only thread 32 is decided otherwise, the first lane of its warp, and a block has more than one warp.";
+const LEAST: &str = "Stands for an absent element: the square of the least number above 0 is nothing beside a row's.";
+const MULTIPLE: &str = "Only whether a number is a multiple of 8 counts there: its negative is one where it is.";
 
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
+    ("layernorm cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("layernorm_gelu cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("rmsnorm cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("add_rmsnorm cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("softmax cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("log_softmax cuda", "parity fixed", "mbarrier.try_wait", FIRST_PHASE),
+    ("rmsnorm cuda rmsnorm_cluster", "guard dropped", "bra $L__BB", PREFETCHED),
+    ("rmsnorm cuda rmsnorm_cluster", "operands swapped", "div.u32", PREFETCHED),
+    ("layernorm cuda layernorm_cluster", "other operation", "min.s32", PREFETCHED),
+    ("softmax cuda softmax_cluster", "operands swapped", "sub.s32", PREFETCHED),
+    ("layernorm_gelu cuda layernorm_gelu_mma_cluster", "operands swapped", "sub.s32", PREFETCHED),
+    ("add_rmsnorm cuda add_rmsnorm_cluster", "comparison off by one", "setp.ge.u64", PREFETCHED),
+    ("layernorm cuda layernorm_mma_cluster", "comparison off by one", ", 1;", WHOLE_COLUMNS),
+    ("layernorm_gelu cuda layernorm_gelu_cluster", "comparison off by one", ", 1;", WHOLE_COLUMNS),
+    ("layernorm_gelu cuda layernorm_gelu_mma_cluster", "comparison off by one", ", 1;", WHOLE_COLUMNS),
+    ("rmsnorm cuda rmsnorm_cluster", "comparison off by one", ", 769;", WHOLE_COLUMNS),
+    ("add_rmsnorm cuda add_rmsnorm_cluster", "comparison off by one", ", 1;", WHOLE_COLUMNS),
+    ("softmax cuda softmax_cluster", "comparison off by one", ", 769;", WHOLE_COLUMNS),
+    ("log_softmax cuda log_softmax_cluster", "comparison off by one", ", 385;", WHOLE_COLUMNS),
+    ("log_softmax cuda log_softmax_cluster", "comparison off by one", ", 513;", WHOLE_COLUMNS),
+    ("log_softmax cuda log_softmax_block_unaligned", "comparison off by one", ", 897;", WHOLE_COLUMNS),
+    ("log_softmax cuda log_softmax_small_block", "comparison off by one", ", 1;", WHOLE_COLUMNS),
+    ("add_rmsnorm cuda add_rmsnorm_cluster", "constant off by one", ", 385;", WHOLE_COLUMNS),
+    ("softmax cuda softmax_few_rows", "comparison off by one", ", 63;", THREAD_32),
+    ("softmax cuda softmax_few_rows", "constant off by one", ", 63;", THREAD_32),
+    ("log_softmax cuda log_softmax_few_rows", "constant off by one", ", 63;", THREAD_32),
+    ("add_rmsnorm cuda add_rmsnorm_few_rows_unaligned", "constant off by one", "mov.u16", LEAST),
+    ("layernorm cuda layernorm_few_rows_unaligned", "sign forgotten", "neg.s32", MULTIPLE),
+    ("log_softmax cuda log_softmax_few_rows_unaligned", "constant off by one", "setp.ne.s32", SAME_LANES),
     ("bmm cuda", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
     ("bmm cuda", "waits for too little", "cp.async.wait_group 0;", PAST_THE_LAST),
     ("linear cuda", "wait dropped", "cp.async.wait_group 0;", PAST_THE_LAST),
