@@ -5,7 +5,7 @@ use crate::check::case::Case;
 use crate::check::judge::{Rejection, judge_case, judge_drawn};
 use crate::check::outcome::Errors;
 use crate::check::{Context, Subject};
-use crate::core::candidate::{Candidate, Cpu, IntoCandidate};
+use crate::core::candidate::{Candidate, Cpu, Cuda, Declare, IntoCandidate};
 use crate::core::distribution::Distribution;
 use crate::core::dtype::DType;
 use crate::core::operator::{Op, Operator};
@@ -92,6 +92,13 @@ fn judged_with(
         change(&mut inputs);
         Ok(judge_drawn(context, subject, &case, &inputs)?.0)
     })
+}
+
+/// Holds a kernel to such a case in bf16, whichever launch rule it has.
+pub fn is_right_in_bf16<S: Shape>(operator: Op<S>, kernel: Cuda<S>, shape: S) {
+    let candidate = kernel.dtypes([DType::BF16]).named("kernel");
+    let judged = judged_in_simulator(&operator, &candidate, shape.to_point());
+    assert!(judged.is_ok(), "{judged:#?}");
 }
 
 /// Holds a candidate of a suite to such a case, by its name.

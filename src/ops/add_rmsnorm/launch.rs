@@ -4,7 +4,7 @@ use super::Normalised;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
-use crate::ops::family::rows::launch::{self as rows, HalfWidth, PACK, Unaligned, WARP, is_unaligned};
+use crate::ops::family::rows::launch::{self as rows, PACK, Unaligned, WARP, is_unaligned, row_kernel};
 use crate::ops::layernorm::launch::with_scalars;
 use crate::ops::rmsnorm::launch::LINES;
 
@@ -16,28 +16,14 @@ const BLOCK_UP_TO: usize = 10_240;
 const CLUSTER_UP_TO: usize = 8 * 1024 * ELEMENTS;
 
 /// More columns than this are enough to keep the threads of few rows busy.
-const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 1024, wide: None };
+const FEW_UP_TO: usize = 1024;
 
 /// Unaligned rows of f32 that outgrow a warp.
 const UNALIGNED: Unaligned = Unaligned { elements_up_to: 0, lines: LINES };
 
 fn kernel(rule: fn(&Normalised) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule(s), s);
-    kernel!(
-        "add_rmsnorm/add_rmsnorm.cu",
-        [
-            "common.cuh",
-            "lib/rows.cuh",
-            "lib/packed_row.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/async.cuh",
-            "lib/hopper.cuh",
-            "lib/cluster_row.cuh"
-        ],
-        "add_rmsnorm_naive",
-        plan
-    )
+    row_kernel!("add_rmsnorm/add_rmsnorm.cu", [], "add_rmsnorm_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {
@@ -53,8 +39,8 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = |s: &Normalised| HALF_WIDTH.launch("add_rmsnorm", (s.rows, s.cols)).unwrap_or_else(|| packed(s));
-    tiles(kernel(best)).tile("cols", HALF_WIDTH.few_up_to).dtypes([DType::F16, DType::BF16])
+    let best = |s: &Normalised| rows::few_rows("add_rmsnorm", FEW_UP_TO, (s.rows, s.cols)).unwrap_or_else(|| packed(s));
+    tiles(kernel(best)).tile("cols", FEW_UP_TO).dtypes([DType::F16, DType::BF16])
 }
 
 fn tiles(kernel: Cuda<Normalised>) -> Cuda<Normalised> {
@@ -79,20 +65,17 @@ fn packed(s: &Normalised) -> Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
     use crate::ops::add_rmsnorm::operator;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
+    use crate::ops::family::rows::Extents;
     use crate::ops::layernorm::EPS;
     use rstest::rstest;
 
     /// A few rows are enough to see a kernel of many.
     #[rstest]
-    #[case(5, 768)]
-    #[case(3, 1015)]
-    fn kernels_of_many_rows_are_right(#[case] rows: usize, #[case] cols: usize) {
-        let candidate = kernel(packed).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+    #[case((5, 768))]
+    #[case((3, 1015))]
+    fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
+        is_right_in_bf16(operator(), kernel(packed), Normalised { rows, cols, eps: EPS });
     }
 }

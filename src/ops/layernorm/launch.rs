@@ -10,7 +10,8 @@ use crate::core::launch::Launch;
 /// Weights and bias stand beside the row, so that blocks of more than four warps have an entry with room for them.
 pub const BLOCKS: Blocks = Blocks { small_up_to: 1024, block_up_to: 4096 };
 
-const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 768, rows: 4 }) };
+const HALF_WIDTH: HalfWidth =
+    HalfWidth { blocks: BLOCKS, few_up_to: 8192, wide: WideWarp { up_to: 768, rows: 4 }, mma: true };
 
 const UNALIGNED: Unaligned = Unaligned {
     elements_up_to: 1024,
@@ -28,17 +29,9 @@ pub fn with_scalars(launch: Launch, s: &Normalised) -> Launch {
 /// The headers that norms with weight and bias share.
 macro_rules! affine {
     ($file:literal, $entry:literal, $plan:expr) => {
-        kernel!(
+        $crate::ops::family::rows::launch::row_kernel!(
             $file,
             [
-                "common.cuh",
-                "lib/rows.cuh",
-                "lib/packed_row.cuh",
-                "lib/shifted.cuh",
-                "lib/cluster.cuh",
-                "lib/async.cuh",
-                "lib/hopper.cuh",
-                "lib/cluster_row.cuh",
                 "lib/element_row.cuh",
                 "lib/layernorm.cuh",
                 "lib/layernorm_elements.cuh",
@@ -75,22 +68,13 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
-    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
-}
-
-/// Rows of half width, but few.
-fn many_rows(op: &str, extents: Extents) -> Launch {
-    let launch = HALF_WIDTH.of_many(op, extents).or_else(|| rows::with_mma(op, extents));
-    launch.unwrap_or_else(|| rows::packed(op, BLOCKS, extents))
+    HALF_WIDTH.tiles(kernel(|op, extents| HALF_WIDTH.launch(op, extents))).dtypes([DType::F16, DType::BF16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
     use crate::ops::layernorm::{EPS, operator};
     use rstest::rstest;
 
@@ -110,8 +94,10 @@ mod tests {
     #[case((1, 20008))]
     #[case((2, 17003))]
     fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
-        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_bf16(
+            operator(),
+            kernel(|op, extents| HALF_WIDTH.of_many(op, extents)),
+            Normalised { rows, cols, eps: EPS },
+        );
     }
 }

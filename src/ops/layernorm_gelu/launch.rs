@@ -19,7 +19,8 @@ const UNALIGNED: Unaligned = Unaligned {
 };
 
 /// Where a row leaves a quarter of two warps' registers empty, one warp does with fewer instructions.
-const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 768, rows: 2 }) };
+const HALF_WIDTH: HalfWidth =
+    HalfWidth { blocks: BLOCKS, few_up_to: 8192, wide: WideWarp { up_to: 768, rows: 2 }, mma: true };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("layernorm_gelu", (s.rows, s.cols)), s);
@@ -36,22 +37,13 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
-    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
-}
-
-/// Rows of half width, but few.
-fn many_rows(op: &str, extents: Extents) -> Launch {
-    let launch = HALF_WIDTH.of_many(op, extents).or_else(|| rows::with_mma(op, extents));
-    launch.unwrap_or_else(|| rows::packed(op, BLOCKS, extents))
+    HALF_WIDTH.tiles(kernel(|op, extents| HALF_WIDTH.launch(op, extents))).dtypes([DType::F16, DType::BF16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
     use crate::ops::layernorm::EPS;
     use crate::ops::layernorm_gelu::operator;
     use rstest::rstest;
@@ -72,8 +64,10 @@ mod tests {
     #[case((1, 20008))]
     #[case((2, 17003))]
     fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
-        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_bf16(
+            operator(),
+            kernel(|op, extents| HALF_WIDTH.of_many(op, extents)),
+            Normalised { rows, cols, eps: EPS },
+        );
     }
 }

@@ -4,28 +4,13 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::ops::family::rows::Extents;
-use crate::ops::family::rows::launch as rows;
+use crate::ops::family::rows::launch::{self as rows, row_kernel};
 use crate::ops::softmax::Matrix;
-use crate::ops::softmax::launch::{BLOCKS, HALF_WIDTH, many_rows};
+use crate::ops::softmax::launch::{BLOCKS, HALF_WIDTH};
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("log_softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
-    kernel!(
-        "log_softmax/log_softmax.cu",
-        [
-            "common.cuh",
-            "lib/rows.cuh",
-            "lib/packed_row.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/async.cuh",
-            "lib/hopper.cuh",
-            "lib/cluster_row.cuh",
-            "lib/softmax.cuh"
-        ],
-        "log_softmax_naive",
-        plan
-    )
+    row_kernel!("log_softmax/log_softmax.cu", ["lib/softmax.cuh"], "log_softmax_naive", plan)
 }
 
 pub fn naive() -> Cuda<Matrix> {
@@ -37,16 +22,13 @@ pub fn best_f32() -> Cuda<Matrix> {
 }
 
 pub fn best_half() -> Cuda<Matrix> {
-    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
-    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
+    HALF_WIDTH.tiles(kernel(|op, extents| HALF_WIDTH.launch(op, extents))).dtypes([DType::F16, DType::BF16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
     use crate::ops::log_softmax::operator;
     use rstest::rstest;
 
@@ -61,8 +43,6 @@ mod tests {
     #[case((2, 8200))]
     #[case((1, 20008))]
     fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
-        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Matrix { rows, cols }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_bf16(operator(), kernel(|op, extents| HALF_WIDTH.of_many(op, extents)), Matrix { rows, cols });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Normalised;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp, row_kernel};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -12,7 +12,8 @@ use crate::ops::layernorm::launch::with_scalars;
 const BLOCKS: Blocks = Blocks { small_up_to: 4096, block_up_to: 4096 };
 
 /// Few rows of more than 4096 columns are level with `large_block`.
-const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 4096, wide: Some(WideWarp { up_to: 1024, rows: 4 }) };
+const HALF_WIDTH: HalfWidth =
+    HalfWidth { blocks: BLOCKS, few_up_to: 4096, wide: WideWarp { up_to: 1024, rows: 4 }, mma: false };
 
 /// The longer unaligned rows of f32: half of the elements a thread again, since the weights come early.
 pub const LINES: &[Line] = &[
@@ -24,23 +25,7 @@ const UNALIGNED: Unaligned = Unaligned { elements_up_to: 512, lines: LINES };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("rmsnorm", (s.rows, s.cols)), s);
-    kernel!(
-        "rmsnorm/rmsnorm.cu",
-        [
-            "common.cuh",
-            "lib/rows.cuh",
-            "lib/packed_row.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/async.cuh",
-            "lib/hopper.cuh",
-            "lib/cluster_row.cuh",
-            "lib/element_row.cuh",
-            "lib/dependent.cuh"
-        ],
-        "rmsnorm_naive",
-        plan
-    )
+    row_kernel!("rmsnorm/rmsnorm.cu", ["lib/element_row.cuh", "lib/dependent.cuh"], "rmsnorm_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {
@@ -55,23 +40,13 @@ pub fn best_f32() -> Cuda<Normalised> {
 }
 
 pub fn best_half() -> Cuda<Normalised> {
-    let best = kernel(|op, extents| {
-        HALF_WIDTH.launch(op, extents).map_or_else(|| many_rows(op, extents), |launch| launch.dependent())
-    });
-    rows::packed_tiles(best).tile("cols", 1024).dtypes([DType::F16, DType::BF16])
-}
-
-/// Rows of half width, but few.
-fn many_rows(op: &str, extents: Extents) -> Launch {
-    HALF_WIDTH.of_many(op, extents).unwrap_or_else(|| rows::packed(op, BLOCKS, extents)).dependent()
+    HALF_WIDTH.tiles(kernel(|op, extents| HALF_WIDTH.launch(op, extents).dependent())).dtypes([DType::F16, DType::BF16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
     use crate::ops::layernorm::EPS;
     use crate::ops::rmsnorm::operator;
     use rstest::rstest;
@@ -86,8 +61,10 @@ mod tests {
     #[case((1, 8200))]
     #[case((1, 20008))]
     fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
-        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Normalised { rows, cols, eps: EPS }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_bf16(
+            operator(),
+            kernel(|op, extents| HALF_WIDTH.of_many(op, extents).dependent()),
+            Normalised { rows, cols, eps: EPS },
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Matrix;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, HalfWidth, WideWarp};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, WideWarp, row_kernel};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -10,26 +10,12 @@ use crate::core::launch::Launch;
 /// A thread of `block` holds as many elements as it can up to 8192 columns: softmax keeps no weights beside them.
 pub const BLOCKS: Blocks = Blocks { small_up_to: 1024, block_up_to: 8192 };
 
-pub const HALF_WIDTH: HalfWidth = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 768, rows: 4 }) };
+pub const HALF_WIDTH: HalfWidth =
+    HalfWidth { blocks: BLOCKS, few_up_to: 8192, wide: WideWarp { up_to: 768, rows: 4 }, mma: false };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
-    kernel!(
-        "softmax/softmax.cu",
-        [
-            "common.cuh",
-            "lib/rows.cuh",
-            "lib/packed_row.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/async.cuh",
-            "lib/hopper.cuh",
-            "lib/cluster_row.cuh",
-            "lib/softmax.cuh"
-        ],
-        "softmax_naive",
-        plan
-    )
+    row_kernel!("softmax/softmax.cu", ["lib/softmax.cuh"], "softmax_naive", plan)
 }
 
 pub fn naive() -> Cuda<Matrix> {
@@ -49,21 +35,13 @@ pub fn best_f32() -> Cuda<Matrix> {
 }
 
 pub fn best_half() -> Cuda<Matrix> {
-    let best = kernel(|op, extents| HALF_WIDTH.launch(op, extents).unwrap_or_else(|| many_rows(op, extents)));
-    rows::packed_tiles(best).tile("cols", 768).dtypes([DType::F16, DType::BF16])
-}
-
-/// Rows of half width, but few.
-pub fn many_rows(op: &str, extents: Extents) -> Launch {
-    HALF_WIDTH.of_many(op, extents).unwrap_or_else(|| rows::packed(op, BLOCKS, extents))
+    HALF_WIDTH.tiles(kernel(|op, extents| HALF_WIDTH.launch(op, extents))).dtypes([DType::F16, DType::BF16])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::candidate::IntoCandidate;
-    use crate::core::shape::Shape;
-    use crate::ops::agreement::judged_in_simulator;
+    use crate::ops::agreement::is_right_in_bf16;
     use crate::ops::softmax::operator;
     use rstest::rstest;
 
@@ -78,8 +56,6 @@ mod tests {
     #[case((2, 8200))]
     #[case((1, 20008))]
     fn kernels_of_many_rows_are_right(#[case] (rows, cols): Extents) {
-        let candidate = kernel(many_rows).dtypes([DType::BF16]).named("many_rows");
-        let judged = judged_in_simulator(&operator(), &candidate, Matrix { rows, cols }.to_point());
-        assert!(judged.is_ok(), "{judged:#?}");
+        is_right_in_bf16(operator(), kernel(|op, extents| HALF_WIDTH.of_many(op, extents)), Matrix { rows, cols });
     }
 }

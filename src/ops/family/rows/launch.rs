@@ -11,6 +11,29 @@ use crate::core::launch::Launch;
 use crate::core::shape::Shape;
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
+/// A kernel of rows: the headers that all of them share, before its own.
+macro_rules! row_kernel {
+    ($file:literal, [$($header:literal),*], $entry:literal, $plan:expr) => {
+        kernel!(
+            $file,
+            [
+                "common.cuh",
+                "lib/rows.cuh",
+                "lib/packed_row.cuh",
+                "lib/shifted.cuh",
+                "lib/cluster.cuh",
+                "lib/async.cuh",
+                "lib/hopper.cuh",
+                "lib/cluster_row.cuh"
+                $(, $header)*
+            ],
+            $entry,
+            $plan
+        )
+    };
+}
+pub(in crate::ops) use row_kernel;
+
 /// Threads of a warp, and of a block that several groups share.
 pub const WARP: usize = 32;
 const SHARED_BLOCK: usize = 128;
@@ -125,13 +148,23 @@ pub fn cluster((rows, cols): Extents, elements: usize) -> Launch {
     Launch::blocks(rows * cluster, threads(slice, elements)).cluster(cluster)
 }
 
-/// What half-width rows of more than [`WARP_UP_TO`] columns have besides.
+/// Few rows of more than [`WARP_UP_TO`] and at most `up_to` columns in half width: a thread a pack, all its loads on their way
+/// at once.
+pub fn few_rows(op: &str, up_to: usize, (rows, cols): Extents) -> Option<Launch> {
+    let is_few = WARP_UP_TO < cols && cols <= up_to && rows * threads(cols, PACK) <= FEW_THREADS;
+    is_few.then(|| Launch::blocks(rows, threads(cols, PACK)).entry(entry_of(op, "few_rows", cols)))
+}
+
+/// How rows of half width are served.
 #[derive(Clone, Copy)]
 pub struct HalfWidth {
-    /// Up to how many columns few rows have an entry of their own: a thread a pack, all its loads on their way at once.
+    pub blocks: Blocks,
+    /// Up to how many columns [`few_rows`] have an entry of their own.
     pub few_up_to: usize,
-    /// Whether and how one warp holds all of a row.
-    pub wide: Option<WideWarp>,
+    /// A warp a row of more than [`WARP_UP_TO`] columns.
+    pub wide: WideWarp,
+    /// Whether tensor cores take sums and squares: [`with_mma`].
+    pub mma: bool,
 }
 
 /// A warp a row of up to so many columns, so many rows a block.
@@ -142,26 +175,28 @@ pub struct WideWarp {
 }
 
 impl HalfWidth {
-    /// The launch of few rows, or of rows that a wide warp holds; none where [`packed`] serves them.
-    pub fn launch(self, op: &str, (rows, cols): Extents) -> Option<Launch> {
-        let few = cols <= self.few_up_to && rows * threads(cols, PACK) <= FEW_THREADS;
-        match cols {
-            ..=WARP_UP_TO => None,
-            _ if few => Some(Launch::blocks(rows, threads(cols, PACK)).entry(entry_of(op, "few_rows", cols))),
-            _ => self.of_many(op, (rows, cols)),
-        }
+    pub fn launch(self, op: &str, extents: Extents) -> Launch {
+        few_rows(op, self.few_up_to, extents).unwrap_or_else(|| self.of_many(op, extents))
     }
 
-    /// The same but for the entry of few rows.
-    pub fn of_many(self, op: &str, (rows, cols): Extents) -> Option<Launch> {
-        let wide = self.wide.filter(|wide| WARP_UP_TO < cols && cols <= wide.up_to)?;
-        let launch = Launch::grid([rows.div_ceil(wide.rows), 1, 1], [WARP, wide.rows, 1]);
-        Some(launch.entry(entry_of(op, "wide_warp", cols)))
+    /// The same without an entry of few rows.
+    pub fn of_many(self, op: &str, (rows, cols): Extents) -> Launch {
+        if WARP_UP_TO < cols && cols <= self.wide.up_to {
+            let launch = Launch::grid([rows.div_ceil(self.wide.rows), 1, 1], [WARP, self.wide.rows, 1]);
+            return launch.entry(entry_of(op, "wide_warp", cols));
+        }
+        let mma = if self.mma { with_mma(op, (rows, cols)) } else { None };
+        mma.unwrap_or_else(|| packed(op, self.blocks, (rows, cols)))
+    }
+
+    /// Declares the extents at which another entry serves.
+    pub fn tiles<S: Shape>(self, kernel: Cuda<S>) -> Cuda<S> {
+        packed_tiles(kernel).tile("cols", self.wide.up_to)
     }
 }
 
 /// Half-width rows of a layer norm, which are short of issue slots: tensor cores take sums and squares wherever they are ahead.
-pub fn with_mma(op: &str, (rows, cols): Extents) -> Option<Launch> {
+fn with_mma(op: &str, (rows, cols): Extents) -> Option<Launch> {
     /// Four warps, every thread of which holds the most elements.
     const FULL: usize = 4 * WARP * MOST;
     /// The longest row of a cluster whose blocks have 512 threads.
@@ -298,21 +333,24 @@ mod tests {
     }
 
     #[rstest]
-    #[case((9, 512), None)]
-    #[case((9, 513), Some(("op_few_rows_unaligned", 9, [96, 1])))]
-    #[case((9, 8192), Some(("op_few_rows", 9, [1024, 1])))]
-    #[case((9, 8200), None)]
-    #[case((704, 640), Some(("op_few_rows", 704, [96, 1])))]
-    #[case((705, 640), Some(("op_wide_warp", 177, [32, 4])))]
-    #[case((705, 1023), Some(("op_wide_warp_unaligned", 177, [32, 4])))]
-    #[case((705, 1025), None)]
+    #[case((9, 512), "op_warp_per_row", 3, [32, 4])]
+    #[case((9, 513), "op_few_rows_unaligned", 9, [96, 1])]
+    #[case((9, 8192), "op_few_rows", 9, [1024, 1])]
+    #[case((9, 8200), "op_mma_full_block", 9, [288, 1])]
+    #[case((704, 640), "op_few_rows", 704, [96, 1])]
+    #[case((705, 640), "op_wide_warp", 177, [32, 4])]
+    #[case((705, 1023), "op_wide_warp_unaligned", 177, [32, 4])]
+    #[case((705, 1025), "op_mma_block_unaligned", 705, [64, 1])]
+    #[case((705, 1032), "op_block", 705, [64, 1])]
     fn few_rows_have_a_thread_a_pack_and_many_short_ones_a_warp(
         #[case] extents: Extents,
-        #[case] expected: Option<(&str, usize, [usize; 2])>,
+        #[case] entry: &str,
+        #[case] blocks: usize,
+        #[case] block: [usize; 2],
     ) {
-        let half = HalfWidth { few_up_to: 8192, wide: Some(WideWarp { up_to: 1024, rows: 4 }) };
-        let expected = expected.map(|(entry, blocks, block)| (entry.into(), blocks, block, 1));
-        assert_eq!(half.launch("op", extents).map(of), expected);
+        let wide = WideWarp { up_to: 1024, rows: 4 };
+        let launch = HalfWidth { blocks: BLOCKS, few_up_to: 8192, wide, mma: true }.launch("op", extents);
+        assert_eq!(of(launch), (entry.into(), blocks, block, 1));
     }
 
     #[rstest]
