@@ -143,7 +143,7 @@ pub fn reading() -> (Op<Elements>, Vec<Candidate>) {
     let cuda = Cuda::source(include_str!("../../kernels/read.cu"), "read_v1", |s: &Elements| {
         Launch::blocks(s.n.div_ceil(READ_BLOCK * READ_AT_ONCE), READ_BLOCK).scalar(s.n as i64)
     });
-    let cuda = cuda.header("common.cuh", include_str!("../../kernels/common.cuh"));
+    let cuda = cuda.header("common.cuh", include_str!("../../kernels/lib/common.cuh"));
     (operator, vec![cuda.named("cuda"), Cpu::new::<f32>(read_on_host).named("cpu")])
 }
 

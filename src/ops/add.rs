@@ -59,7 +59,7 @@ fn cuda() -> Cuda<Vector> {
     const THREADS: usize = 128;
     const ELEMENTS: usize = 8;
     let plan = |s: &Vector| Launch::blocks(s.n.div_ceil(THREADS * ELEMENTS), THREADS).scalar(s.n as i64);
-    kernel!("add/add.cu", ["common.cuh"], "add", plan).tiles([("n", 4), ("n", ELEMENTS), ("n", THREADS * ELEMENTS)])
+    kernel!("add/add.cu", "add", plan).tiles([("n", 4), ("n", ELEMENTS), ("n", THREADS * ELEMENTS)])
 }
 
 #[cfg(test)]

@@ -30,20 +30,16 @@ macro_rules! with_vendor {
     }};
 }
 
-/// A kernel of `kernels/`: its file, the headers it includes besides the crate's own, its entry, its launch rule. Files are
-/// named from `kernels/` on; a header is included by its file name.
+/// A kernel of `kernels/`: its file, its entry, its launch rule. What it includes is found in the folders there.
 macro_rules! kernel {
-    ($file:literal, [$($header:literal),*], $entry:expr, $plan:expr $(,)?) => {
+    ($file:literal, $entry:expr, $plan:expr $(,)?) => {
         $crate::core::candidate::Cuda::source(
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $file)),
             $entry,
             $plan,
         )
         .file(concat!("kernels/", $file))
-        $(.header(
-            $header.rsplit('/').next().unwrap_or($header),
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $header)),
-        ))*
+        .headers($crate::ops::HEADERS)
     };
 }
 
@@ -94,6 +90,9 @@ catalogue![
     lstm,
     embedding
 ];
+
+/// The headers of `kernels/`, by the file name that `#include` has.
+const HEADERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
 pub(crate) mod family;
 mod float;

@@ -2,6 +2,7 @@
 //! in it differ in nothing that the device could be slower for. It needs no compiler and no GPU, so that any machine can
 //! tell whether an accepted time is one of today's kernels.
 
+use super::disk;
 use super::recipe::{Target, hash, headers, options};
 use crate::core::candidate::{Kernel, Program};
 use crate::core::dtype::DType;
@@ -37,6 +38,9 @@ fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
     }
     for (name, text) in &program.headers {
         parts.extend([name.clone(), without_comments(text)]);
+    }
+    for (file, text) in disk::headers(program) {
+        parts.extend([file, without_comments(&text)]);
     }
 }
 

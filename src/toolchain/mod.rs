@@ -13,6 +13,7 @@ pub mod committed;
 mod compile;
 #[cfg(feature = "cuda")]
 mod compile_ptx;
+mod disk;
 mod error;
 #[cfg(feature = "cuda")]
 pub mod nvrtc;

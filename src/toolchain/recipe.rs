@@ -1,6 +1,6 @@
 //! What goes into the compiler for a program and a dtype, and the hash of it all.
 
-use super::standard;
+use super::{disk, standard};
 use crate::core::candidate::Program;
 use crate::core::dtype::DType;
 use sha2::{Digest, Sha256};
@@ -63,6 +63,10 @@ pub fn key(program: &Program, dtype: DType, target: &Target) -> String {
     }
     for (name, text) in &program.headers {
         parts.extend([name.as_bytes(), text.as_bytes()]);
+    }
+    let on_disk = disk::headers(program);
+    for (file, text) in &on_disk {
+        parts.extend([file.as_bytes(), text.as_bytes()]);
     }
     hash(&parts)
 }

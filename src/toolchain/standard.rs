@@ -1,6 +1,6 @@
 //! What a source compiled by NVRTC finds in place of the host's C library, and what is said of what it does not find.
 
-use crate::core::candidate::Program;
+use crate::core::candidate::{Program, included};
 
 /// What stands in for the headers below.
 const TEXT: &str = include_str!("../../kernels/standard.cuh");
@@ -70,13 +70,6 @@ fn needs_names(program: &Program) -> bool {
 
 fn includes(text: &str, header: &str) -> bool {
     text.lines().any(|line| included(line) == Some(header))
-}
-
-/// The header that a line includes.
-fn included(line: &str) -> Option<&str> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
-    let rest = rest.strip_prefix(['<', '"'])?;
-    rest.find(['>', '"']).map(|end| &rest[..end])
 }
 
 /// What to do about a compiler's message, where that is known; `can_include` tells what a source can include.

@@ -1,6 +1,7 @@
 //! Candidates that are CUDA kernels.
 
 use super::body::Body;
+use super::include::reached;
 use super::kernel::{Kernel, Language, Program};
 use super::text::Text;
 use super::traits::{Declare, Traits};
@@ -87,6 +88,28 @@ impl<S: Shape> Cuda<S> {
     /// Makes `text` available to `#include "name"`.
     pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.kernel.program.headers.push((name.into(), text.into()));
+        self
+    }
+
+    /// Makes headers available, names as `#include` has them and texts; of these, those count as the kernel's code that the source
+    /// includes, directly or through others.
+    /// ```
+    /// use kernelgate::prelude::*;
+    ///
+    /// shape! { struct Vector { n: 1..=1 << 20 } }
+    ///
+    /// # const SCALE: &str = "#include \"tile.cuh\"";
+    /// # const TILE: &str = "";
+    /// # const WARP: &str = "";
+    /// // include_str!("../kernels/tile.cuh") and so on
+    /// const LIBRARY: [(&str, &str); 2] = [("tile.cuh", TILE), ("warp.cuh", WARP)];
+    ///
+    /// let scale = Cuda::source(SCALE, "scale", |s: &Vector| Launch::blocks(s.n.div_ceil(256), 256).scalar(s.n as i32))
+    ///     .headers(&LIBRARY);
+    /// ```
+    pub fn headers(mut self, available: &[(&str, &str)]) -> Self {
+        let Program { text, headers, .. } = &mut self.kernel.program;
+        headers.extend(reached(text, available).into_iter().map(|(name, text)| (name.into(), text.into())));
         self
     }
 

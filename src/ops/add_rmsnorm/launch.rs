@@ -4,7 +4,7 @@ use super::Normalised;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
-use crate::ops::family::rows::launch::{self as rows, PACK, Unaligned, WARP, is_unaligned, row_kernel};
+use crate::ops::family::rows::launch::{self as rows, PACK, Unaligned, WARP, is_unaligned};
 use crate::ops::layernorm::launch::with_scalars;
 use crate::ops::rmsnorm::launch::LINES;
 
@@ -23,7 +23,7 @@ const UNALIGNED: Unaligned = Unaligned { elements_up_to: 0, lines: LINES };
 
 fn kernel(rule: fn(&Normalised) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule(s), s);
-    row_kernel!("add_rmsnorm/add_rmsnorm.cu", [], "add_rmsnorm_naive", plan)
+    kernel!("add_rmsnorm/add_rmsnorm.cu", "add_rmsnorm_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {

@@ -295,19 +295,7 @@ pub(super) fn tiled<T: Float>(s: &Heads, inputs: &Inputs<'_>, outputs: &mut Outp
 }
 
 fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
-    kernel!(
-        "attention/attention.cu",
-        [
-            "lib/attention.cuh",
-            "lib/online_softmax.cuh",
-            "common.cuh",
-            "lib/gemm_mma.cuh",
-            "lib/async.cuh",
-            "lib/gemm.cuh"
-        ],
-        entry,
-        plan
-    )
+    kernel!("attention/attention.cu", entry, plan)
 }
 
 /// The definition, a query a block.
@@ -323,22 +311,7 @@ fn mma_kernel() -> Cuda<Heads> {
 
 /// Warp-specialised: a producer that copies by TMA, consumer warpgroups on wgmma.
 pub(super) fn wgmma_kernel() -> Cuda<Heads> {
-    let kernel = kernel!(
-        "attention/attention_wgmma.cu",
-        [
-            "lib/attention.cuh",
-            "lib/online_softmax.cuh",
-            "common.cuh",
-            "lib/async.cuh",
-            "lib/gemm.cuh",
-            "lib/hopper.cuh",
-            "lib/wgmma_epilogue.cuh",
-            "lib/align_rows.cuh",
-            "lib/shifted.cuh"
-        ],
-        "attention_naive",
-        launch::wgmma
-    );
+    let kernel = kernel!("attention/attention_wgmma.cu", "attention_naive", launch::wgmma);
     let tiles =
         kernel.tiles([("queries", 64), ("queries", 128), ("queries", 192), ("keys", 128), ("dim", 8), ("dim", 64)]);
     tiles.tile("dim", 128).workspace(launch::workspace_bytes).needs("sm_90a")

@@ -214,12 +214,7 @@ pub(super) fn tiled<T: Float>(s: &Cached, inputs: &Inputs<'_>, outputs: &mut Out
 }
 
 fn kernel(plan: impl Fn(&Cached) -> Plan + Send + Sync + 'static) -> Cuda<Cached> {
-    let kernel = kernel!(
-        "attention_cached/attention_cached.cu",
-        ["common.cuh", "lib/cached_attention.cuh", "lib/online_softmax.cuh"],
-        "attention_cached",
-        plan
-    );
+    let kernel = kernel!("attention_cached/attention_cached.cu", "attention_cached", plan);
     kernel.tiles([("past", launch::THREADS), ("dim", 32)])
 }
 

@@ -81,27 +81,7 @@ fn cases() -> impl Iterator<Item = Heads> {
 }
 
 fn kernel(entry: &str, plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
-    kernel!(
-        "attention_decode/attention_decode.cu",
-        [
-            "attention_decode/partials.cuh",
-            "attention_decode/cluster_reduce.cuh",
-            "attention_decode/warpgroup.cuh",
-            "attention_decode/warpgroup_fma.cuh",
-            "attention_decode/warpgroup_global_partials.cuh",
-            "attention_decode/warpgroup_reduce.cuh",
-            "attention_decode/warpgroup_scheduler.cuh",
-            "attention_decode/warpgroup_storage.cuh",
-            "lib/async.cuh",
-            "lib/attention.cuh",
-            "lib/online_softmax.cuh",
-            "lib/cluster.cuh",
-            "common.cuh",
-            "lib/hopper.cuh"
-        ],
-        entry,
-        plan
-    )
+    kernel!("attention_decode/attention_decode.cu", entry, plan)
 }
 
 /// Parts of the keys of a head, and a second launch that reduces their partials.
@@ -116,34 +96,7 @@ pub(super) fn half_width_kernel() -> Cuda<Heads> {
 
 /// Kernels in half width whose keys and values come by TMA and are multiplied on tensor cores.
 fn tma_kernel(plan: fn(&Heads) -> Plan) -> Cuda<Heads> {
-    let kernel = kernel!(
-        "attention_decode/attention_decode_tma.cu",
-        [
-            "attention_decode/partials.cuh",
-            "attention_decode/cluster_reduce.cuh",
-            "attention_decode/cluster_tma.cuh",
-            "attention_decode/keys_first.cuh",
-            "attention_decode/warp_mma.cuh",
-            "attention_decode/warp_mma_ldmatrix.cuh",
-            "attention_decode/warp_mma_swap_ab.cuh",
-            "attention_decode/warpgroup.cuh",
-            "attention_decode/warpgroup_global_partials.cuh",
-            "attention_decode/warpgroup_reduce.cuh",
-            "attention_decode/warpgroup_scheduler.cuh",
-            "attention_decode/warpgroup_storage.cuh",
-            "attention_decode/warpgroup_wgmma.cuh",
-            "lib/async.cuh",
-            "lib/attention.cuh",
-            "lib/online_softmax.cuh",
-            "lib/cluster.cuh",
-            "common.cuh",
-            "lib/gemm.cuh",
-            "lib/gemm_mma.cuh",
-            "lib/hopper.cuh"
-        ],
-        "attention_naive",
-        plan
-    );
+    let kernel = kernel!("attention_decode/attention_decode_tma.cu", "attention_naive", plan);
     let kernel = tiles(kernel.tiles([("keys", 128)]).needs("sm_90").workspace(launch::tma_workspace_bytes));
     kernel.dtypes(HALF).tolerance(rounded_weights())
 }

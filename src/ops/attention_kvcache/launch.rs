@@ -28,20 +28,7 @@ fn kernel(rule: fn(&Step) -> Launch) -> Cuda<Step> {
         let launch = extents.into_iter().fold(rule(s).dependent(), Launch::scalar);
         launch.scalar((1.0 / (s.dim as f64).sqrt()) as f32)
     };
-    kernel!(
-        "attention_kvcache/attention_kvcache.cu",
-        [
-            "common.cuh",
-            "lib/async.cuh",
-            "lib/cached_attention.cuh",
-            "lib/cluster.cuh",
-            "lib/dependent.cuh",
-            "lib/hopper.cuh",
-            "lib/online_softmax.cuh"
-        ],
-        "attention_kvcache_naive",
-        plan
-    )
+    kernel!("attention_kvcache/attention_kvcache.cu", "attention_kvcache_naive", plan)
 }
 
 fn a_query_a_block(s: &Step) -> Launch {

@@ -251,40 +251,22 @@ const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 /// A thread an output, in every layout.
 fn naive_kernel() -> Cuda<Products> {
-    kernel!("bmm/bmm.cu", ["lib/gemm.cuh", "bmm/bmm.cuh"], "bmm_naive", naive_launch).tile("n", 256)
+    kernel!("bmm/bmm.cu", "bmm_naive", naive_launch).tile("n", 256)
 }
 
 /// gemm's tiles of multiply-adds in f32 under a launch rule of theirs.
 fn simt_kernel(plan: fn(&Products) -> Plan) -> Cuda<Products> {
-    kernel!(
-        "bmm/bmm_simt.cu",
-        ["lib/async.cuh", "lib/gemm.cuh", "bmm/bmm.cuh", "lib/gemm_simt.cuh"],
-        "bmm_simt_nn",
-        plan
-    )
-    .dtypes([DType::F32])
+    kernel!("bmm/bmm_simt.cu", "bmm_simt_nn", plan).dtypes([DType::F32])
 }
 
 /// gemm's kernels on warpgroups, with the tile that `choose` says.
 fn wgmma_kernel(choose: impl Fn(&Products) -> &'static Tile + Clone + Send + Sync + 'static) -> Cuda<Products> {
     let chosen = choose.clone();
-    kernel!(
-        "bmm/bmm_wgmma.cu",
-        [
-            "lib/async.cuh",
-            "lib/gemm.cuh",
-            "lib/hopper.cuh",
-            "lib/wgmma_epilogue.cuh",
-            "lib/align_rows.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/gemm_wgmma.cuh",
-            "lib/gemm_swap_ab.cuh",
-            "lib/gemm_unaligned.cuh"
-        ],
-        "bmm_nn_128x256",
-        move |s: &Products| wgmma::operation(s).plan(choose(s), &s.item(), &[s.batch as i32])
-    )
+    kernel!("bmm/bmm_wgmma.cu", "bmm_nn_128x256", move |s: &Products| wgmma::operation(s).plan(
+        choose(s),
+        &s.item(),
+        &[s.batch as i32]
+    ))
     .workspace(move |s| wgmma::operation(s).workspace_bytes(chosen(s), &s.item()))
     .needs("sm_90a")
     .dtypes(HALF)

@@ -203,7 +203,7 @@ fn tiled<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'
 }
 
 fn simt_kernel(plan: fn(&Convolution) -> Launch) -> Cuda<Convolution> {
-    kernel!("conv2d/conv2d.cu", ["common.cuh"], "conv2d_naive", plan)
+    kernel!("conv2d/conv2d.cu", "conv2d_naive", plan)
 }
 
 /// Tiles of 64 places by 64 filters in shared memory: an implicit GEMM.
@@ -215,16 +215,11 @@ const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 /// The implicit GEMM on warpgroups under a launch rule of theirs.
 fn wgmma_kernel(plan: impl Fn(&Convolution) -> Plan + Send + Sync + 'static) -> Cuda<Convolution> {
-    kernel!(
-        "conv2d/conv2d_wgmma.cu",
-        ["lib/async.cuh", "conv2d/conv2d_pack.cuh", "lib/gemm.cuh", "lib/hopper.cuh", "lib/wgmma_epilogue.cuh"],
-        "conv2d_wgmma_128x192",
-        plan
-    )
-    .workspace(launch::workspace_bytes)
-    .needs("sm_90a")
-    .tiles([("filters", 64), ("channels", 64)])
-    .dtypes(HALF)
+    kernel!("conv2d/conv2d_wgmma.cu", "conv2d_wgmma_128x192", plan)
+        .workspace(launch::workspace_bytes)
+        .needs("sm_90a")
+        .tiles([("filters", 64), ("channels", 64)])
+        .dtypes(HALF)
 }
 
 #[cfg(test)]

@@ -154,21 +154,7 @@ fn on_tensor_cores(s: &PooledConvolution) -> Launch {
 }
 
 fn kernel(plan: fn(&PooledConvolution) -> Launch) -> Cuda<PooledConvolution> {
-    kernel!(
-        "conv2d_pool/conv2d_pool.cu",
-        [
-            "lib/async.cuh",
-            "common.cuh",
-            "conv2d_pool/conv2d_pool.cuh",
-            "conv2d_pool/conv2d_pool_direct.cuh",
-            "conv2d_pool/conv2d_pool_mma.cuh",
-            "lib/gemm.cuh",
-            "lib/gemm_mma.cuh",
-            "lib/pooling.cuh"
-        ],
-        "conv2d_pool_naive",
-        plan
-    )
+    kernel!("conv2d_pool/conv2d_pool.cu", "conv2d_pool_naive", plan)
 }
 
 /// Lesson 1: a thread an output.

@@ -16,12 +16,7 @@ const OUTPUT_THREADS: usize = 128;
 
 fn kernel(rule: fn(&Lookup) -> Launch) -> Cuda<Lookup> {
     let plan = move |s: &Lookup| rule(s).scalar(s.ids as i32).scalar(s.dim as i32).scalar(s.vocab as i32);
-    kernel!(
-        "embedding/embedding.cu",
-        ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh"],
-        "embedding_naive",
-        plan
-    )
+    kernel!("embedding/embedding.cu", "embedding_naive", plan)
 }
 
 pub fn naive() -> Cuda<Lookup> {

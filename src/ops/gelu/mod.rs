@@ -47,7 +47,7 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn kernel(entry: &str, launch: fn(&Vector) -> Launch) -> Cuda<Vector> {
-    kernel!("gelu/gelu.cu", ["common.cuh", "lib/elementwise.cuh"], format!("gelu_{entry}"), launch)
+    kernel!("gelu/gelu.cu", format!("gelu_{entry}"), launch)
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -50,7 +50,7 @@ pub(super) fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Out
 }
 
 fn kernel(entry: &str, launch: fn(&Vector) -> Launch) -> Cuda<Vector> {
-    kernel!("gelu/gelu.cu", ["common.cuh", "lib/elementwise.cuh"], format!("gelu_tanh_{entry}"), launch)
+    kernel!("gelu/gelu.cu", format!("gelu_tanh_{entry}"), launch)
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

@@ -212,12 +212,12 @@ const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 /// The kernels of the ladder that need nothing of compute capability 9.0.
 fn ladder(plan: fn(&Product) -> Launch) -> Cuda<Product> {
-    kernel!("gemm/gemm.cu", ["lib/async.cuh", "lib/gemm.cuh", "lib/gemm_mma.cuh"], "gemm_naive", plan)
+    kernel!("gemm/gemm.cu", "gemm_naive", plan)
 }
 
 /// 128x128 tiles of multiply-adds in f32, with split-K where tiles are few.
 fn simt_kernel() -> Cuda<Product> {
-    kernel!("gemm/gemm_simt.cu", ["lib/async.cuh", "lib/gemm.cuh", "lib/gemm_simt.cuh"], "gemm_simt", simt::plan)
+    kernel!("gemm/gemm_simt.cu", "gemm_simt", simt::plan)
         .workspace(|s| simt::workspace_bytes(1, s))
         .tiles([("m", 128), ("n", 128), ("k", 8)])
         .dtypes([DType::F32])
@@ -226,28 +226,10 @@ fn simt_kernel() -> Cuda<Product> {
 /// The kernels on warpgroups, with the tile that `choose` says.
 fn wgmma_kernel(choose: impl Fn(&Product) -> &'static tile::Tile + Clone + Send + Sync + 'static) -> Cuda<Product> {
     let chosen = choose.clone();
-    kernel!(
-        "gemm/gemm_wgmma.cu",
-        [
-            "lib/async.cuh",
-            "lib/gemm.cuh",
-            "lib/hopper.cuh",
-            "lib/wgmma_epilogue.cuh",
-            "lib/align_rows.cuh",
-            "lib/dependent.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/gemm_wgmma.cuh",
-            "lib/gemm_wgmma_entries.cuh",
-            "lib/gemm_swap_ab.cuh",
-            "lib/gemm_unaligned.cuh"
-        ],
-        "gemm_128x256",
-        move |s| wgmma::GEMM.plan(choose(s), s, &[])
-    )
-    .workspace(move |s| wgmma::GEMM.workspace_bytes(chosen(s), s))
-    .needs("sm_90a")
-    .dtypes(HALF)
+    kernel!("gemm/gemm_wgmma.cu", "gemm_128x256", move |s| wgmma::GEMM.plan(choose(s), s, &[]))
+        .workspace(move |s| wgmma::GEMM.workspace_bytes(chosen(s), s))
+        .needs("sm_90a")
+        .dtypes(HALF)
 }
 
 /// The product as a user of Triton would write it.

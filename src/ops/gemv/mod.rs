@@ -186,21 +186,7 @@ const LINES_F32: [(&str, usize); 6] =
     [("batch", 1), ("batch", launch::MOST_BATCH), ("n", 16), ("n", 32), ("k", 128), ("k", 512)];
 
 fn kernel(plan: fn(&Vectors) -> Launch) -> Cuda<Vectors> {
-    kernel!(
-        "gemv/gemv.cu",
-        [
-            "common.cuh",
-            "lib/gemm_mma.cuh",
-            "lib/async.cuh",
-            "lib/gemm.cuh",
-            "gemv/gemv_lines.cuh",
-            "gemv/gemv_cluster_mma.cuh",
-            "lib/cluster.cuh",
-            "lib/hopper.cuh"
-        ],
-        "gemv_naive",
-        plan
-    )
+    kernel!("gemv/gemv.cu", "gemv_naive", plan)
 }
 
 #[cfg(test)]

@@ -10,12 +10,7 @@ fn kernel(rule: fn(&str, &Added) -> Launch) -> Cuda<Added> {
         let launch = rule("gemv_add", s).scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
         launch.scalar(pairs::warps(s.k) as i32)
     };
-    let kernel = kernel!(
-        "gemv_add/gemv_add.cu",
-        ["common.cuh", "lib/dependent.cuh", "lib/gemv_pair.cuh"],
-        "gemv_add_naive",
-        plan
-    );
+    let kernel = kernel!("gemv_add/gemv_add.cu", "gemv_add_naive", plan);
     kernel.tiles(pairs::TILES).tile("n", 8)
 }
 

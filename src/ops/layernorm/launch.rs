@@ -26,28 +26,9 @@ pub fn with_scalars(launch: Launch, s: &Normalised) -> Launch {
     launch.scalar(s.rows as i32).scalar(s.cols as i32).scalar(s.eps)
 }
 
-/// The headers that norms with weight and bias share.
-macro_rules! affine {
-    ($file:literal, $entry:literal, $plan:expr) => {
-        $crate::ops::family::rows::launch::row_kernel!(
-            $file,
-            [
-                "lib/element_row.cuh",
-                "lib/layernorm.cuh",
-                "lib/layernorm_elements.cuh",
-                "lib/mma_reduce.cuh",
-                "lib/layernorm_mma.cuh"
-            ],
-            $entry,
-            $plan
-        )
-    };
-}
-pub(in crate::ops) use affine;
-
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("layernorm", (s.rows, s.cols)), s);
-    affine!("layernorm/layernorm.cu", "layernorm_naive", plan)
+    kernel!("layernorm/layernorm.cu", "layernorm_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {

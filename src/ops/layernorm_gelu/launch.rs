@@ -6,7 +6,7 @@ use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::ops::family::rows::Extents;
 use crate::ops::family::rows::launch::{self as rows, HalfWidth, Line, Unaligned, WideWarp};
-use crate::ops::layernorm::launch::{BLOCKS, affine, with_scalars};
+use crate::ops::layernorm::launch::{BLOCKS, with_scalars};
 
 /// GELU takes registers too: rows past 4096 columns load their weights late.
 const UNALIGNED: Unaligned = Unaligned {
@@ -24,7 +24,7 @@ const HALF_WIDTH: HalfWidth =
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("layernorm_gelu", (s.rows, s.cols)), s);
-    affine!("layernorm_gelu/layernorm_gelu.cu", "layernorm_gelu_naive", plan)
+    kernel!("layernorm_gelu/layernorm_gelu.cu", "layernorm_gelu_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {

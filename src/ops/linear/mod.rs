@@ -367,7 +367,7 @@ const HALF: [DType; 2] = [DType::F16, DType::BF16];
 
 /// A thread an output.
 fn naive_kernel() -> Cuda<Layer> {
-    kernel!("linear/linear.cu", ["common.cuh", "lib/gemm.cuh", "linear/linear.cuh"], "linear_naive", |s: &Layer| {
+    kernel!("linear/linear.cu", "linear_naive", |s: &Layer| {
         with_scalars(s, Launch::blocks((s.m * s.n).div_ceil(256), 256))
     })
     .tile("n", 256)
@@ -375,15 +375,10 @@ fn naive_kernel() -> Cuda<Layer> {
 
 /// gemm's tiles of multiply-adds in f32, with the epilogue.
 fn simt_kernel() -> Cuda<Layer> {
-    kernel!(
-        "linear/linear_simt.cu",
-        ["common.cuh", "lib/async.cuh", "lib/gemm.cuh", "lib/gemm_simt.cuh", "linear/linear.cuh"],
-        "linear_simt",
-        simt::plan
-    )
-    .workspace(simt::workspace_bytes)
-    .tiles([("m", 128), ("n", 128), ("k", 8)])
-    .dtypes([DType::F32])
+    kernel!("linear/linear_simt.cu", "linear_simt", simt::plan)
+        .workspace(simt::workspace_bytes)
+        .tiles([("m", 128), ("n", 128), ("k", 8)])
+        .dtypes([DType::F32])
 }
 
 fn with_scalars(s: &Layer, launch: Launch) -> Launch {
@@ -395,31 +390,10 @@ fn with_scalars(s: &Layer, launch: Launch) -> Launch {
 fn wgmma_kernel(choose: impl Fn(&Layer) -> &'static Tile + Clone + Send + Sync + 'static) -> Cuda<Layer> {
     let chosen = choose.clone();
     let plan = move |s: &Layer| LINEAR.plan(choose(s), &s.product(), &s.scalars());
-    kernel!(
-        "linear/linear_wgmma.cu",
-        [
-            "common.cuh",
-            "lib/async.cuh",
-            "lib/gemm.cuh",
-            "lib/hopper.cuh",
-            "lib/wgmma_epilogue.cuh",
-            "lib/align_rows.cuh",
-            "lib/shifted.cuh",
-            "lib/cluster.cuh",
-            "lib/gemm_wgmma.cuh",
-            "lib/gemm_wgmma_entries.cuh",
-            "lib/gemm_swap_ab.cuh",
-            "lib/gemm_unaligned.cuh",
-            "lib/dependent.cuh",
-            "linear/linear.cuh",
-            "linear/linear_swap_ab.cuh"
-        ],
-        "linear_128x256",
-        plan
-    )
-    .workspace(move |s| LINEAR.workspace_bytes(chosen(s), &s.product()))
-    .needs("sm_90a")
-    .dtypes(HALF)
+    kernel!("linear/linear_wgmma.cu", "linear_128x256", plan)
+        .workspace(move |s| LINEAR.workspace_bytes(chosen(s), &s.product()))
+        .needs("sm_90a")
+        .dtypes(HALF)
 }
 
 #[cfg(test)]

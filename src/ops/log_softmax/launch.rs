@@ -4,13 +4,13 @@ use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
 use crate::ops::family::rows::Extents;
-use crate::ops::family::rows::launch::{self as rows, row_kernel};
+use crate::ops::family::rows::launch::{self as rows};
 use crate::ops::softmax::Matrix;
 use crate::ops::softmax::launch::{BLOCKS, HALF_WIDTH};
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("log_softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
-    row_kernel!("log_softmax/log_softmax.cu", ["lib/softmax.cuh"], "log_softmax_naive", plan)
+    kernel!("log_softmax/log_softmax.cu", "log_softmax_naive", plan)
 }
 
 pub fn naive() -> Cuda<Matrix> {

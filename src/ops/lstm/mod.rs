@@ -259,25 +259,7 @@ fn tiled<T: Float>(s: &Sequences, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>
 }
 
 fn kernel(plan: fn(&Sequences) -> Plan) -> Cuda<Sequences> {
-    kernel!(
-        "lstm/lstm.cu",
-        [
-            "lib/async.cuh",
-            "lib/cluster.cuh",
-            "common.cuh",
-            "lib/gemm.cuh",
-            "lib/gemm_mma.cuh",
-            "lib/grid.cuh",
-            "lib/hopper.cuh",
-            "lstm/lstm_cell.cuh",
-            "lstm/lstm_cluster.cuh",
-            "lstm/lstm_input_gemm.cuh",
-            "lstm/lstm_input_gemm_wgmma.cuh",
-            "lstm/lstm_persistent.cuh"
-        ],
-        "lstm_naive",
-        plan
-    )
+    kernel!("lstm/lstm.cu", "lstm_naive", plan)
 }
 
 /// The inputs of all steps in one product, then a launch a step.

@@ -128,7 +128,7 @@ fn plan(s: &Sequences, limits: &Limits) -> Plan {
 
 /// On the whole chip.
 pub fn on_all(s: &Sequences) -> Plan {
-    plan(s, &ALL)
+    plan(s, &all())
 }
 
 /// On few multiprocessors.
@@ -150,7 +150,7 @@ mod tests {
     #[case::some_in_l2(4096, 16, [4, 1, 1, 7, 5, 52, 132])]
     fn weights_have_places(#[case] hidden: usize, #[case] batch: usize, #[case] expected: [usize; 7]) {
         let s = Sequences { steps: 2, batch, inputs: 16, hidden, layers: 1 };
-        let share = Share::of(&s, &ALL);
+        let share = Share::of(&s, &all());
         assert!(share.shared_bytes <= SHARED_BYTES);
         let Share { packets, tiles, buffers, in_registers, in_shared, streamed, blocks, .. } = share;
         assert_eq!([packets, tiles, buffers, in_registers, in_shared, streamed, blocks], expected);

@@ -10,7 +10,7 @@ const THREADS: usize = 256;
 const ROWS: usize = THREADS / WARP;
 
 fn kernel(plan: fn(&Pooling) -> Launch) -> Cuda<Pooling> {
-    kernel!("max_pool2d/max_pool2d.cu", ["common.cuh", "lib/pooling.cuh"], "max_pool2d_naive", plan)
+    kernel!("max_pool2d/max_pool2d.cu", "max_pool2d_naive", plan)
 }
 
 /// Lesson 1: a thread an output.

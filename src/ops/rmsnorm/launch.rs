@@ -2,7 +2,7 @@
 
 use super::Normalised;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp, row_kernel};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, Line, Unaligned, WideWarp};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -25,7 +25,7 @@ const UNALIGNED: Unaligned = Unaligned { elements_up_to: 512, lines: LINES };
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Normalised> {
     let plan = move |s: &Normalised| with_scalars(rule("rmsnorm", (s.rows, s.cols)), s);
-    row_kernel!("rmsnorm/rmsnorm.cu", ["lib/element_row.cuh", "lib/dependent.cuh"], "rmsnorm_naive", plan)
+    kernel!("rmsnorm/rmsnorm.cu", "rmsnorm_naive", plan)
 }
 
 pub fn naive() -> Cuda<Normalised> {

@@ -11,12 +11,7 @@ fn kernel(rule: fn(&str, &Projected) -> Launch) -> Cuda<Projected> {
         let launch = extents.into_iter().fold(rule("rmsnorm_qkv_rope", s), Launch::scalar);
         launch.scalar(s.eps).scalar(pairs::warps(s.k) as i32)
     };
-    let kernel = kernel!(
-        "rmsnorm_qkv_rope/rmsnorm_qkv_rope.cu",
-        ["common.cuh", "lib/append.cuh", "lib/dependent.cuh", "lib/gemv_pair.cuh"],
-        "rmsnorm_qkv_rope_naive",
-        plan
-    );
+    let kernel = kernel!("rmsnorm_qkv_rope/rmsnorm_qkv_rope.cu", "rmsnorm_qkv_rope_naive", plan);
     kernel.tiles(pairs::TILES)
 }
 

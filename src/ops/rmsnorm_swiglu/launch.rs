@@ -10,12 +10,7 @@ fn kernel(rule: fn(&str, &Gated) -> Launch) -> Cuda<Gated> {
         let launch = rule("rmsnorm_swiglu", s).scalar(s.batch as i32).scalar(s.n as i32).scalar(s.k as i32);
         launch.scalar(s.eps).scalar(pairs::warps(s.k) as i32)
     };
-    let kernel = kernel!(
-        "rmsnorm_swiglu/rmsnorm_swiglu.cu",
-        ["common.cuh", "lib/dependent.cuh", "lib/gemv_pair.cuh"],
-        "rmsnorm_swiglu_naive",
-        plan
-    );
+    let kernel = kernel!("rmsnorm_swiglu/rmsnorm_swiglu.cu", "rmsnorm_swiglu_naive", plan);
     kernel.tiles(pairs::TILES).tile("n", 8)
 }
 

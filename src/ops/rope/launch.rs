@@ -14,7 +14,7 @@ fn kernel(entry: &str, warps: fn(&Heads) -> usize) -> Cuda<Heads> {
         let launch = Launch::blocks(s.tokens, WARP * warps(s));
         launch.scalar(s.heads as i32).scalar(s.half as i32)
     };
-    kernel!("rope/rope.cu", ["common.cuh"], entry, plan).tiles([("half", 8), ("half", 256)])
+    kernel!("rope/rope.cu", entry, plan).tiles([("half", 8), ("half", 256)])
 }
 
 pub fn naive() -> Cuda<Heads> {

@@ -16,7 +16,7 @@ const AT_ONCE_UP_TO: usize = 32 * AT_ONCE;
 fn kernel(op: &'static str, rule: fn(&str, &Matrix) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule(op, s).scalar(s.rows as i32).scalar(s.cols as i32);
     let entry = format!("{op}_naive");
-    kernel!("row_sum/row_sum.cu", ["common.cuh", "lib/rows.cuh", "lib/packed_row.cuh", "lib/shifted.cuh"], entry, plan)
+    kernel!("row_sum/row_sum.cu", entry, plan)
 }
 
 pub fn naive(op: &'static str) -> Cuda<Matrix> {

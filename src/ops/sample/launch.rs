@@ -34,13 +34,8 @@ fn plan(s: &Draw) -> Launch {
 }
 
 pub fn best() -> Cuda<Draw> {
-    let headers = kernel!(
-        "sample/sample.cu",
-        ["common.cuh", "lib/async.cuh", "lib/cluster.cuh", "lib/dependent.cuh", "lib/hopper.cuh"],
-        "sample",
-        plan
-    );
-    headers.tiles([("cols", WHOLE), ("cols", THREADS), ("cols", FEWEST_LOGITS)]).needs("sm_90")
+    let kernel = kernel!("sample/sample.cu", "sample", plan);
+    kernel.tiles([("cols", WHOLE), ("cols", THREADS), ("cols", FEWEST_LOGITS)]).needs("sm_90")
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn naive<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn kernel(entry: &str, launch: fn(&Vector) -> Launch) -> Cuda<Vector> {
-    kernel!("silu/silu.cu", ["common.cuh", "lib/elementwise.cuh"], format!("silu_{entry}"), launch)
+    kernel!("silu/silu.cu", format!("silu_{entry}"), launch)
 }
 
 fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {

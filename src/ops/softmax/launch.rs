@@ -2,7 +2,7 @@
 
 use super::Matrix;
 use super::rows::Extents;
-use super::rows::launch::{self as rows, Blocks, HalfWidth, WideWarp, row_kernel};
+use super::rows::launch::{self as rows, Blocks, HalfWidth, WideWarp};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
 use crate::core::launch::Launch;
@@ -15,7 +15,7 @@ pub const HALF_WIDTH: HalfWidth =
 
 fn kernel(rule: fn(&str, Extents) -> Launch) -> Cuda<Matrix> {
     let plan = move |s: &Matrix| rule("softmax", (s.rows, s.cols)).scalar(s.rows as i32).scalar(s.cols as i32);
-    row_kernel!("softmax/softmax.cu", ["lib/softmax.cuh"], "softmax_naive", plan)
+    kernel!("softmax/softmax.cu", "softmax_naive", plan)
 }
 
 pub fn naive() -> Cuda<Matrix> {

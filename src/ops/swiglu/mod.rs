@@ -74,7 +74,7 @@ fn tiled<T: Float>(_: &Vector, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) {
 }
 
 fn kernel(entry: &str, launch: fn(&Vector) -> Launch) -> Cuda<Vector> {
-    kernel!("swiglu/swiglu.cu", ["common.cuh", "lib/dependent.cuh"], format!("swiglu_{entry}"), launch)
+    kernel!("swiglu/swiglu.cu", format!("swiglu_{entry}"), launch)
 }
 
 #[cfg(test)]

@@ -11,29 +11,6 @@ use crate::core::launch::Launch;
 use crate::core::shape::Shape;
 use crate::ops::family::aligned::MULTIPROCESSORS;
 
-/// A kernel of rows: the headers that all of them share, before its own.
-macro_rules! row_kernel {
-    ($file:literal, [$($header:literal),*], $entry:literal, $plan:expr) => {
-        kernel!(
-            $file,
-            [
-                "common.cuh",
-                "lib/rows.cuh",
-                "lib/packed_row.cuh",
-                "lib/shifted.cuh",
-                "lib/cluster.cuh",
-                "lib/async.cuh",
-                "lib/hopper.cuh",
-                "lib/cluster_row.cuh"
-                $(, $header)*
-            ],
-            $entry,
-            $plan
-        )
-    };
-}
-pub(in crate::ops) use row_kernel;
-
 /// Threads of a warp, and of a block that several groups share.
 pub const WARP: usize = 32;
 const SHARED_BLOCK: usize = 128;
