@@ -5,6 +5,7 @@ pub use crate::core::cost::Cost;
 pub use crate::core::distribution::{Distribution, UnknownDistribution};
 pub use crate::core::dtype::DType::{self, BF16, Bool, E4M3, E5M2, F16, F32, I8, I32, I64, U8};
 pub use crate::core::dtype::{Element, UnknownDType};
+pub use crate::core::gpu::Gpu;
 pub use crate::core::launch::{Launch, Plan, Scalar};
 pub use crate::core::narrow::{b8, e4m3, e5m2};
 pub use crate::core::operator::{Op, Operator};

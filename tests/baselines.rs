@@ -35,6 +35,13 @@ fn fault(suite: &Suite, body: &Body, dtype: DType, row: &Row) -> Option<String> 
     (row.code != now).then(|| format!("is a time of {}, and the kernel is {} now", or_dash(&row.code), or_dash(&now)))
 }
 
+/// The GPU whose times a file has: its folder, `nvidia-h200-132`, ends in the multiprocessors.
+fn gpu_of(file: &Path) -> Gpu {
+    let folder = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    let multiprocessors = folder.rsplit('-').next().and_then(|last| last.parse().ok());
+    multiprocessors.map_or(Gpu::SIMULATED, Gpu::with_multiprocessors)
+}
+
 /// What is wrong with the rows of a file.
 fn faults(file: &Path, of: &BTreeMap<String, (usize, usize, DType)>, suites: &[Suite]) -> Vec<String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -47,7 +54,7 @@ fn faults(file: &Path, of: &BTreeMap<String, (usize, usize, DType)>, suites: &[S
     };
     let (suite, body) = (&suites[suite], &suites[suite].candidates[candidate].body);
     let fault = |row: &Row| Some(format!("{}: {} {}", file.display(), row.shape, fault(suite, body, dtype, row)?));
-    table.rows.iter().filter_map(fault).collect()
+    gpu_of(file).during(|| table.rows.iter().filter_map(fault).collect())
 }
 
 /// The candidates by the name of their snapshot.

@@ -7,6 +7,7 @@ pub mod cost;
 pub mod distribution;
 pub mod dtype;
 pub mod environment;
+pub mod gpu;
 pub mod launch;
 pub mod narrow;
 pub mod operator;

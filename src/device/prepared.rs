@@ -6,6 +6,7 @@ use super::argument::{Arguments, Buffer};
 use super::fault::Fault;
 use crate::core::candidate::Kernel;
 use crate::core::dtype::DType;
+use crate::core::gpu::Gpu;
 use crate::core::launch::Launch;
 use crate::core::shape::Point;
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ const MOST_LAYOUTS: usize = 8;
 /// A kernel with its launches at the points where it was launched; `H` is what a device makes of a launch.
 pub struct Prepared<H> {
     kernel: Kernel,
+    gpu: Gpu,
     /// Where a point is in `points`.
     numbers: HashMap<Point, usize>,
     points: Vec<AtPoint<H>>,
@@ -44,9 +46,9 @@ pub struct Ready<H> {
 }
 
 impl<H> Prepared<H> {
-    /// A kernel that was launched nowhere yet.
-    pub fn new(kernel: Kernel) -> Self {
-        Prepared { kernel, numbers: HashMap::new(), points: Vec::new() }
+    /// A kernel that was launched nowhere yet, for launches on this GPU.
+    pub fn new(kernel: Kernel, gpu: Gpu) -> Self {
+        Prepared { kernel, gpu, numbers: HashMap::new(), points: Vec::new() }
     }
 
     /// Scratch bytes that the kernel asks for at a point.
@@ -72,7 +74,7 @@ impl<H> Prepared<H> {
         let at = match known {
             Some(at) => at,
             None => {
-                let made = Layout::of(&self.kernel, point, regions, prepare)?;
+                let made = self.gpu.during(|| Layout::of(&self.kernel, point, regions, prepare))?;
                 if layouts.len() == MOST_LAYOUTS {
                     layouts.clear();
                 }
@@ -93,7 +95,8 @@ impl<H> Prepared<H> {
         }
         let number = self.points.len();
         self.numbers.insert(point.to_vec(), number);
-        self.points.push(AtPoint { workspace_bytes: self.kernel.workspace_bytes(point), layouts: Vec::new() });
+        let workspace_bytes = self.gpu.during(|| self.kernel.workspace_bytes(point));
+        self.points.push(AtPoint { workspace_bytes, layouts: Vec::new() });
         number
     }
 }
@@ -210,7 +213,7 @@ mod tests {
     #[test]
     fn layers_at_a_point_share_its_plan_and_keep_their_addresses() {
         let (kernel, plans) = kernel();
-        let mut prepared = Prepared::new(kernel);
+        let mut prepared = Prepared::new(kernel, Gpu::SIMULATED);
         let points = [[4, 8], [16, 8], [4, 16], [1, 4096]];
         for _prompt in 0..3 {
             for point in &points {
@@ -227,7 +230,7 @@ mod tests {
     #[test]
     fn regions_of_other_lengths_are_held_against_the_launches_again() {
         let (kernel, plans) = kernel();
-        let (mut prepared, point) = (Prepared::new(kernel), [4, 8]);
+        let (mut prepared, point) = (Prepared::new(kernel, Gpu::SIMULATED), [4, 8]);
         let right = regions(&point, 0);
         kept(&mut prepared, &point, &right).unwrap();
         let mut short = right;
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn points_beyond_the_most_make_room() {
         let (kernel, plans) = kernel();
-        let mut prepared = Prepared::new(kernel);
+        let mut prepared = Prepared::new(kernel, Gpu::SIMULATED);
         for rows in (1..=MOST_POINTS + 1).chain([1, MOST_POINTS + 1]) {
             let point = [rows, 8];
             let regions = regions(&point, 3);

@@ -101,6 +101,8 @@ pub mod simd;
 #[cfg(test)]
 mod agreement;
 #[cfg(test)]
+mod other_gpus;
+#[cfg(test)]
 mod pinned;
 #[cfg(test)]
 mod relations;

@@ -6,7 +6,7 @@ use super::family::Family;
 use super::features::Features;
 use super::fitted::Fitted;
 use super::limits::Limits;
-use super::sweep::{overlaps, with_features};
+use super::sweep::overlaps;
 use super::swept::Swept;
 use crate::check::Subject;
 use crate::check::outcome::Bound;
@@ -174,7 +174,7 @@ impl<'f> Composer<'f> {
         let (mut families, mut cases) = (Vec::new(), Vec::new());
         for (subject, swept) in subjects(fitted, suites) {
             families.extend(fitted.family(&subject, limits));
-            cases.push(with_features(&subject, &swept.observations));
+            cases.push(fitted.cases(&subject, swept));
         }
         let over_floor = OverFloor::of(&families, &cases, limits);
         let of_chained = fitted.clone().exchanged();
@@ -185,6 +185,10 @@ impl<'f> Composer<'f> {
 
     /// The time of a step.
     pub fn step(&self, step: &Step<'_>) -> StepTime {
+        self.limits.gpu().during(|| self.timed(step))
+    }
+
+    fn timed(&self, step: &Step<'_>) -> StepTime {
         let Step { subject, point, cached, chained, by_host } = step;
         let mut features = Features::of(subject, point);
         features.cached = *cached;

@@ -1,13 +1,15 @@
 //! The file of a device's families: what was swept, what was fitted.
 
 use super::family::Family;
+use super::features::Features;
 use super::limits::Limits;
 use super::model::Parameters;
 use super::process::Process;
-use super::sweep::known;
+use super::sweep::{known, with_features};
 use super::swept::Swept;
 use crate::calibrate::versioned;
 use crate::check::Subject;
+use crate::core::gpu::Gpu;
 use crate::device::fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,7 +53,18 @@ impl Fitted {
     /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let swept = self.swept(subject)?;
-        Family::with(swept, known(subject, &swept.observations), (limits, self.device.units.max(1) as f64))
+        let cases = self.gpu().during(|| known(subject, &swept.observations).collect::<Vec<_>>());
+        Family::with(swept, cases.into_iter(), (limits, self.device.units.max(1) as f64))
+    }
+
+    /// The measured cases of one of its families with what the model knows of them.
+    pub fn cases(&self, subject: &Subject<'_>, swept: &Swept) -> Vec<(Features, f64)> {
+        self.gpu().during(|| with_features(subject, &swept.observations))
+    }
+
+    /// The GPU that was swept.
+    fn gpu(&self) -> Gpu {
+        Gpu::with_multiprocessors(self.device.units)
     }
 
     /// The same with the families of chained runs in the place of the others, and the other way round.

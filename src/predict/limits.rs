@@ -3,6 +3,7 @@
 use super::features::Features;
 use crate::calibrate::{Bandwidth, Calibration, Level, Pipe};
 use crate::core::dtype::DType;
+use crate::core::gpu::Gpu;
 use crate::device::{Heat, READ_BYTES, RoundTrip};
 
 /// What a device does at best.
@@ -109,6 +110,11 @@ impl Limits {
         mix.dedup_by(|a, b| a.0 == b.0);
         limits.mix = mix;
         Ok(limits)
+    }
+
+    /// The calibrated GPU, as launch rules know it.
+    pub fn gpu(&self) -> Gpu {
+        Gpu::with_multiprocessors(self.units as usize)
     }
 
     /// Between reading and copying, by the share that is written.

@@ -5,6 +5,7 @@ use crate::check::Subject;
 use crate::check::outcome::Bound;
 use crate::core::candidate::Candidate;
 use crate::core::dtype::DType;
+use crate::core::gpu::Gpu;
 use crate::core::shape::describe;
 use crate::core::suite::Suite;
 use crate::device::trace::Work;
@@ -85,9 +86,10 @@ impl<'a> Knowledge<'a> {
 
     /// The same of any candidate.
     pub fn facts_of(&self, subject: &Subject<'_>, point: &[usize], reuse_bytes: Option<usize>) -> Facts {
-        let features = Features::of(subject, point);
-        let reuse = reuse_bytes.map(|bytes| bytes as f64);
         let limits = self.limits.as_ref();
+        let gpu = limits.map_or_else(Gpu::current, Limits::gpu);
+        let features = gpu.during(|| Features::of(subject, point));
+        let reuse = reuse_bytes.map(|bytes| bytes as f64);
         let (read, written) = (features.read_bytes, features.written_bytes);
         let pipe = |limits: &Limits| limits.pipe_us(features.flops, features.on_tensor_cores, features.dtype);
         Facts {

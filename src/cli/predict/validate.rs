@@ -55,8 +55,8 @@ impl Predict {
     ) -> Result<(), Failure> {
         let limits = Limits::of(calibration).map_err(Failure::Input)?;
         let Some(family) = fitted.family(subject, &limits) else { return Ok(()) };
-        let swept = fitted.swept(subject).map(|swept| with_features(subject, &swept.observations)).unwrap_or_default();
-        match Validation::of(&family, &swept, &with_features(subject, unseen), &limits) {
+        let swept = fitted.swept(subject).map(|swept| fitted.cases(subject, swept)).unwrap_or_default();
+        match Validation::of(&family, &swept, &limits.gpu().during(|| with_features(subject, unseen)), &limits) {
             Ok(validation) => {
                 note(format_args!("{}", row(&validation)));
                 all.push(validation);

@@ -5,6 +5,7 @@ use super::presence::{arch_of, find_driver};
 use super::program::Programs;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
+use crate::core::gpu::Gpu;
 use crate::device::DeviceKind;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
@@ -56,14 +57,23 @@ impl CudaDevice {
             driver: format!("CUDA {driver}"),
             compiler: crate::toolchain::nvrtc::version().map(|v| format!("NVRTC {v}")).unwrap_or_default(),
         };
-        Ok(CudaDevice {
+        let device = CudaDevice {
             shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) as usize,
             context,
             launch_limit: LAUNCH_LIMIT,
             programs: Programs::default(),
             fingerprint,
             capability,
-        })
+        };
+        // What else is asked of launch rules on this thread is about this one.
+        device.gpu().make_current();
+        Ok(device)
+    }
+
+    /// As launch rules know it.
+    pub(super) fn gpu(&self) -> Gpu {
+        let (major, minor) = self.capability;
+        Gpu::with_multiprocessors(self.fingerprint.units).of_capability(major as u32, minor as u32)
     }
 
     /// The same, on which a launch may take so long.

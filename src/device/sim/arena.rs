@@ -100,7 +100,7 @@ impl Arena for SimArena<'_> {
 
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let loaded = self.device.programs.get(&kernel.program, dtype)?;
-        self.kernels.push((Prepared::new(kernel.clone()), dtype, loaded));
+        self.kernels.push((Prepared::new(kernel.clone(), self.device.gpu), dtype, loaded));
         Ok(KernelId(self.kernels.len() - 1))
     }
 

@@ -3,6 +3,7 @@
 use super::problem::SimProblem;
 use super::program::Programs;
 use crate::core::candidate::Body;
+use crate::core::gpu::Gpu;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
 use crate::device::{Capacity, Device, DeviceKind, Job, Problem};
@@ -15,6 +16,8 @@ const REPEATS: usize = 6;
 /// The simulator.
 pub struct SimDevice {
     pub(super) programs: Programs,
+    /// Which launch rules are asked for.
+    pub(super) gpu: Gpu,
     fingerprint: Fingerprint,
 }
 
@@ -33,7 +36,12 @@ impl SimDevice {
             driver: String::new(),
             compiler: String::new(),
         };
-        SimDevice { programs: Programs::new(ptx_folder), fingerprint }
+        SimDevice { programs: Programs::new(ptx_folder), gpu: Gpu::SIMULATED, fingerprint }
+    }
+
+    /// The same, with the launches that such a GPU would get.
+    pub fn standing_for(self, gpu: Gpu) -> Self {
+        SimDevice { gpu, ..self }
     }
 }
 
@@ -48,7 +56,7 @@ impl Device for SimDevice {
 
     fn prepare(&self, job: &Job<'_>) -> Result<Box<dyn Problem + '_>, Fault> {
         match &job.candidate.body {
-            Body::Cuda(kernel) => Ok(Box::new(SimProblem::new(self, kernel, job)?)),
+            Body::Cuda(kernel) => Ok(Box::new(self.gpu.during(|| SimProblem::new(self, kernel, job))?)),
             Body::Enqueue(_) => Err(Fault::Unsupported(
                 "host code that enqueues GPU work needs a GPU: the simulator executes PTX and has no CUDA driver"
                     .into(),

@@ -3,6 +3,7 @@
 use super::Normalised;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
+use crate::core::gpu::Gpu;
 use crate::core::launch::Launch;
 use crate::ops::family::rows::launch::{self as rows, PACK, Unaligned, WARP, is_unaligned};
 use crate::ops::layernorm::launch::with_scalars;
@@ -55,7 +56,7 @@ fn packed(s: &Normalised) -> Launch {
         Launch::grid([blocks, 1, 1], [WARP, WARPS_OF_BLOCK, 1]).entry(format!("add_rmsnorm_warp_per_row{unaligned}"))
     } else if s.cols <= BLOCK_UP_TO {
         Launch::blocks(s.rows, WARP * s.cols.div_ceil(WARP_UP_TO)).entry(format!("add_rmsnorm_block{unaligned}"))
-    } else if s.cols <= CLUSTER_UP_TO {
+    } else if s.cols <= CLUSTER_UP_TO && Gpu::current().has_clusters() {
         rows::cluster((s.rows, s.cols), ELEMENTS).entry(format!("add_rmsnorm_cluster{unaligned}"))
     } else {
         Launch::blocks(s.rows, 1024).entry("add_rmsnorm_two_pass")

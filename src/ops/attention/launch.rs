@@ -2,10 +2,11 @@
 //! that need a copy first.
 
 use super::{Heads, scalars};
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::core::work::Work;
-use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, is_aligned};
 
 /// Elements of dim that a swizzled row holds.
 const CHUNK: usize = 64;
@@ -66,7 +67,7 @@ impl Tile {
     fn launch(&self, s: &Heads) -> Launch {
         let of_head = s.queries.div_ceil(self.queries());
         // A long tile and a short one make a unit where there are enough of them.
-        let of_unit = if s.causal && s.query_heads() * of_head > MULTIPROCESSORS { 2 } else { 1 };
+        let of_unit = if s.causal && s.query_heads() * of_head > multiprocessors() { 2 } else { 1 };
         let units = s.query_heads() * of_head.div_ceil(of_unit);
         let [q, k, v] = operands(s);
         let (q, y) = (q.map_of_matrices(s.queries), TensorMap::of("y", [s.query_heads(), s.queries, s.dim]));
@@ -78,7 +79,7 @@ impl Tile {
             v.map_of_matrices(s.keys).tile([1, self.keys, CHUNK]),
             y.tile([1, GROUP_QUERIES, CHUNK]),
         ];
-        let launch = Launch::blocks(units.min(MULTIPROCESSORS), 128 * (self.groups + 1))
+        let launch = Launch::blocks(units.min(multiprocessors()), 128 * (self.groups + 1))
             .entry(self.entry)
             .shared(self.shared_bytes())
             .shares(self.work(s, units, of_unit))

@@ -2,8 +2,8 @@
 
 use super::Step;
 use crate::core::candidate::{Cuda, Declare};
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const THREADS: usize = 256;
 /// Blocks that split the keys of a head, at the most: the largest cluster that every device of its kind takes, and the largest
@@ -42,7 +42,7 @@ fn splits(heads: usize, group: usize, capacity: usize, dim: usize) -> usize {
     if group > MOST_GROUP / 2 && is_long && (1..=MOST_WIDE_HEADS).contains(&heads) {
         return MOST_SPLITS;
     }
-    let room = (MULTIPROCESSORS / heads.max(1)).clamp(1, PORTABLE_SPLITS);
+    let room = (multiprocessors() / heads.max(1)).clamp(1, PORTABLE_SPLITS);
     1 << room.ilog2()
 }
 

@@ -2,10 +2,11 @@
 
 use super::packed::{Images, Packed};
 use super::{Convolution, Layout};
+use crate::core::gpu::{multiprocessors, scaled};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::core::work::{MatrixTile, Work};
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, is_aligned};
+use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};
 
 /// Elements of k that the kernels take at a time.
 const SLICE: usize = 64;
@@ -98,12 +99,12 @@ impl Tile {
         suits && self.serves(packed)
     }
 
-    /// Clusters that run at the same time: they must fit into groups of 16 or 18 multiprocessors.
+    /// Clusters that run at the same time: they must fit into groups of 16 or 18 multiprocessors, which leaves some of them empty.
     fn at_once(&self) -> usize {
         match self.split {
-            1 => MULTIPROCESSORS,
-            4 => 30,
-            _ => 14,
+            1 => multiprocessors(),
+            4 => scaled(30),
+            _ => scaled(14),
         }
     }
 
@@ -158,7 +159,7 @@ impl Tile {
         let y = if inside && is_aligned(s.filters) { y } else { w.clone() };
         let (threads, shared) = self.block();
         let tiles = self.tiles(s);
-        let blocks = if self.split > 1 { tiles } else { tiles.min(MULTIPROCESSORS * self.blocks) };
+        let blocks = if self.split > 1 { tiles } else { tiles.min(multiprocessors() * self.blocks) };
         let launch = Launch::blocks(blocks * self.split, threads)
             .entry(self.entry)
             .cluster(self.split)

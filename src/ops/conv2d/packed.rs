@@ -2,9 +2,10 @@
 //! worth copies, of a line.
 
 use super::{Convolution, Layout};
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
 use crate::core::tensor_map::{Im2col, TensorMap};
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS, copy_us, is_aligned};
+use crate::ops::family::aligned::{ELEMENT_BYTES, copy_us, is_aligned};
 
 /// Places and channels that a block transposes.
 const TRANSPOSED: usize = 64;
@@ -208,7 +209,7 @@ impl<'s> Packed<'s> {
             if transposes { s.batch * plane.div_ceil(TRANSPOSED) * self.pitch.div_ceil(TRANSPOSED) } else { 0 };
         let x_units = if self.x.is_copy() && !transposes { s.batch * s.height * self.x_row / 8 } else { 0 };
         let w_units = if self.w.is_copy() { s.filters * s.tall * self.w_row / 8 } else { 0 };
-        let others = (x_units + w_units).div_ceil(256).min(8 * MULTIPROCESSORS);
+        let others = (x_units + w_units).div_ceil(256).min(8 * multiprocessors());
         let offset = if let Home::Workspace(offset) = self.w { offset } else { 0 };
         let left = if self.images == Images::Folded { s.padding } else { 0 };
         let launch = Launch::blocks(transposing + others, 256).entry("conv2d_pack").without_pointers();

@@ -4,8 +4,9 @@
 use super::{PooledConvolution, WINDOW};
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
+use crate::ops::family::aligned::ELEMENT_BYTES;
 use crate::ops::family::rows::launch::WARP;
 
 const THREADS: usize = 256;
@@ -72,7 +73,7 @@ impl Direct {
         let blocks = (2 * THREADS / threads).clamp(1, BLOCKS);
         let all_filters = s.channels * filters;
         let fit = all_filters + STAGES * CHANNELS.min(s.channels) * image <= SHARED_SHARE;
-        let resident = fit && kind.tiles(s) * kind.groups(s) > blocks * MULTIPROCESSORS;
+        let resident = fit && kind.tiles(s) * kind.groups(s) > blocks * multiprocessors();
         let (always, of_channel, most) = if resident {
             (all_filters, image, CHANNELS)
         } else {
@@ -111,7 +112,7 @@ impl Kind {
 
     /// Whether every multiprocessor has a block.
     fn fills(&self, s: &PooledConvolution) -> bool {
-        self.tiles(s) * self.groups(s) >= MULTIPROCESSORS
+        self.tiles(s) * self.groups(s) >= multiprocessors()
     }
 
     /// The launch of blocks of so many threads, with `chunk` channels in shared memory at a time.
@@ -123,7 +124,7 @@ impl Kind {
         shared: usize,
     ) -> Launch {
         let (tiles, (rows, columns)) = (self.tiles(s), self.tile(s));
-        let grid = [tiles.min(blocks * MULTIPROCESSORS), self.groups(s), 1];
+        let grid = [tiles.min(blocks * multiprocessors()), self.groups(s), 1];
         let launch = Launch::grid(grid, [threads, 1, 1]).entry(self.entry).shared(shared).scalar(tiles as i64);
         let of_tile = [rows, columns, self.filters, chunk, resident];
         with_shape(s, launch, of_tile)

@@ -1,5 +1,6 @@
 //! Operands as tensor maps take them: in place, or copied to rows of a multiple of 16 bytes first.
 
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
 use crate::core::tensor_map::TensorMap;
 use crate::core::work::Work;
@@ -8,10 +9,8 @@ use crate::core::work::Work;
 const UNIT: usize = 8;
 /// Bytes of an element: the kernels that take tensor maps are for f16 and bf16.
 pub const ELEMENT_BYTES: usize = 2;
-/// Of an H100 or H200 on its board. Elsewhere persistent blocks still take all tiles, with less balance.
-pub const MULTIPROCESSORS: usize = 132;
-/// Blocks that copy an operand, at the most, and threads of each.
-const COPYING_BLOCKS: usize = 8 * MULTIPROCESSORS;
+/// Blocks that copy an operand, of a multiprocessor at the most, and threads of each.
+const COPYING_BLOCKS: usize = 8;
 const COPYING_THREADS: usize = 256;
 
 /// Whether a tensor map takes rows of so many elements as they are.
@@ -67,7 +66,7 @@ impl Aligned {
     /// columns and the elements from a row to the next.
     pub fn copy(&self, entry: &str) -> Option<Launch> {
         let packs = self.rows * self.pitch() / UNIT;
-        let blocks = packs.div_ceil(COPYING_THREADS).min(COPYING_BLOCKS);
+        let blocks = packs.div_ceil(COPYING_THREADS).min(COPYING_BLOCKS * multiprocessors());
         let launch = Launch::blocks(blocks, COPYING_THREADS).entry(entry).without_pointers();
         let launch = launch.pointer(self.name).pointer("workspace").scalar(self.offset as i64);
         let launch = launch.scalar(self.rows as i32).scalar(self.cols as i32).scalar(self.pitch() as i32);

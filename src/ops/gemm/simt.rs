@@ -1,9 +1,9 @@
 //! The launch rule of the f32 kernel that splits k where tiles are few.
 
 use super::Product;
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
 use crate::core::work::{MatrixTile, Work};
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const TILE: [usize; 2] = [128, 128];
 const THREADS: usize = 128;
@@ -16,8 +16,8 @@ pub const PITCH_K_MAJOR: usize = 128 + 4;
 pub const PITCH_MN_MAJOR: usize = 128;
 /// What a kernel takes for the slices of a stretch where a block sums all of its k in one go.
 pub const IN_ONE_GO: i32 = i32::MAX;
-/// Tiles that run at the same time on an H100 or H200, two a multiprocessor.
-const AT_ONCE: usize = 2 * MULTIPROCESSORS;
+/// Tiles that run at the same time on a multiprocessor.
+const RESIDENT: usize = 2;
 /// Most blocks that share a tile.
 const MOST_PARTS: usize = 64;
 /// A part is not worth its second pass below this k.
@@ -34,7 +34,7 @@ fn tiles(s: &Product) -> usize {
 
 /// What `items` products take where so many blocks share a tile, in k of a wave of tiles: whole waves, and the second pass.
 fn cost(items: usize, s: &Product, parts: usize) -> usize {
-    let waves = (items * tiles(s) * parts).div_ceil(AT_ONCE);
+    let waves = (items * tiles(s) * parts).div_ceil(RESIDENT * multiprocessors());
     let adding = ADDING_K + items * s.m * s.n * (1 + parts) / ADDED_A_K;
     waves * s.k.div_ceil(parts) + if parts > 1 { adding } else { 0 }
 }
@@ -60,7 +60,7 @@ pub fn workspace_bytes(items: usize, s: &Product) -> usize {
 pub fn blocks(items: usize, s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
     let tile = MatrixTile { extents: TILE, shared_by: [1, 1], depth: s.k.div_ceil(parts), element_bytes: 4 };
     let blocks = items * tiles(s) * parts;
-    let work = Work::product(blocks, AT_ONCE / MULTIPROCESSORS, &tile);
+    let work = Work::product(blocks, RESIDENT, &tile);
     let work = if parts > 1 { work.with_partial_sums(TILE) } else { work };
     Launch::blocks(blocks, THREADS).shared(4 * SLICE * (pitches[0] + pitches[1]) * 4).shares(work)
 }

@@ -2,8 +2,9 @@
 //! many there are.
 
 use super::Product;
+use crate::core::gpu::{H200_MULTIPROCESSORS, multiprocessors, scaled};
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
+use crate::ops::family::aligned::ELEMENT_BYTES;
 
 /// What the kernels take of k at a time, and columns that a swizzled row holds.
 pub(super) const SLICE: usize = 64;
@@ -38,7 +39,7 @@ pub struct Tile {
     /// Whether tensor maps bring a, and b: operands whose rows these do not take are copied first. Lanes load others, whose rows may
     /// start anywhere.
     pub(super) by_maps: [bool; 2],
-    /// Clusters that run at the same time.
+    /// Clusters that run at the same time on an H200.
     pub(super) at_once: usize,
 }
 
@@ -65,8 +66,8 @@ macro_rules! split_k {
             Tile { entry: $entry, by_maps: $by_maps, ..tile }
         }
         [
-            split($entry, 1, 2 * MULTIPROCESSORS),
-            split(concat!($entry, "_split2"), 2, MULTIPROCESSORS),
+            split($entry, 1, 2 * H200_MULTIPROCESSORS),
+            split(concat!($entry, "_split2"), 2, H200_MULTIPROCESSORS),
             split(concat!($entry, "_split3"), 3, 76),
             split(concat!($entry, "_split4"), 4, 60),
             split(concat!($entry, "_split8"), 8, 30),
@@ -77,7 +78,7 @@ macro_rules! split_k {
 /// The tiles without swapping A and B.
 pub const TILES: [Tile; 9] = {
     use Work::{Persistent, SplitK};
-    const ALL: usize = MULTIPROCESSORS;
+    const ALL: usize = H200_MULTIPROCESSORS;
     [
         tile("128x256", [128, 256], 4, Persistent([1, 1]), ALL),
         tile("128x256_cluster2", [128, 256], 4, Persistent([1, 2]), ALL / 2),
@@ -105,7 +106,7 @@ pub(super) const SPLIT_K: [[Tile; 5]; 7] = [
 /// Those with A and B swapped for all shapes.
 pub(super) const SWAP_AB: [Tile; 29] = {
     use Work::SwapAb;
-    const ALL: usize = MULTIPROCESSORS;
+    const ALL: usize = H200_MULTIPROCESSORS;
     [
         tile("swap_ab_32x64_cluster2", [32, 64], 16, SwapAb([2, 1]), ALL / 2),
         tile("swap_ab_32x64_cluster4", [32, 64], 16, SwapAb([4, 1]), FOURS),
@@ -169,7 +170,7 @@ impl Tile {
             Work::Persistent(_) => s.m > 32,
             Work::SwapAb(_) => (s.m > 32) == (self.rows > 32),
             Work::SwapAbSplitK(split) => {
-                let in_one_wave = split > 1 && self.clusters(s) <= self.at_once;
+                let in_one_wave = split > 1 && self.clusters(s) <= self.at_once();
                 let suits = match self.by_maps {
                     [true, true] => s.m <= self.rows || (self.rows == 64 && (s.m <= MOST_ROWS_SPLIT || in_one_wave)),
                     [false, _] => s.m <= self.rows || self.rows == 64,
@@ -197,9 +198,14 @@ impl Tile {
         self.by_maps != [true, true]
     }
 
+    /// Clusters that run at the same time on the current GPU.
+    pub(super) fn at_once(&self) -> usize {
+        scaled(self.at_once)
+    }
+
     /// Blocks that a multiprocessor has at a time, at the most.
     pub(super) fn resident(&self) -> usize {
-        (self.at_once * self.cluster()).div_ceil(MULTIPROCESSORS)
+        (self.at_once * self.cluster()).div_ceil(H200_MULTIPROCESSORS)
     }
 
     /// The same where there are so many clusters: those of a tile each spread over all multiprocessors.
@@ -207,7 +213,7 @@ impl Tile {
         if self.is_persistent() {
             return self.resident();
         }
-        (clusters * self.cluster()).div_ceil(MULTIPROCESSORS).clamp(1, self.resident())
+        (clusters * self.cluster()).div_ceil(multiprocessors()).clamp(1, self.resident())
     }
 
     /// Blocks that multicast a to each other, and b.
@@ -242,13 +248,13 @@ impl Tile {
     /// Blocks that run at the same time where there are so many clusters, or tiles.
     pub(super) fn blocks_at_once(&self, s: &Product, clusters: usize) -> usize {
         let parts = if self.work == Work::SplitK { self.parts(s) } else { 1 };
-        (clusters * parts).min(self.at_once) * self.cluster()
+        (clusters * parts).min(self.at_once()) * self.cluster()
     }
 
     /// Parts of k a tile: one wave of blocks.
     pub(super) fn parts(&self, s: &Product) -> usize {
         let most = s.k.div_ceil(SLICE).div_ceil(LEAST_SLICES).min(MOST_PARTS);
-        (self.at_once / self.clusters(s).max(1)).clamp(1, most)
+        (self.at_once() / self.clusters(s).max(1)).clamp(1, most)
     }
 
     /// Sums of parts that stand in the workspace.
@@ -271,7 +277,7 @@ impl Tile {
         let stored_rows = if let Work::SwapAb(_) = self.work { self.rows } else { 2 * 64 };
         let store_bytes = groups * stored_rows * COLUMNS * ELEMENT_BYTES;
         let (clusters, store_bytes) = match self.work {
-            Work::Persistent(_) | Work::SwapAb(_) => (clusters.min(self.at_once), store_bytes),
+            Work::Persistent(_) | Work::SwapAb(_) => (clusters.min(self.at_once()), store_bytes),
             Work::SwapAbSplitK(_) => (clusters, 0),
             Work::SplitK => (clusters * parts, 0),
         };

@@ -4,9 +4,10 @@ use super::tile::{Tile, tiles};
 use super::times::{Table, Times};
 use super::wgmma::{GEMM, Operation};
 use super::{Product, operator, wgmma_kernel};
+use crate::core::gpu::multiprocessors;
 use crate::core::shape::{Point, Shape};
 use crate::core::suite::Suite;
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
+use crate::ops::family::aligned::ELEMENT_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// The vendor's product, which is timed beside the tiles.
@@ -174,7 +175,7 @@ fn fit(tile: &Tile, rows: &[Row]) -> Times {
     // Blocks of a multiprocessor share its tensor cores and its way to memory.
     let together = if tile.is_persistent() { tile.on_a_multiprocessor(usize::MAX) } else { 1 };
     let least_us = tile.flops_of_slice() * together as f64 / FLOPS_PER_US;
-    let blocks = if tile.is_persistent() { together * MULTIPROCESSORS } else { 0 };
+    let blocks = if tile.is_persistent() { together * multiprocessors() } else { 0 };
     let least_further_us = (tile.rows * tile.cols * ELEMENT_BYTES * blocks) as f64 / STORED_BYTES_PER_US;
     let times_of = |&[base_us, slice_us, further_us, terabytes_per_s, by_elements_us]: &[f64; 5]| Times {
         base_us,

@@ -223,7 +223,7 @@ impl Operation {
         let slice_us = issued_us.max(from_l2_us).max(to_all_us);
         let bytes = self.items() * (s.m * s.k + s.k * s.n + s.m * s.n) * ELEMENT_BYTES;
         let memory_us = bytes as f64 / (times.terabytes_per_s * 1e6);
-        let waves = clusters.div_ceil(tile.at_once) as f64;
+        let waves = clusters.div_ceil(tile.at_once()) as f64;
         let slices = s.k.div_ceil(SLICE);
         let busy_us = |waves: f64, slices: usize| (waves * slices as f64 * slice_us).max(memory_us);
         match tile.work {
@@ -234,7 +234,7 @@ impl Operation {
             Work::SwapAbSplitK(split) => waves * times.base_us + busy_us(waves, slices.div_ceil(split)),
             Work::SplitK => {
                 let parts = tile.parts(s);
-                let waves = (clusters * parts).div_ceil(tile.at_once) as f64;
+                let waves = (clusters * parts).div_ceil(tile.at_once()) as f64;
                 let megabytes = (tile.sums(s) * 4) as f64 * 1e-6;
                 times.base_us + busy_us(waves, slices.div_ceil(parts)) + megabytes * times.further_us
             }

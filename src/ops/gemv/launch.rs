@@ -1,8 +1,8 @@
 //! Launch rules: which kernel takes which shape.
 
 use super::{Vectors, cluster};
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// Vectors that most kernels take together.
 pub const MOST_BATCH: usize = 8;
@@ -11,8 +11,6 @@ pub const LONG_K: usize = 4096;
 /// Rows of w that a block of `gemv_lines` takes: in half width, and in f32.
 const LINES_N: usize = 12;
 const LINES_N_F32: usize = 16;
-/// Rows up to which there are sixteen warps a block in place of eight: a block for each multiprocessor.
-const WIDE_N: usize = LINES_N_F32 * MULTIPROCESSORS;
 const THREADS: usize = 256;
 
 /// Extents, behind what else a launch has.
@@ -70,7 +68,8 @@ pub fn best_in_f32(s: &Vectors) -> Launch {
     if s.batch < 2 || s.n < LINES_N_F32 || !s.k.is_multiple_of(8) {
         return block_per_row(s);
     }
-    if s.n <= WIDE_N {
+    // Sixteen warps a block in place of eight, where that is a block for each multiprocessor.
+    if s.n <= LINES_N_F32 * multiprocessors() {
         tiles_of(s, LINES_N_F32, 512).entry("gemv_lines_wide")
     } else {
         tiles_of(s, LINES_N_F32, THREADS).entry("gemv_lines")

@@ -1,8 +1,8 @@
 //! The launch rule in f32: that of gemm's kernel with what follows the product, or for few outputs a warp a dot product.
 
 use super::Layer;
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
-use crate::ops::family::aligned::MULTIPROCESSORS;
 use crate::ops::gemm::simt;
 
 /// Rows of x and of w of a block that computes dot products.
@@ -41,7 +41,7 @@ fn dots(s: &Layer) -> Launch {
     let entry = if s.k.is_multiple_of(ROWS) { "linear_dots" } else { "linear_dots_any" };
     let rows = s.m.div_ceil(ROWS);
     // All warps of a block share an output where there are few.
-    let parts = if rows * s.n < WARPS * MULTIPROCESSORS { WARPS } else { 1 };
+    let parts = if rows * s.n < WARPS * multiprocessors() { WARPS } else { 1 };
     let launch = Launch::grid([(s.n * parts).div_ceil(WARPS), rows, 1], [WARPS * WARP, 1, 1]).entry(entry);
     [s.m, s.n, s.k, parts].map(|extent| extent as i32).into_iter().chain(s.scalars()).fold(launch, Launch::scalar)
 }

@@ -2,6 +2,7 @@
 
 use super::persistent;
 use super::shape::{GATES, Sequences};
+use crate::core::gpu::scaled;
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};
@@ -122,12 +123,12 @@ pub fn by_steps(s: &Sequences) -> Plan {
     Plan(launches.collect())
 }
 
-/// Clusters of so many blocks that an H200 runs at the same time, one block a multiprocessor (by the driver's own count).
+/// Clusters of so many blocks that run at the same time, one block a multiprocessor: those of an H200 by the driver's own count.
 fn clusters_at_once(blocks: usize) -> usize {
     match blocks {
-        0..=4 => 30,
-        5..=8 => 15,
-        _ => 7,
+        0..=4 => scaled(30),
+        5..=8 => scaled(15),
+        _ => scaled(7),
     }
 }
 

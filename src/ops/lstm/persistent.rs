@@ -3,8 +3,8 @@
 use super::launch;
 use super::launch::{align, copied_bytes, fastest_product, with_scalars};
 use super::shape::Sequences;
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// The most units: the states of eight sequences have a place beside the sums of a block.
 pub const MOST_UNITS: usize = 4096;
@@ -31,7 +31,9 @@ struct Limits {
 }
 
 /// A block a multiprocessor. On a GPU with fewer of them blocks take more rounds.
-const ALL: Limits = Limits { blocks: MULTIPROCESSORS, in_registers: [8, 10, 9, 7], in_shared: usize::MAX };
+fn all() -> Limits {
+    Limits { blocks: multiprocessors(), in_registers: [8, 10, 9, 7], in_shared: usize::MAX }
+}
 /// So little that small layers go all ways of the kernel: several rounds, weights in registers, in shared memory, in L2.
 pub const FEW_BLOCKS: usize = 16;
 const LITTLE: Limits = Limits { blocks: FEW_BLOCKS, in_registers: [1; 4], in_shared: 1 };

@@ -2,8 +2,8 @@
 
 use super::Draw;
 use crate::core::candidate::{Cuda, Declare};
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 const THREADS: usize = 512;
 
@@ -19,7 +19,7 @@ const WHOLE: usize = 8;
 
 /// Blocks of a row: as many as one wave has room for.
 fn blocks(s: &Draw) -> usize {
-    let room = (MULTIPROCESSORS / s.rows.max(1)).clamp(1, MOST_BLOCKS);
+    let room = (multiprocessors() / s.rows.max(1)).clamp(1, MOST_BLOCKS);
     let worth = s.cols.div_ceil(FEWEST_LOGITS).next_power_of_two();
     let needed = s.cols.div_ceil(MOST_LOGITS).next_power_of_two();
     (1usize << room.ilog2()).min(worth).max(needed)

@@ -2,9 +2,10 @@
 
 use super::split_kv_tma::{self, CHUNK, clusters_at_once, with_maps};
 use super::{MOST_PARTS, Share, entry, is_served, key_heads, rows};
+use crate::core::gpu::{multiprocessors, scaled};
 use crate::core::launch::{Launch, Plan};
 use crate::ops::attention::Heads;
-use crate::ops::family::aligned::{ELEMENT_BYTES, MULTIPROCESSORS};
+use crate::ops::family::aligned::ELEMENT_BYTES;
 
 /// Splits of a head, most first. Pairs of two stages a warp were faster than threes of one.
 const CLUSTERS: [usize; 4] = [8, 4, 2, 1];
@@ -13,9 +14,9 @@ pub(super) const LARGEST_CLUSTER: usize = CLUSTERS[0];
 const WARPS: usize = 8;
 /// Keys that a warp multiplies at a time.
 const KEYS: usize = 16;
-/// Blocks from which on fewer stages are enough.
+/// Blocks from which on fewer stages are enough on an H200.
 const MANY_BLOCKS: usize = 96;
-/// Blocks that read nearly as fast as one on every multiprocessor.
+/// Blocks that read nearly as fast on an H200 as one on every multiprocessor.
 const FEWEST_BLOCKS: usize = 56;
 /// Bytes of a partial: what a block has of `CHUNK` elements of a row.
 const PACKET: usize = 16 + CHUNK * size_of::<f32>();
@@ -24,13 +25,13 @@ const PACKET: usize = 16 + CHUNK * size_of::<f32>();
 /// heads that see many keys, and short rows of more heads than multiprocessors.
 fn share_of(s: &Heads) -> Option<Share> {
     let heads = key_heads(s).max(1);
-    if !is_served(s) || s.batch == 0 || heads > MULTIPROCESSORS && entry(s).0 <= CHUNK {
+    if !is_served(s) || s.batch == 0 || heads > multiprocessors() && entry(s).0 <= CHUNK {
         return None;
     }
-    let fits = |&parts: &usize| parts == 1 || heads * parts <= MULTIPROCESSORS && heads <= clusters_at_once(parts);
-    let share = Share::of(s, MULTIPROCESSORS, CLUSTERS.into_iter().find(fits)?);
-    let is_few = heads * share.parts < FEWEST_BLOCKS;
-    let takes_more = || share.parts < Share::of(s, MULTIPROCESSORS, MOST_PARTS).parts;
+    let fits = |&parts: &usize| parts == 1 || heads * parts <= multiprocessors() && heads <= clusters_at_once(parts);
+    let share = Share::of(s, multiprocessors(), CLUSTERS.into_iter().find(fits)?);
+    let is_few = heads * share.parts < scaled(FEWEST_BLOCKS);
+    let takes_more = || share.parts < Share::of(s, multiprocessors(), MOST_PARTS).parts;
     if is_few && takes_more() { None } else { Some(share) }
 }
 
@@ -56,7 +57,7 @@ impl Split {
         let share = share_of(s)?;
         // Short rows have half as many bytes a stage; where there are few blocks each needs more bytes in flight.
         let of_length = if entry(s).0 > CHUNK { 1 } else { 2 };
-        let stages = of_length + usize::from(key_heads(s) * share.parts < MANY_BLOCKS);
+        let stages = of_length + usize::from(key_heads(s) * share.parts < scaled(MANY_BLOCKS));
         Some(Split { share, stages })
     }
 

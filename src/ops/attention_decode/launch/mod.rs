@@ -7,9 +7,9 @@ mod split;
 mod split_kv_tma;
 mod warpgroups;
 
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
 use crate::ops::attention::{Heads, naive_launch, with_scalars};
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 pub use cluster_tma::plan as cluster_tma;
 pub use share::{MOST_DIM, MOST_ROWS};
@@ -33,10 +33,10 @@ pub fn naive(s: &Heads) -> Plan {
     with_scalars(s, naive_launch(s)).into()
 }
 
-/// Blocks of `split_kv` that run at the same time on an H100 or H200.
-const AT_ONCE: usize = 3 * MULTIPROCESSORS;
+/// Blocks of `split_kv` that run at the same time on a multiprocessor.
+const RESIDENT: usize = 3;
 fn split_share(s: &Heads) -> Share {
-    Share::of(s, AT_ONCE, MOST_PARTS)
+    Share::of(s, RESIDENT * multiprocessors(), MOST_PARTS)
 }
 
 /// Splits, and a launch that reduces their partials.

@@ -1,10 +1,11 @@
 //! Persistent blocks over the splits of all heads, by TMA; partials are reduced in a cluster or in the workspace.
 
 use super::{MOST_PARTS, Share, entry, is_served, key_heads, rows};
+use crate::core::gpu::{multiprocessors, scaled};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::Swizzle;
 use crate::ops::attention::{Heads, naive_launch, with_scalars};
-use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, MULTIPROCESSORS};
+use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES};
 
 /// Warps of a block.
 const WARPS: usize = 8;
@@ -14,13 +15,13 @@ const KEYS_OF_WARP: usize = 32;
 pub(super) const CHUNK: usize = 64;
 /// Blocks of a cluster that every device takes.
 const LARGEST_CLUSTER: usize = 8;
-/// Clusters of so many blocks that run at the same time on an H100 or H200, a block a multiprocessor: these stand in
-/// pairs, and a cluster stays within sixteen neighbours, of which there are seven times so many at least.
+/// Clusters of so many blocks that run at the same time, a block a multiprocessor: these stand in pairs, and a cluster stays within
+/// sixteen neighbours, of which an H100 or H200 has seven times so many at least.
 pub(super) fn clusters_at_once(parts: usize) -> usize {
-    if parts == 2 { MULTIPROCESSORS / 2 } else { 16 / parts * 7 }
+    if parts == 2 { multiprocessors() / 2 } else { scaled(16 / parts * 7) }
 }
 
-/// Blocks that read about as fast as one on every multiprocessor.
+/// Blocks that read about as fast on an H200 as one on every multiprocessor.
 const FEWEST_BLOCKS: usize = 99;
 
 /// How many blocks there are, and where the partials of a head are reduced.
@@ -35,17 +36,18 @@ struct Split {
 impl Split {
     fn of(s: &Heads) -> Split {
         let heads = key_heads(s).max(1);
-        let free = Share::of(s, MULTIPROCESSORS, MOST_PARTS);
+        let free = Share::of(s, multiprocessors(), MOST_PARTS);
         // Clusters leave multiprocessors empty, and one that does not fit beside the others costs a wave.
         let fits = |&parts: &usize| heads <= clusters_at_once(parts);
-        let largest = (2..=LARGEST_CLUSTER.min(MULTIPROCESSORS / heads)).rev().find(fits).unwrap_or(1);
-        let clustered = Share::of(s, MULTIPROCESSORS, largest);
-        let enough = clustered.parts == free.parts || heads * clustered.parts >= FEWEST_BLOCKS;
+        let largest = (2..=LARGEST_CLUSTER.min(multiprocessors() / heads)).rev().find(fits).unwrap_or(1);
+        let clustered = Share::of(s, multiprocessors(), largest);
+        let enough = clustered.parts == free.parts || heads * clustered.parts >= scaled(FEWEST_BLOCKS);
         let in_cluster = clustered.parts > 1 && enough;
         let share = if in_cluster { clustered } else { free };
         let items = heads * share.parts;
         // Two blocks of short rows share a multiprocessor, so that one reads while the other one reduces.
-        let at_once = if items > MULTIPROCESSORS && s.dim <= CHUNK { 2 * MULTIPROCESSORS } else { MULTIPROCESSORS };
+        let at_once =
+            if items > multiprocessors() && s.dim <= CHUNK { 2 * multiprocessors() } else { multiprocessors() };
         let waves = items.div_ceil(at_once).max(1);
         Split { blocks: items.div_ceil(waves), share, items, in_cluster }
     }

@@ -7,9 +7,9 @@
 
 use super::Extents;
 use crate::core::candidate::{Cuda, Declare};
+use crate::core::gpu::{Gpu, multiprocessors};
 use crate::core::launch::Launch;
 use crate::core::shape::Shape;
-use crate::ops::family::aligned::MULTIPROCESSORS;
 
 /// Threads of a warp, and of a block that several groups share.
 pub const WARP: usize = 32;
@@ -31,8 +31,8 @@ const FULL_BLOCK_UP_TO: usize = BLOCK_UP_TO / 2;
 const CLUSTER_SLICE: usize = 10_240;
 /// Blocks of a cluster; the portable limit.
 const LARGEST_CLUSTER: usize = 8;
-/// Threads up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency of a row counts.
-const FEW_THREADS: usize = MULTIPROCESSORS * 512;
+/// Threads of a multiprocessor up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency of a row counts.
+const FEW_THREADS: usize = 512;
 
 /// Threads of whole warps that hold so many columns, `elements` each.
 const fn threads(columns: usize, elements: usize) -> usize {
@@ -113,6 +113,8 @@ pub fn packed(op: &str, blocks: Blocks, (rows, cols): Extents) -> Launch {
         block("large_block")
     } else if cols <= FULL_BLOCK_UP_TO {
         block("full_block")
+    } else if !Gpu::current().has_clusters() {
+        naive(op, (rows, cols))
     } else {
         cluster((rows, cols), MOST).entry(entry("cluster"))
     }
@@ -128,7 +130,7 @@ pub fn cluster((rows, cols): Extents, elements: usize) -> Launch {
 /// Few rows of more than [`WARP_UP_TO`] and at most `up_to` columns in half width: a thread a pack, all its loads on their way
 /// at once.
 pub fn few_rows(op: &str, up_to: usize, (rows, cols): Extents) -> Option<Launch> {
-    let is_few = WARP_UP_TO < cols && cols <= up_to && rows * threads(cols, PACK) <= FEW_THREADS;
+    let is_few = WARP_UP_TO < cols && cols <= up_to && rows * threads(cols, PACK) <= FEW_THREADS * multiprocessors();
     is_few.then(|| Launch::blocks(rows, threads(cols, PACK)).entry(entry_of(op, "few_rows", cols)))
 }
 
@@ -183,7 +185,7 @@ fn with_mma(op: &str, (rows, cols): Extents) -> Option<Launch> {
         FULL => Some(block("mma_block")),
         1025..FULL if is_unaligned(cols) => Some(block("mma_block")),
         8193..=FULL_BLOCK_UP_TO => Some(block("mma_full_block")),
-        ..=CLUSTER_UP_TO if cols > FULL_BLOCK_UP_TO && !is_unaligned(cols) => {
+        ..=CLUSTER_UP_TO if cols > FULL_BLOCK_UP_TO && !is_unaligned(cols) && Gpu::current().has_clusters() => {
             Some(cluster((rows, cols), MOST).entry(entry_of(op, "mma_cluster", cols)))
         }
         _ => None,
@@ -286,6 +288,17 @@ mod tests {
         #[case] cluster: usize,
     ) {
         assert_eq!(of(packed("op", BLOCKS, extents)), (entry.into(), blocks, block, cluster));
+    }
+
+    #[test]
+    fn without_clusters_long_rows_have_a_block_each() {
+        let before_hopper = Gpu::SIMULATED.of_capability(8, 6);
+        let of = |cols| before_hopper.during(|| (with_mma("op", (9, cols)), packed("op", BLOCKS, (9, cols))));
+        for cols in [16_385, 65_536] {
+            let (mma, packed) = of(cols);
+            assert!(mma.is_none());
+            assert_eq!((packed.entry.as_deref(), packed.grid[0], packed.cluster), (Some("op_naive"), 9, 1));
+        }
     }
 
     #[rstest]
