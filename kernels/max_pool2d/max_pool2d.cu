@@ -8,17 +8,19 @@
 // length of its row. GELU and SiLU fall before they rise: over a window they are largest at its least or its largest element,
 // and are taken of those two alone. Launch (no dynamic shared memory):
 //   naive         any inner           grid ceil(outputs / 256)               block 256
-//   elements      any inner           grid (ceil(rows / R), ceil(A / W))     block (W, R), W * R = 256,
+//   elements      any inner           grid (ceil(rows / R), ceil(A / W))     block (W, R), W * R = 256, W a power of two,
 //   packs         inner % 8 == 0                                             A accesses of a row
-//   .._2x2        windows of 2 by 2 places without padding: all loads are under way before the first is used
+//   .._2x2, .._3x3  windows of so many places, with a padding of 0 and of 0 or 1: all loads are under way before the first is used
+//   lines_2x2, lines_3x3, lines_3x3_stride2  inner = 1; stride 2, 1, 2; padding 0, 1, 1; across % 8 == 0 and stride * across
+//                 == width: packs of columns, A = across / 8
 #include "pooling.cuh"
 
 #define PARAMETERS                                                                                                      \
     const scalar_t *__restrict__ x, scalar_t *__restrict__ y, long long rows, int height, int width, int inner, int down, \
         int across, int tall, int wide, int stride, int padding, int activation
 
-// The least and the largest of a window, of WIDTH windows side by side.
-template <int WIDTH>
+// The largest of a window, of WIDTH windows side by side, and the least where LEAST.
+template <int WIDTH, bool LEAST>
 struct Extremes {
     float least[WIDTH], largest[WIDTH];
     bool is_empty = true;
@@ -30,21 +32,30 @@ struct Extremes {
             largest[j] = minus_infinity();
         }
     }
+    __device__ __forceinline__ void add(int j, float value) {
+        if (LEAST) least[j] = smaller(least[j], value);
+        largest[j] = larger(largest[j], value);
+        is_empty = false;
+    }
     __device__ __forceinline__ void add(const Access<WIDTH>& access) {
         float value[WIDTH];
         access.get(value);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
-            least[j] = smaller(least[j], value[j]);
-            largest[j] = larger(largest[j], value[j]);
+            add(j, value[j]);
         }
+    }
+    template <int OTHER>
+    __device__ __forceinline__ void add_from(int j, const Extremes<OTHER, LEAST>& other, int i) {
+        if (LEAST) least[j] = smaller(least[j], other.least[i]);
+        largest[j] = larger(largest[j], other.largest[i]);
         is_empty = false;
     }
     __device__ __forceinline__ void store(scalar_t* to, int activation) {
         if (!is_empty && activation != 0) {
 #pragma unroll
             for (int j = 0; j < WIDTH; ++j) {
-                largest[j] = largest_activated(least[j], largest[j], activation);
+                largest[j] = LEAST ? largest_activated(least[j], largest[j], activation) : activated(largest[j], RELU);
             }
         }
         Access<WIDTH>::store(to, largest);
@@ -85,7 +96,14 @@ extern "C" __global__ void max_pool2d_naive(PARAMETERS) {
     y[at] = from_float<scalar_t>(largest);
 }
 
-template <int WIDTH, bool HALVES>
+// A place of a window of SIDE places that is inside of the image: of two all are.
+template <int SIDE>
+__device__ __forceinline__ int inside(int at, int extent) {
+    return SIDE == 2 ? at : min(max(at, 0), extent - 1);
+}
+
+// A line of outputs from windows of SIDE by SIDE places; of any where SIDE is 0.
+template <int WIDTH, int SIDE, bool LEAST>
 __device__ __forceinline__ void pool(PARAMETERS) {
     const long long row = (long long)blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows) return;
@@ -94,22 +112,32 @@ __device__ __forceinline__ void pool(PARAMETERS) {
     divide(row, down, plane, p);
     x += plane * height * width * inner;
     y += row * across * inner;
+    const int top = p * stride - padding;
     const int accesses = across * (inner / WIDTH);
     for (int at = blockIdx.y * blockDim.x + threadIdx.x; at < accesses; at += gridDim.y * blockDim.x) {
         const int q = WIDTH == 1 && inner == 1 ? at : at / (inner / WIDTH);
         const int c = (at - q * (inner / WIDTH)) * WIDTH;
-        Extremes<WIDTH> window;
-        if constexpr (HALVES) {
-            const scalar_t* const corner = x + ((long long)p * stride * width + q * stride) * inner + c;
-            const scalar_t* const below = corner + (long long)width * inner;
-            const Access<WIDTH> first = Access<WIDTH>::load(corner), second = Access<WIDTH>::load(corner + inner);
-            const Access<WIDTH> third = Access<WIDTH>::load(below), fourth = Access<WIDTH>::load(below + inner);
-            window.add(first);
-            window.add(second);
-            window.add(third);
-            window.add(fourth);
+        const int left = q * stride - padding;
+        Extremes<WIDTH, LEAST> window;
+        if constexpr (SIDE > 0) {
+            // Of three places one may be beside the image: the nearest one inside, which is in the window too, stands for it.
+            Access<WIDTH> loaded[SIDE][SIDE];
+#pragma unroll
+            for (int a = 0; a < SIDE; ++a) {
+                const scalar_t* const line = x + (long long)inside<SIDE>(top + a, height) * width * inner + c;
+#pragma unroll
+                for (int b = 0; b < SIDE; ++b) {
+                    loaded[a][b] = Access<WIDTH>::load(line + inside<SIDE>(left + b, width) * inner);
+                }
+            }
+#pragma unroll
+            for (int a = 0; a < SIDE; ++a) {
+#pragma unroll
+                for (int b = 0; b < SIDE; ++b) {
+                    window.add(loaded[a][b]);
+                }
+            }
         } else {
-            const int top = p * stride - padding, left = q * stride - padding;
             const int bottom = min(top + tall, height), right = min(left + wide, width);
             for (int i = max(top, 0); i < bottom; ++i) {
                 for (int j = max(left, 0); j < right; ++j) {
@@ -121,11 +149,81 @@ __device__ __forceinline__ void pool(PARAMETERS) {
     }
 }
 
-#define POOL(NAME, WIDTH, HALVES)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, 4) max_pool2d_##NAME(PARAMETERS) {                                 \
-        pool<WIDTH, HALVES>(x, y, rows, height, width, inner, down, across, tall, wide, stride, padding, activation);    \
+// A pack of outputs from lines that keep their length but for the stride: of one channel, windows of SIDE by SIDE places, one of
+// them beside the image where SIDE is 3. Columns are taken in packs, of each first the largest of the rows of a window.
+template <int SIDE, int STRIDE, bool LEAST>
+__device__ __forceinline__ void pool_line(PARAMETERS) {
+    constexpr int BESIDE = SIDE == 3 ? 1 : 0;  // columns before and after those of the packs
+    const long long row = (long long)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    long long plane;
+    int p;
+    divide(row, down, plane, p);
+    x += plane * height * width;
+    y += row * across;
+    const int top = p * stride - padding;
+    for (int at = blockIdx.y * blockDim.x + threadIdx.x; at * PACK_LEN < across; at += gridDim.y * blockDim.x) {
+        const int first = at * STRIDE * PACK_LEN;
+        Access<PACK_LEN> packs[SIDE][STRIDE];
+        Access<1> before[SIDE], after[SIDE];
+#pragma unroll
+        for (int a = 0; a < SIDE; ++a) {
+            const scalar_t* const line = x + (long long)inside<SIDE>(top + a, height) * width;
+#pragma unroll
+            for (int k = 0; k < STRIDE; ++k) {
+                packs[a][k] = Access<PACK_LEN>::load(line + first + k * PACK_LEN);
+            }
+            if (BESIDE > 0) {
+                before[a] = Access<1>::load(line + inside<SIDE>(first - 1, width));
+                after[a] = Access<1>::load(line + inside<SIDE>(first + STRIDE * PACK_LEN, width));
+            }
+        }
+        Extremes<STRIDE * PACK_LEN + 2, LEAST> columns;
+#pragma unroll
+        for (int a = 0; a < SIDE; ++a) {
+#pragma unroll
+            for (int k = 0; k < STRIDE; ++k) {
+                float value[PACK_LEN];
+                packs[a][k].get(value);
+#pragma unroll
+                for (int j = 0; j < PACK_LEN; ++j) {
+                    columns.add(1 + k * PACK_LEN + j, value[j]);
+                }
+            }
+            if (BESIDE > 0) {
+                columns.add(0, to_float(before[a].bits));
+                columns.add(STRIDE * PACK_LEN + 1, to_float(after[a].bits));
+            }
+        }
+        Extremes<PACK_LEN, LEAST> windows;
+#pragma unroll
+        for (int j = 0; j < PACK_LEN; ++j) {
+#pragma unroll
+            for (int b = 0; b < SIDE; ++b) {
+                windows.add_from(j, columns, 1 - BESIDE + j * STRIDE + b);
+            }
+        }
+        windows.store(y + at * PACK_LEN, activation);
     }
-POOL(elements, 1, false)
-POOL(elements_2x2, 1, true)
-POOL(packs, PACK_LEN, false)
-POOL(packs_2x2, PACK_LEN, true)
+}
+
+#define ARGUMENTS x, y, rows, height, width, inner, down, across, tall, wide, stride, padding, activation
+#define POOL(NAME, ...)                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4) max_pool2d_##NAME(PARAMETERS) {  \
+        if (activation > RELU) {                                                          \
+            constexpr bool LEAST = true;                                                  \
+            __VA_ARGS__(ARGUMENTS);                                                       \
+        } else {                                                                          \
+            constexpr bool LEAST = false;                                                 \
+            __VA_ARGS__(ARGUMENTS);                                                       \
+        }                                                                                 \
+    }
+POOL(elements, pool<1, 0, LEAST>)
+POOL(elements_2x2, pool<1, 2, LEAST>)
+POOL(elements_3x3, pool<1, 3, LEAST>)
+POOL(packs, pool<PACK_LEN, 0, LEAST>)
+POOL(packs_2x2, pool<PACK_LEN, 2, LEAST>)
+POOL(packs_3x3, pool<PACK_LEN, 3, LEAST>)
+POOL(lines_2x2, pool_line<2, 2, LEAST>)
+POOL(lines_3x3, pool_line<3, 1, LEAST>)
+POOL(lines_3x3_stride2, pool_line<3, 2, LEAST>)

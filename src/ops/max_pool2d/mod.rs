@@ -270,6 +270,10 @@ fn cases() -> impl Iterator<Item = Pooling> {
         (2, 40, 6, 33, 2, 3, 1, 0, Silu),
         (1, 7, 3, 700, 2, 2, 2, 0, None),
         (1, 128, 33, 31, 2, 2, 2, 0, Relu),
+        (2, 3, 9, 32, 2, 2, 2, 0, Silu),
+        (1, 3, 6, 24, 3, 3, 1, 1, None),
+        (2, 2, 7, 48, 3, 3, 2, 1, Gelu),
+        (1, 2, 1, 8, 3, 3, 1, 1, Relu),
     ];
     all.into_iter().flat_map(|(batch, channels, height, width, tall, wide, stride, padding, activation)| {
         [Layout::Nchw, Layout::Nhwc].map(|layout| Pooling {
