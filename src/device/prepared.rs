@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_a_device_refuses_is_asked_for_again() {
-        let (mut prepared, point) = (Prepared::<()>::new(kernel().0), [4, 8]);
+        let (mut prepared, point) = (Prepared::<()>::new(kernel().0, Gpu::SIMULATED), [4, 8]);
         let refused = || Fault::Signature("no entry".into());
         let mut answers = [Ok(()), Err(refused()), Ok(()), Ok(())].into_iter();
         let mut launches = || {

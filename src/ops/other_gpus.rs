@@ -44,7 +44,7 @@ fn kernels_are_right_on_a_smaller_gpu() {
     const MULTIPROCESSORS: usize = 7;
     let device = simulator().standing_for(Gpu::with_multiprocessors(MULTIPROCESSORS));
     let context = Context::new(&device, 1, Duration::from_secs(60));
-    let (mut run, mut large) = (Vec::new(), Vec::new());
+    let mut run = Vec::new();
     for suite in catalogue() {
         for candidate in &suite.candidates {
             let Body::Cuda(kernel) = &candidate.body else { continue };
@@ -54,7 +54,6 @@ fn kernels_are_right_on_a_smaller_gpu() {
             let place =
                 format!("{}::{} {dtype} {}", operator.name(), candidate.name, describe(operator.axes(), &point));
             if elements(operator, &point) > MOST_ELEMENTS || operator.cost(&point, dtype).flops > MOST_FLOPS {
-                large.push(place);
                 continue;
             }
             let subject = Subject { operator, candidate, dtype };
@@ -63,6 +62,5 @@ fn kernels_are_right_on_a_smaller_gpu() {
             run.push(place);
         }
     }
-    println!("{run:#?} {large:#?}");
-    assert!(run.len() > 10, "{run:#?}");
+    assert!(run.len() > 15, "{run:#?}");
 }
