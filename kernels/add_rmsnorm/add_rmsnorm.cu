@@ -7,12 +7,11 @@
 //   naive             any cols   grid rows            block 256
 //   warp_per_row      .. 512     grid ceil(rows / 4)  block (32, 4)                    also _unaligned
 //   block             .. 10240   grid rows            block 32 * ceil(cols / 512)      also _unaligned
-//   cluster           .. 131072  grid rows * C        block 32 * ceil(S / 512)         also _unaligned; sm_90 and later
-//                                cluster C = 2, 4, 8: the least with C * 10240 >= cols; S = 8 * ceil(cols / (8 * C))
+//   cluster           .. 262144  grid rows * C        block 32 * ceil(S / 512)         also _unaligned; sm_90 and later
+//                                cluster C = 2 .. 16: the least with C * 10240 >= cols; S = 8 * ceil(cols / (8 * C))
 //   few_rows          .. 1024    grid rows            block 32 * ceil(cols / 256)      f16 and bf16; also _unaligned
 //   line_block        .. 4096    grid rows            block 32 * ceil(cols / 256)      f32, cols no multiple of 8
 //   line_large_block  .. 8192    grid rows            block 32 * ceil(cols / 512)      f32, cols no multiple of 8
-//   two_pass          longer     grid rows            block 1024
 #include "cluster_row.cuh"
 
 #define PARAMETERS                                                                                              \
@@ -115,45 +114,6 @@ PACKED(block, (1024), true, BlockGroup())
 #if __CUDA_ARCH__ >= 900
 PACKED(cluster, (1024), true, ClusterGroup<1>())
 #endif
-
-// Rows that outgrow the registers of a block: two passes, the second from the caches.
-template <int WIDTH>
-__device__ __forceinline__ void add_rmsnorm_two_pass(const AddRmsNorm& a) {
-    const long long start = BlockGroup::row() * a.cols;
-    const int first = int(threadIdx.x) * WIDTH;
-    const int stride = int(blockDim.x) * WIDTH;
-    float sum[WIDTH], other[WIDTH];
-    FourSums squares;
-    for (int column = first; column < a.cols; column += stride) {
-        Access<WIDTH>::load(a.x + start + column).get(sum);
-        Access<WIDTH>::load(a.residual + start + column).get(other);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            squares.add_square(j, sum[j] + other[j]);
-        }
-    }
-    const float scale = inverse_root_mean(block_reduce<Sum, 0>(squares.total()), a.cols, a.eps);
-    for (int column = first; column < a.cols; column += stride) {
-        float weight[WIDTH];
-        Access<WIDTH>::load(a.x + start + column).get(sum);
-        Access<WIDTH>::load(a.residual + start + column).get(other);
-        Access<WIDTH>::load(a.weight + column).get(weight);
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) {
-            sum[j] += other[j];
-            other[j] = sum[j] * scale * weight[j];
-        }
-        Access<WIDTH>::store(a.total + start + column, sum);
-        Access<WIDTH>::store(a.y + start + column, other);
-    }
-}
-extern "C" __global__ void __launch_bounds__(1024) add_rmsnorm_two_pass(PARAMETERS) {
-    if (cols % PACK_LEN == 0) {
-        add_rmsnorm_two_pass<PACK_LEN>({x, residual, weight, y, total, cols, eps});
-    } else {
-        add_rmsnorm_two_pass<1>({x, residual, weight, y, total, cols, eps});
-    }
-}
 
 #if !defined(KERNELGATE_F32)
 // Few rows: a pack a thread, all loads on their way at once.

@@ -13,14 +13,14 @@
 //   small_block         .. 1024     grid rows                  block 32 * ceil(cols / 512)
 //   block               .. 4096     grid rows                  block 32 * ceil(cols / 1024)
 //   large_block         .. 8192     grid rows                  block 32 * ceil(cols / 1024)
-//   cluster             .. 262144   grid rows * C, cluster C = 2, 4, 8: the least with C * 10240 >= cols; sm_90 and later
+//   cluster             .. 262144   grid rows * C, cluster C = 2 .. 16: the least with C * 10240 >= cols; sm_90 and later
 //                                   block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
 // f16 and bf16:
 //   few_rows            .. 8192     grid rows                  block 32 * ceil(cols / 256)
 //   wide_warp           .. 768      grid ceil(rows / 4)        block (32, 4)
 //   mma_block           4096        grid rows                  block 128
 //   mma_full_block      .. 16384    grid rows                  block 32 * ceil(cols / 1024)
-//   mma_cluster         .. 131072   as cluster; no _unaligned
+//   mma_cluster         .. 131072   as cluster, C = 8 at the most; no _unaligned
 //   _unaligned: few_rows, wide_warp, warp_per_row, small_block, large_block, mma_full_block, cluster as above, and
 //   mma_block_unaligned .. 4095     grid rows                  block 32 * ceil(cols / 1024)
 // f32:

@@ -2,7 +2,7 @@
 #pragma once
 #include "common.cuh"
 
-constexpr int MAX_CLUSTER = 8;  // blocks; the portable limit
+constexpr int MAX_CLUSTER = 16;  // blocks; more than 8 are not portable
 
 // == Thread groups: the threads that own one row together ==========================================================
 //

@@ -12,7 +12,7 @@
 //   small_block      .. 1024         grid rows                  block 32 * ceil(cols / 512)
 //   block            .. 8192         grid rows                  block 32 * ceil(cols / 1024)
 //   full_block       .. 16384        grid rows                  block 32 * ceil(cols / 1024)
-//   cluster          .. 262144       grid rows * C, cluster C = 2, 4, 8: the least with C * 10240 >= cols; sm_90 and later
+//   cluster          .. 262144       grid rows * C, cluster C = 2 .. 16: the least with C * 10240 >= cols; sm_90 and later
 //                                    block 32 * ceil(S / 1024), S = 8 * ceil(cols / (8 * C))
 //   f16 and bf16 only:
 //   wide_warp        .. 768          grid ceil(rows / 4)        block (32, 4)

@@ -35,7 +35,16 @@ impl Gpu {
 
     /// Whether blocks form clusters.
     pub fn has_clusters(self) -> bool {
-        self.compute_capability >= (9, 0)
+        self.largest_cluster() > 1
+    }
+
+    /// The most blocks of a cluster: more than 8 are not portable.
+    pub fn largest_cluster(self) -> usize {
+        match self.compute_capability.0 {
+            ..=8 => 1,
+            9..=10 => 16,
+            _ => 8,
+        }
     }
 
     /// The GPU of the case in hand. Within a launch rule, that which the kernel is launched on:
@@ -93,6 +102,7 @@ mod tests {
         let small = Gpu::with_multiprocessors(16);
         assert_eq!(small.during(|| (multiprocessors(), scaled(30), scaled(5))), (16, 3, 1));
         assert!(small.has_clusters() && !small.of_capability(8, 9).has_clusters());
+        assert_eq!([(9, 0), (10, 0), (12, 0)].map(|(x, y)| small.of_capability(x, y).largest_cluster()), [16, 16, 8]);
         let panicked = std::panic::catch_unwind(|| small.during(|| panic!("in a rule")));
         assert!(panicked.is_err());
         assert_eq!(Gpu::current(), Gpu::SIMULATED);

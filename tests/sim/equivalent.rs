@@ -212,8 +212,6 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "%r252, %r76, 32",
         "The loop takes two rounds at a time, which is all that 1024 columns have.",
     ),
-    ("add_rmsnorm cuda add_rmsnorm_two_pass", "comparison off by one", "%p44, %r29, %r28", ALL_WARPS),
-    ("add_rmsnorm cuda add_rmsnorm_two_pass", "comparison off by one", "%p38, %r15, %r14", ALL_WARPS),
     (
         "layernorm lesson3_registers layernorm_registers_warp",
         "constant wrong",

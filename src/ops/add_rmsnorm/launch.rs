@@ -11,10 +11,11 @@ use crate::ops::rmsnorm::launch::LINES;
 
 /// Elements that a thread holds, beside those of the residual.
 const ELEMENTS: usize = 16;
-/// Columns of a row that one warp holds, that one block does, and that a cluster can. Longer rows take two passes.
+/// Columns of a row that one warp holds, and that one block does. What a cluster does not hold either is read twice.
 const WARP_UP_TO: usize = 32 * ELEMENTS;
 const BLOCK_UP_TO: usize = 10_240;
-const CLUSTER_UP_TO: usize = 8 * 1024 * ELEMENTS;
+/// Columns of a block of a cluster, at the most.
+const SLICE_UP_TO: usize = 1024 * ELEMENTS;
 
 /// More columns than this are enough to keep the threads of few rows busy.
 const FEW_UP_TO: usize = 1024;
@@ -45,21 +46,22 @@ pub fn best_half() -> Cuda<Normalised> {
 }
 
 fn tiles(kernel: Cuda<Normalised>) -> Cuda<Normalised> {
-    kernel.tiles([("rows", 4), ("cols", PACK), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO), ("cols", CLUSTER_UP_TO)])
+    kernel.tiles([("rows", 4), ("cols", PACK), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO), ("cols", rows::PORTABLE_UP_TO)])
 }
 
 fn packed(s: &Normalised) -> Launch {
     const WARPS_OF_BLOCK: usize = 4;
+    let largest = Gpu::current().largest_cluster();
     let unaligned = if is_unaligned(s.cols) { "_unaligned" } else { "" };
     if s.cols <= WARP_UP_TO {
         let blocks = s.rows.div_ceil(WARPS_OF_BLOCK);
         Launch::grid([blocks, 1, 1], [WARP, WARPS_OF_BLOCK, 1]).entry(format!("add_rmsnorm_warp_per_row{unaligned}"))
     } else if s.cols <= BLOCK_UP_TO {
         Launch::blocks(s.rows, WARP * s.cols.div_ceil(WARP_UP_TO)).entry(format!("add_rmsnorm_block{unaligned}"))
-    } else if s.cols <= CLUSTER_UP_TO && Gpu::current().has_clusters() {
-        rows::cluster((s.rows, s.cols), ELEMENTS).entry(format!("add_rmsnorm_cluster{unaligned}"))
+    } else if largest > 1 && s.cols <= largest * SLICE_UP_TO {
+        rows::cluster((s.rows, s.cols), ELEMENTS, largest).entry(format!("add_rmsnorm_cluster{unaligned}"))
     } else {
-        Launch::blocks(s.rows, 1024).entry("add_rmsnorm_two_pass")
+        rows::naive("add_rmsnorm", (s.rows, s.cols))
     }
 }
 

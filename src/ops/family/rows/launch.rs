@@ -29,8 +29,10 @@ const BLOCK_UP_TO: usize = 1024 * MOST;
 const FULL_BLOCK_UP_TO: usize = BLOCK_UP_TO / 2;
 /// Columns of such a block, while a cluster has blocks enough; beyond that its blocks grow.
 const CLUSTER_SLICE: usize = 10_240;
-/// Blocks of a cluster; the portable limit.
-const LARGEST_CLUSTER: usize = 8;
+/// Blocks of a cluster that every device with clusters takes.
+const PORTABLE_CLUSTER: usize = 8;
+/// Columns from which on a cluster has more blocks, where the device allows it.
+pub const PORTABLE_UP_TO: usize = PORTABLE_CLUSTER * CLUSTER_SLICE;
 /// Threads of a multiprocessor up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency of a row counts.
 const FEW_THREADS: usize = 512;
 
@@ -116,13 +118,13 @@ pub fn packed(op: &str, blocks: Blocks, (rows, cols): Extents) -> Launch {
     } else if !Gpu::current().has_clusters() {
         naive(op, (rows, cols))
     } else {
-        cluster((rows, cols), MOST).entry(entry("cluster"))
+        cluster((rows, cols), MOST, Gpu::current().largest_cluster()).entry(entry("cluster"))
     }
 }
 
-/// A cluster a row, so many elements a thread: as few blocks as keep them small.
-pub fn cluster((rows, cols): Extents, elements: usize) -> Launch {
-    let cluster = cols.div_ceil(CLUSTER_SLICE).next_power_of_two().clamp(2, LARGEST_CLUSTER);
+/// A cluster a row, so many elements a thread: as few blocks as keep them small, up to `most`.
+pub fn cluster((rows, cols): Extents, elements: usize, most: usize) -> Launch {
+    let cluster = cols.div_ceil(CLUSTER_SLICE).next_power_of_two().clamp(2, most);
     let slice = PACK * cols.div_ceil(PACK * cluster);
     Launch::blocks(rows * cluster, threads(slice, elements)).cluster(cluster)
 }
@@ -179,14 +181,14 @@ fn with_mma(op: &str, (rows, cols): Extents) -> Option<Launch> {
     /// Four warps, every thread of which holds the most elements.
     const FULL: usize = 4 * WARP * MOST;
     /// The longest row of a cluster whose blocks have 512 threads.
-    const CLUSTER_UP_TO: usize = LARGEST_CLUSTER * 512 * MOST;
+    const CLUSTER_UP_TO: usize = PORTABLE_CLUSTER * 512 * MOST;
     let block = |path| Launch::blocks(rows, threads(cols, MOST)).entry(entry_of(op, path, cols));
     match cols {
         FULL => Some(block("mma_block")),
         1025..FULL if is_unaligned(cols) => Some(block("mma_block")),
         8193..=FULL_BLOCK_UP_TO => Some(block("mma_full_block")),
         ..=CLUSTER_UP_TO if cols > FULL_BLOCK_UP_TO && !is_unaligned(cols) && Gpu::current().has_clusters() => {
-            Some(cluster((rows, cols), MOST).entry(entry_of(op, "mma_cluster", cols)))
+            Some(cluster((rows, cols), MOST, PORTABLE_CLUSTER).entry(entry_of(op, "mma_cluster", cols)))
         }
         _ => None,
     }
@@ -247,7 +249,8 @@ pub fn registers_tiles<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
 
 /// Declares the extents at which [`packed`] takes another path.
 pub fn packed_tiles<S: Shape>(kernel: Cuda<S>) -> Cuda<S> {
-    registers_tiles(kernel).tiles([("cols", WARP_UP_TO), ("cols", 4096), ("cols", 8192), ("cols", FULL_BLOCK_UP_TO)])
+    let ends = [WARP_UP_TO, 4096, 8192, FULL_BLOCK_UP_TO, PORTABLE_UP_TO];
+    ends.into_iter().fold(registers_tiles(kernel), |kernel, cols| kernel.tile("cols", cols))
 }
 
 #[cfg(test)]
@@ -279,7 +282,8 @@ mod tests {
     #[case((9, 16_385), "op_cluster_unaligned", 18, [288, 1], 2)]
     #[case((9, 20_488), "op_cluster", 36, [192, 1], 4)]
     #[case((9, 65_536), "op_cluster", 72, [256, 1], 8)]
-    #[case((9, 262_144), "op_cluster", 72, [1024, 1], 8)]
+    #[case((9, 81_928), "op_cluster", 144, [192, 1], 16)]
+    #[case((9, 262_144), "op_cluster", 144, [512, 1], 16)]
     fn a_row_goes_to_the_smallest_group_that_holds_it(
         #[case] extents: Extents,
         #[case] entry: &str,
