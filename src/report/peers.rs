@@ -40,8 +40,10 @@ pub fn table(summary: &Summary) -> String {
 struct Table<'s> {
     operator: &'s str,
     rows: Vec<Row<'s>>,
-    /// What was timed by itself: the steps that lead to a candidate, in the order of the records.
-    steps: Vec<(&'s str, Vec<Row<'s>>)>,
+    /// What was timed by itself.
+    alone: Vec<Row<'s>>,
+    /// Who that is but the candidates and their peers, in the order of the records: the steps that lead to a candidate.
+    steps: Vec<&'s str>,
     peers: BTreeSet<&'s str>,
     /// Axes that have one value throughout.
     constant: Vec<&'s str>,
@@ -50,20 +52,17 @@ struct Table<'s> {
 impl<'s> Table<'s> {
     fn of(operator: &'s str, rows: Vec<Row<'s>>, alone: Vec<Row<'s>>) -> Self {
         let peers: BTreeSet<&str> = rows.iter().flat_map(|(_, t)| &t.peers).map(|peer| peer.name.as_str()).collect();
-        let mut steps: Vec<(&str, Vec<Row<'_>>)> = Vec::new();
-        for row in alone {
-            let name = row.0.candidate.as_str();
+        let mut steps: Vec<&str> = Vec::new();
+        for name in alone.iter().map(|(record, _)| record.candidate.as_str()) {
             let is_column = peers.contains(name) || rows.iter().any(|(record, _)| record.candidate == name);
-            match steps.iter_mut().find(|(step, _)| *step == name) {
-                _ if is_column => {}
-                Some((_, of_step)) => of_step.push(row),
-                None => steps.push((name, vec![row])),
+            if !is_column && !steps.contains(&name) {
+                steps.push(name);
             }
         }
         let axes = |shape: &'s str| shape.split(',');
         let first = rows.first().map_or("", |(_, timing)| timing.shape.as_str());
         let is_constant = |axis: &&str| rows.len() > 1 && rows.iter().all(|(_, t)| axes(&t.shape).any(|a| a == *axis));
-        Table { operator, steps, peers, constant: axes(first).filter(is_constant).collect(), rows }
+        Table { operator, alone, steps, peers, constant: axes(first).filter(is_constant).collect(), rows }
     }
 
     fn write(&self, text: &mut String) {
@@ -74,7 +73,7 @@ impl<'s> Table<'s> {
         let several = self.rows.iter().any(|(record, _)| record.candidate != self.rows[0].0.candidate);
         let candidate = markdown(&self.rows[0].0.candidate);
         let candidate = if several { "candidate | µs".into() } else { format!("{candidate} µs") };
-        let steps = self.steps.iter().map(|(step, _)| format!("{} µs", markdown(step)));
+        let steps = self.steps.iter().map(|step| format!("{} µs", markdown(step)));
         let peers = self.peers.iter().map(|peer| format!("{} µs (over it)", markdown(peer)));
         let columns: Vec<String> = steps.chain(peers).collect();
         let names = columns.iter().map(|column| format!(" {column} |")).collect::<String>();
@@ -97,17 +96,20 @@ impl<'s> Table<'s> {
         let candidate = if several { format!(" {} |", markdown(&record.candidate)) } else { String::new() };
         let (shape, us) = (markdown(&shape.join(",")), timing.median_us);
         let _ = write!(text, "| {shape} | {} |{candidate} {us:.2} | {share} |", record.dtype);
-        for (_, of_step) in &self.steps {
-            let same = |(other, timed): &&Row<'_>| other.dtype == record.dtype && timed.shape == timing.shape;
-            let us = of_step.iter().find(same).map(|(_, timed)| number(timed.median_us));
-            let _ = write!(text, " {} |", us.unwrap_or_default());
+        let by_itself = |name: &str| {
+            let is_it = |(other, timed): &&Row<'_>| {
+                other.candidate == name && other.dtype == record.dtype && timed.shape == timing.shape
+            };
+            self.alone.iter().find(is_it).map_or_else(String::new, |(_, timed)| format!(" {}", number(timed.median_us)))
+        };
+        for step in &self.steps {
+            let _ = write!(text, "{} |", by_itself(step));
         }
         for name in &self.peers {
-            let Some(peer) = timing.peers.iter().find(|peer| peer.name == *name) else {
-                text.push_str(" |");
-                continue;
-            };
-            let _ = write!(text, " {}{}{} |", number(peer.median_us), notes.mark(peer), ratio(peer));
+            let peer = timing.peers.iter().find(|peer| peer.name == *name);
+            let mut beside =
+                |peer: &'s PeerTiming| format!(" {}{}{}", number(peer.median_us), notes.mark(peer), ratio(peer));
+            let _ = write!(text, "{} |", peer.map_or_else(|| by_itself(name), &mut beside));
         }
         text.push('\n');
     }

@@ -124,12 +124,7 @@ fn what_is_no_build_is_a_usage_error() {
 #[test]
 fn committed_tables_are_what_the_command_makes_of_their_summaries() {
     let results = crate::support::root().join("docs/results");
-    let tables = [
-        ("h200-ab-planted", "--builds"),
-        ("h200-peers", "--peers"),
-        ("h200-goals", "--peers"),
-        ("cpu-peers", "--peers"),
-    ];
+    let tables = [("h200-ab-planted", "--builds"), ("h200-peers", "--peers"), ("cpu-peers", "--peers")];
     for (name, form) in tables {
         let file = |extension: &str| results.join(format!("{name}.{extension}"));
         let mut command = bare(env!("CARGO_BIN_EXE_kernelgate"));

@@ -34,14 +34,13 @@ fn a_bar_a_time_and_names_stay_text() {
 #[test]
 fn every_kind_of_plot_is_drawn_from_a_committed_result() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results");
-    let [gate, peers, goals] =
-        ["h200-gate.json.xz", "h200-peers.json.xz", "h200-goals.json.xz"].map(|name| results.join(name));
+    let [gate, peers] = ["h200-gate.json.xz", "h200-peers.json.xz"].map(|name| results.join(name));
     for (arguments, summary, circles) in [
         (&["roofline", "--operator", "softmax"][..], &gate, 4),
         (&["times", "--operator", "softmax", "--dtype", "bf16"], &peers, 0),
         (&["speedups", "--dtype", "bf16"], &peers, 0),
         (&["errors", "--operator", "softmax"], &gate, 0),
-        (&["scaling", "--operator", "gemv", "--candidate", "cuda_v6", "--axis", "n"], &goals, 8),
+        (&["scaling", "--operator", "gemv", "--candidate", "cuda", "--axis", "n"], &peers, 8),
     ] {
         let svg = plot(arguments, summary);
         let document = Document::parse(&svg).unwrap_or_else(|e| panic!("{arguments:?}: {e}"));

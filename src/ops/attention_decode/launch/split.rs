@@ -41,7 +41,7 @@ const fn split(
     Split { heads, parts, cta_groups, cluster, stages }
 }
 
-/// The best that was measured at 40, 48 and 80 MiB of keys and values, of few heads at 4 to 64 (docs/results/h200-decode.json.xz).
+/// The best that was measured at 40, 48 and 80 MiB of keys and values, of few heads at 4 to 64.
 /// Others are for clusters without warpgroups.
 const SPLITS: [Split; 24] = [
     split(1..=1, 8, CtaGroups::OfEachHead(8), 8, 5),
