@@ -46,7 +46,13 @@ pub fn best_half() -> Cuda<Normalised> {
 }
 
 fn tiles(kernel: Cuda<Normalised>) -> Cuda<Normalised> {
-    kernel.tiles([("rows", 4), ("cols", PACK), ("cols", WARP_UP_TO), ("cols", BLOCK_UP_TO), ("cols", rows::PORTABLE_UP_TO)])
+    kernel.tiles([
+        ("rows", 4),
+        ("cols", PACK),
+        ("cols", WARP_UP_TO),
+        ("cols", BLOCK_UP_TO),
+        ("cols", rows::PORTABLE_UP_TO),
+    ])
 }
 
 fn packed(s: &Normalised) -> Launch {
