@@ -19,7 +19,6 @@ const TAIL: &str =
 const ALWAYS_ZERO: &str = "The bit that is kept in addition is always 0.";
 const MORE_PACKS: &str = "A row of this entry has more packs than its block has threads.";
 const EACH_TESTED: &str = "A lane without packs goes to the loop, every load of which has a test of its own.";
-const ALL_WARPS: &str = "A block of this entry always has 32 warps: no lane stands past the last.";
 const TWO_WARPS: &str = "A block of this entry has two warps at most: both parts are filled in with 0.";
 const NINE_WARPS: &str = "A block of this entry has nine warps at least: there is no part to fill in.";
 const WHOLE_PACKS: &str = "Here rows of single precision are whole packs: the bit decides nothing, and the way \
