@@ -1,6 +1,7 @@
 //! What a device is: the facts that a timing depends on.
 
 use super::DeviceKind;
+use crate::core::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 /// Identifies a device in reports; its [`Fingerprint::key`] names the folder of its baselines.
@@ -39,6 +40,13 @@ impl Fingerprint {
         }
         format!("{}-{}", key.trim_end_matches('-'), self.units)
     }
+
+    /// The GPU as launch rules know it.
+    pub fn gpu(&self) -> Gpu {
+        let gpu = Gpu::with_multiprocessors(self.units);
+        let number: Option<u32> = self.arch.strip_prefix("sm_").and_then(|digits| digits.parse().ok());
+        number.map_or(gpu, |number| gpu.of_capability(number / 10, number % 10))
+    }
 }
 
 #[cfg(test)]
@@ -51,17 +59,34 @@ mod tests {
     #[case("AMD EPYC (tm) 9V74  80-Core", 2, "amd-epyc-tm-9v74-80-core-2")]
     #[case("../../etc", 1, "etc-1")]
     fn keys_are_plain_folder_names(#[case] name: &str, #[case] units: usize, #[case] expected: &str) {
-        let fingerprint = Fingerprint {
+        assert_eq!(of(name, "", units).key(), expected);
+    }
+
+    #[rstest]
+    #[case("sm_80", 108, (8, 0))]
+    #[case("sm_90", 132, (9, 0))]
+    #[case("sm_121", 48, (12, 1))]
+    #[case("avx512", 2, (9, 0))]
+    fn launch_rules_know_multiprocessors_and_capability(
+        #[case] arch: &str,
+        #[case] units: usize,
+        #[case] capability: (u32, u32),
+    ) {
+        let gpu = of("x", arch, units).gpu();
+        assert_eq!((gpu.multiprocessors, gpu.compute_capability), (units, capability));
+    }
+
+    fn of(name: &str, arch: &str, units: usize) -> Fingerprint {
+        Fingerprint {
             kind: DeviceKind::Cuda,
             name: name.into(),
-            arch: String::new(),
+            arch: arch.into(),
             units,
             cache_bytes: 0,
             memory_bytes: 0,
             clock_mhz: 0.0,
             driver: String::new(),
             compiler: String::new(),
-        };
-        assert_eq!(fingerprint.key(), expected);
+        }
     }
 }

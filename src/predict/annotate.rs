@@ -35,7 +35,7 @@ impl Predictor {
         let family = self.fitted.as_ref().and_then(|fitted| fitted.family(subject, &self.limits));
         for timing in outcome.timings.iter_mut().filter(|timing| timing.heat == Heat::Cold) {
             let Ok(point) = parse(subject.operator.axes(), &timing.shape) else { continue };
-            let features = self.limits.gpu().during(|| Features::of(subject, &point));
+            let features = self.limits.gpu.during(|| Features::of(subject, &point));
             timing.bound = Some(classify(timing.median_us, &features, &self.limits).0);
             self.raise_floor(timing, &features);
             let said = family.as_ref().and_then(|family| family.predict(&features).ok());

@@ -185,7 +185,7 @@ impl<'f> Composer<'f> {
 
     /// The time of a step.
     pub fn step(&self, step: &Step<'_>) -> StepTime {
-        self.limits.gpu().during(|| self.timed(step))
+        self.limits.gpu.during(|| self.timed(step))
     }
 
     fn timed(&self, step: &Step<'_>) -> StepTime {

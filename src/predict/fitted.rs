@@ -9,7 +9,6 @@ use super::sweep::{known, with_features};
 use super::swept::Swept;
 use crate::calibrate::versioned;
 use crate::check::Subject;
-use crate::core::gpu::Gpu;
 use crate::device::fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,18 +52,13 @@ impl Fitted {
     /// The family of a subject, with the limits of a device: that of the sweep, or another one that was calibrated.
     pub fn family(&self, subject: &Subject<'_>, limits: &Limits) -> Option<Family> {
         let swept = self.swept(subject)?;
-        let cases = self.gpu().during(|| known(subject, &swept.observations).collect::<Vec<_>>());
+        let cases = self.device.gpu().during(|| known(subject, &swept.observations).collect::<Vec<_>>());
         Family::with(swept, cases.into_iter(), (limits, self.device.units.max(1) as f64))
     }
 
     /// The measured cases of one of its families with what the model knows of them.
     pub fn cases(&self, subject: &Subject<'_>, swept: &Swept) -> Vec<(Features, f64)> {
-        self.gpu().during(|| with_features(subject, &swept.observations))
-    }
-
-    /// The GPU that was swept.
-    fn gpu(&self) -> Gpu {
-        Gpu::with_multiprocessors(self.device.units)
+        self.device.gpu().during(|| with_features(subject, &swept.observations))
     }
 
     /// The same with the families of chained runs in the place of the others, and the other way round.

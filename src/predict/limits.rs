@@ -15,6 +15,8 @@ pub struct Limits {
     pub queue: Queue,
     /// Multiprocessors, or threads of a host.
     pub units: f64,
+    /// The device as launch rules know it, if it is a GPU.
+    pub gpu: Gpu,
     /// Reading alone: bytes and µs of a cold launch, launch included, by bytes.
     read: Vec<(f64, f64)>,
     /// Reading and writing as much.
@@ -89,6 +91,7 @@ impl Limits {
             launch_us: if launch_us.is_finite() { launch_us } else { 0.0 },
             queue: calibration.host.map(Queue::of).unwrap_or_default(),
             units: calibration.device.units.max(1) as f64,
+            gpu: calibration.device.gpu(),
             read,
             copy,
             hot_read: curve(Heat::Hot, 1, 0),
@@ -110,11 +113,6 @@ impl Limits {
         mix.dedup_by(|a, b| a.0 == b.0);
         limits.mix = mix;
         Ok(limits)
-    }
-
-    /// The calibrated GPU, as launch rules know it.
-    pub fn gpu(&self) -> Gpu {
-        Gpu::with_multiprocessors(self.units as usize)
     }
 
     /// Between reading and copying, by the share that is written.
@@ -294,6 +292,7 @@ mod tests {
             launch_us: 1.0,
             queue: Queue::default(),
             units: 132.0,
+            gpu: Gpu::SIMULATED,
             read: vec![(1e6, 2.0), (1e8, 26.0)],
             copy: vec![(1e6, 2.0), (1e8, 31.0)],
             hot_read: vec![(1e6, 1.5), (1e8, 13.5)],

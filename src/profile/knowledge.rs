@@ -87,7 +87,7 @@ impl<'a> Knowledge<'a> {
     /// The same of any candidate.
     pub fn facts_of(&self, subject: &Subject<'_>, point: &[usize], reuse_bytes: Option<usize>) -> Facts {
         let limits = self.limits.as_ref();
-        let gpu = limits.map_or_else(Gpu::current, Limits::gpu);
+        let gpu = limits.map_or_else(Gpu::current, |limits| limits.gpu);
         let features = gpu.during(|| Features::of(subject, point));
         let reuse = reuse_bytes.map(|bytes| bytes as f64);
         let (read, written) = (features.read_bytes, features.written_bytes);

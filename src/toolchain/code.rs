@@ -36,9 +36,6 @@ fn program_text(program: &Program, dtype: DType, parts: &mut Vec<String>) {
     for (name, text) in &headers[1..] {
         parts.extend([(*name).to_owned(), without_comments(text)]);
     }
-    for (name, text) in &program.headers {
-        parts.extend([name.clone(), without_comments(text)]);
-    }
     for (file, text) in disk::headers(program) {
         parts.extend([file, without_comments(&text)]);
     }

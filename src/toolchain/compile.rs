@@ -69,8 +69,7 @@ pub fn compile_instances(
     options.extend(further.iter().map(|&option| option.to_owned()));
     let includes = toolkit::find().map(|toolkit| toolkit.includes).unwrap_or_default();
     options.extend(includes.iter().map(|folder| format!("--include-path={}", folder.display())));
-    let mut headers = headers(program, dtype);
-    headers.extend(program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    let headers = headers(program, dtype);
     nvrtc::compile(&program.text, &program.file, &headers, &options, instances, target).map_err(|error| match error {
         Error::Compile { mut log } => {
             log.extend(standard::hint(&log, can_include).map(|hint| format!("\n{hint}")));

@@ -28,14 +28,16 @@ impl fmt::Display for Target {
 /// The name of the header that every program can include: the element type and its conversions.
 pub const HEADER: &str = "kernelgate.cuh";
 
-/// The headers of the crate that a program in a dtype can include, with their text.
-pub fn headers(program: &Program, dtype: DType) -> Vec<(&'static str, &'static str)> {
+/// The headers that a program in a dtype is given, names and texts: the crate's own, in place of the C library's, those of the
+/// program.
+pub fn headers(program: &Program, dtype: DType) -> Vec<(&str, &str)> {
     let text = if DType::FLOATS.contains(&dtype) {
         include_str!("../../kernels/kernelgate.cuh")
     } else {
         include_str!("../../kernels/kernelgate_narrow.cuh")
     };
-    std::iter::once((HEADER, text)).chain(standard::headers(program)).collect()
+    let own = program.headers.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    std::iter::once((HEADER, text)).chain(standard::headers(program)).chain(own).collect()
 }
 
 /// Options every program gets; the dtype and the architecture come on top.
@@ -59,9 +61,6 @@ pub fn key(program: &Program, dtype: DType, target: &Target) -> String {
     let mut parts: Vec<&[u8]> = vec![program.text.as_bytes(), headers[0].1.as_bytes(), options.as_bytes()];
     // The names too: each stands for one text.
     for (name, text) in &headers[1..] {
-        parts.extend([name.as_bytes(), text.as_bytes()]);
-    }
-    for (name, text) in &program.headers {
         parts.extend([name.as_bytes(), text.as_bytes()]);
     }
     let on_disk = disk::headers(program);

@@ -74,7 +74,7 @@ impl Predict {
 }
 
 fn predicted(trial: &str, subject: &Subject<'_>, point: &[usize], family: &Family, limits: &Limits) -> Said {
-    let features = limits.gpu().during(|| Features::of(subject, point));
+    let features = limits.gpu.during(|| Features::of(subject, point));
     let prediction = family.predict(&features);
     Said {
         trial: trial.into(),

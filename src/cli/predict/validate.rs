@@ -56,7 +56,7 @@ impl Predict {
         let limits = Limits::of(calibration).map_err(Failure::Input)?;
         let Some(family) = fitted.family(subject, &limits) else { return Ok(()) };
         let swept = fitted.swept(subject).map(|swept| fitted.cases(subject, swept)).unwrap_or_default();
-        match Validation::of(&family, &swept, &limits.gpu().during(|| with_features(subject, unseen)), &limits) {
+        match Validation::of(&family, &swept, &limits.gpu.during(|| with_features(subject, unseen)), &limits) {
             Ok(validation) => {
                 note(format_args!("{}", row(&validation)));
                 all.push(validation);

@@ -22,7 +22,7 @@ impl Device for CudaDevice {
         if self.is_lost() {
             return Err(Fault::Crash("an earlier failure has left the GPU unusable in this process".into()));
         }
-        Ok(Box::new(self.gpu().during(|| CudaProblem::new(self, job))?))
+        Ok(Box::new(self.fingerprint.gpu().during(|| CudaProblem::new(self, job))?))
     }
 
     fn round_trip(&self) -> Result<Option<RoundTrip>, Fault> {

@@ -113,7 +113,8 @@ impl Arena for CudaArena<'_> {
     fn load(&mut self, kernel: &Kernel, dtype: DType) -> Result<KernelId, Fault> {
         let program = self.device.programs.get(&self.device.context, &self.arch(), &kernel.program, dtype)?;
         let programs = Programs { dtype, own: program, others: Vec::new() };
-        self.kernels.push(LoadedKernel { prepared: Prepared::new(kernel.clone(), self.device.gpu()), programs });
+        self.kernels
+            .push(LoadedKernel { prepared: Prepared::new(kernel.clone(), self.device.fingerprint.gpu()), programs });
         Ok(KernelId(self.kernels.len() - 1))
     }
 

@@ -5,7 +5,6 @@ use super::presence::{arch_of, find_driver};
 use super::program::Programs;
 use crate::core::candidate::{Language, Program};
 use crate::core::dtype::DType;
-use crate::core::gpu::Gpu;
 use crate::device::DeviceKind;
 use crate::device::fault::Fault;
 use crate::device::fingerprint::Fingerprint;
@@ -66,14 +65,8 @@ impl CudaDevice {
             capability,
         };
         // What else is asked of launch rules on this thread is about this one.
-        device.gpu().make_current();
+        device.fingerprint.gpu().make_current();
         Ok(device)
-    }
-
-    /// As launch rules know it.
-    pub(super) fn gpu(&self) -> Gpu {
-        let (major, minor) = self.capability;
-        Gpu::with_multiprocessors(self.fingerprint.units).of_capability(major as u32, minor as u32)
     }
 
     /// The same, on which a launch may take so long.

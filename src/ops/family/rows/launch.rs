@@ -33,7 +33,8 @@ const CLUSTER_SLICE: usize = 10_240;
 const PORTABLE_CLUSTER: usize = 8;
 /// Columns from which on a cluster has more blocks, where the device allows it.
 pub const PORTABLE_UP_TO: usize = PORTABLE_CLUSTER * CLUSTER_SLICE;
-/// Threads of a multiprocessor up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency of a row counts.
+/// Threads of a multiprocessor up to which a matrix is few rows: a quarter of what is resident at once, where nothing but the latency
+/// of a row counts.
 const FEW_THREADS: usize = 512;
 
 /// Threads of whole warps that hold so many columns, `elements` each.
