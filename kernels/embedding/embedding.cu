@@ -1,15 +1,15 @@
 // Embedding: y[i] = table[ids[i]]. table [vocab, dim], ids [ids] of int, y [ids, dim]; a copy of bytes.
 // An id outside 0 .. vocab - 1 reads nothing and gives a row of NaN, so that it is seen.
 //
-// The idea: several rows in flight a thread, so that the latency of an id delays many loads of the table and not one; rows
-// that start anywhere still leave in 16-byte packs. Launch (no dynamic shared memory). X threads own a row, Y = 256 / X rows a
-// block: X = 1, 2, 4 .. 32, the least >= dim / 8; for dim > 256 X = 32 * ceil(dim / 256), at most 256.
-//   naive           any dim                         grid ids                        block 256
-//   vectorised      any dim                         grid ceil(ids / Y)              block (X, Y)
-//   four_rows       any dim, best for multiples of 8  grid ceil(ids / (4 * Y))      block (X, Y)
-//   shifted_packs   other dim > 256                 grid ids                        block 32 * min(ceil(dim / 512), 4)
-//                   shorter ones                    grid ceil(ids / Y)              block (X, Y)
-//   output_packs    f32, dim no multiple of 4       grid ceil(ids * dim / 1024)     block 128
+// The idea: all ids and loads of a thread on their way together, so that the latency of an id delays many loads of the table;
+// rows that start anywhere still leave in 16-byte packs. Launch (no dynamic shared memory): X threads own a row, or a part of one
+// where grid.y > 1, Y rows a block. An access is of W elements, the widest that every row is aligned to: 16 bytes, 8, 4, 2.
+//   naive           any dim                   grid ids                                          block 256
+//   vectorised      any dim                   grid (ceil(ids / Y), ceil(dim / (W * X)))         block (X, Y), at most 256 threads
+//   four_rows       any dim                   grid (ceil(ids / (4 * Y)), ceil(dim / (W * X)))   block (X, Y), at most 256 threads
+//                   Both stay right with a smaller grid.y.
+//   shifted_packs   f16, bf16                 grid ids                                          block 32 * min(ceil(dim / 512), 4)
+//   output_packs    f32                       grid ceil(ids * dim / 1024)                       block 128
 #include "packed_row.cuh"
 
 #define PARAMETERS                                                                                                    \
@@ -26,8 +26,34 @@ extern "C" __global__ void embedding_naive(PARAMETERS) {
     }
 }
 
-// ROWS rows a thread, each row by the blockDim.x threads of one threadIdx.y. All ids are fetched before the first
-// row, and one access of every row is in flight at a time: the latency of an id is paid once for ROWS rows.
+// Half a pack, and a quarter of one at half width: rows of as many elements start on a multiple of their bytes.
+template <typename Words>
+struct Part {
+    Words bits;
+    static __device__ __forceinline__ Part load(const scalar_t* from) { return {*reinterpret_cast<const Words*>(from)}; }
+    static __device__ __forceinline__ Part filled(Absent absent) {
+        const unsigned int word = absent_word(absent);
+        const uint2 words = make_uint2(word, word);
+        return {reinterpret_cast<const Words&>(words)};
+    }
+    // Neighbouring accesses share sectors, so the caches have to keep them.
+    __device__ __forceinline__ void put_once(scalar_t* to) const { *reinterpret_cast<Words*>(to) = bits; }
+};
+template <>
+struct Access<PACK_LEN / 2> : Part<uint2> {
+    Access() = default;
+    __device__ __forceinline__ Access(Part part) : Part(part) {}
+};
+#if !defined(KERNELGATE_F32)
+template <>
+struct Access<PACK_LEN / 4> : Part<unsigned int> {
+    Access() = default;
+    __device__ __forceinline__ Access(Part part) : Part(part) {}
+};
+#endif
+
+// ROWS rows a thread, each row by the blockDim.x threads of one threadIdx.y of all blocks along y. All ids are fetched before the
+// first row, and one access of every row is in flight at a time: the latency of an id is paid once for ROWS rows.
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void gather(const scalar_t* table, const int* ids, scalar_t* y, int id_count, int dim,
                                        int vocab) {
@@ -37,8 +63,10 @@ __device__ __forceinline__ void gather(const scalar_t* table, const int* ids, sc
     for (int r = 0; r < ROWS; ++r) {
         id[r] = first + r < id_count ? ids[first + r] : -1;
     }
+    const int thread = int(blockIdx.y * blockDim.x + threadIdx.x);
+    const int step = int(gridDim.y * blockDim.x) * WIDTH;
 #pragma unroll 1  // ROWS loads in flight are enough; unrolled, the trip count would cost a division
-    for (int column = int(threadIdx.x) * WIDTH; column < dim; column += int(blockDim.x) * WIDTH) {
+    for (int column = thread * WIDTH; column < dim; column += step) {
         Access<WIDTH> access[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
@@ -56,26 +84,34 @@ __device__ __forceinline__ void gather(const scalar_t* table, const int* ids, sc
     }
 }
 
+// By the widest access that every row is aligned to.
 template <int ROWS>
 __device__ __forceinline__ void gather(const scalar_t* table, const int* ids, scalar_t* y, int id_count, int dim,
                                        int vocab) {
     if (dim % PACK_LEN == 0) {
         gather<PACK_LEN, ROWS>(table, ids, y, id_count, dim, vocab);
+    } else if (dim % (PACK_LEN / 2) == 0) {
+        gather<PACK_LEN / 2, ROWS>(table, ids, y, id_count, dim, vocab);
+#if !defined(KERNELGATE_F32)
+    } else if (dim % (PACK_LEN / 4) == 0) {
+        gather<PACK_LEN / 4, ROWS>(table, ids, y, id_count, dim, vocab);
+#endif
     } else {
         gather<1, ROWS>(table, ids, y, id_count, dim, vocab);
     }
 }
 
-// Lesson 2: 16-byte packs, and as many rows a block as fill it.
+// Lesson 2: the widest accesses, 16 bytes mostly, and as many rows a block as fill it. With few rows an access a thread.
 extern "C" __global__ void __launch_bounds__(256) embedding_vectorised(PARAMETERS) {
     gather<1>(table, ids, y, id_count, dim, vocab);
 }
 
 // Lesson 3: four rows a thread in flight: the load of an id delays four loads of the table, not one.
-extern "C" __global__ void __launch_bounds__(256) embedding_four_rows(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(256, 6) embedding_four_rows(PARAMETERS) {
     gather<4>(table, ids, y, id_count, dim, vocab);
 }
 
+#if !defined(KERNELGATE_F32)
 // A row that starts anywhere, as packs of y: those that lie inside the row and whose elements stand in two packs of the
 // table's row, and the elements that are left: less than two packs at either end, no more than a warp.
 struct ShiftedRow {
@@ -101,9 +137,20 @@ struct ShiftedRow {
         packs = max(dim - begin - (shift > 0 ? PACK_LEN - shift : 0), 0) / PACK_LEN;
     }
 
-    __device__ __forceinline__ Pack load(int pack) const {
-        if (!is_known) return Access<PACK_LEN>::filled(Absent::NOT_A_NUMBER).bits;
-        return load_shifted(from + (begin - shift) + pack * PACK_LEN, shift);
+    // The two packs of the table that hold a pack of y; the same one twice where it is whole in one.
+    __device__ __forceinline__ void load(int pack, Pack& low, Pack& high) const {
+        low = high = Access<PACK_LEN>::filled(Absent::NOT_A_NUMBER).bits;
+        if (is_known && pack < packs) {
+            const scalar_t* const at = from + (begin - shift) + pack * PACK_LEN;
+            low = load_pack(at);
+            high = load_pack(at + (shift > 0 ? PACK_LEN : 0));
+        }
+    }
+    __device__ __forceinline__ void store(int pack, const Pack& low, const Pack& high) const {
+        if (pack < packs) {
+            const uint4 words = shifted(low.words, high.words, shift * int(sizeof(scalar_t)));
+            store_pack(to + begin + pack * PACK_LEN, Pack{words});
+        }
     }
 
     // Single elements, those that no pack has.
@@ -116,42 +163,30 @@ struct ShiftedRow {
     }
 };
 
-// PACKS packs of a row a thread, and the row's single elements a lane of the first warp each, all on their way together.
-template <int PACKS>
-__device__ __forceinline__ void gather_shifted(const scalar_t* table, const int* ids, scalar_t* y, int id_count,
-                                               int dim, int vocab) {
-    const long long r = (long long)blockIdx.x * blockDim.y + threadIdx.y;
-    if (r >= id_count) return;
-    const ShiftedRow row(table, y + r * dim, ids[r], dim, vocab);
+// Rows that start anywhere: y in packs all the same, each from the two packs of the table that its elements stand in (the second
+// load finds its line in L1). Two packs of a row a thread, and the row's single elements a lane of the first warp each, all on
+// their way together: no branch waits for a load.
+extern "C" __global__ void __launch_bounds__(128) embedding_shifted_packs(PARAMETERS) {
+    constexpr int PACKS = 2;
+    const ShiftedRow row(table, y + (long long)blockIdx.x * dim, ids[blockIdx.x], dim, vocab);
     const int thread = int(threadIdx.x);
     const int step = int(blockDim.x);
     const bool has_edge = thread < row.edges(dim);
     const scalar_t edge = has_edge ? row.edge(thread) : scalar_t();
     for (int first = thread; first < row.packs; first += PACKS * step) {
-        Pack pack[PACKS];
+        Pack low[PACKS], high[PACKS];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            if (first + k * step < row.packs) pack[k] = row.load(first + k * step);
+            row.load(first + k * step, low[k], high[k]);
         }
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            if (first + k * step < row.packs) store_pack(row.to + row.begin + (first + k * step) * PACK_LEN, pack[k]);
+            row.store(first + k * step, low[k], high[k]);
         }
     }
     if (has_edge) row.to[row.column_of_edge(thread)] = edge;
 }
-
-// Rows that start anywhere: y in packs all the same, each from the two packs of the table that its elements stand in (the
-// second load finds its line in L1). Rows that less than a warp owns go by elements.
-extern "C" __global__ void __launch_bounds__(256) embedding_shifted_packs(PARAMETERS) {
-    if (dim % PACK_LEN == 0) {  // half of a pack of half-width elements
-        gather<PACK_LEN, 1>(table, ids, y, id_count, dim, vocab);
-    } else if (blockDim.x < WARP) {
-        gather<1, 1>(table, ids, y, id_count, dim, vocab);
-    } else {
-        gather_shifted<2>(table, ids, y, id_count, dim, vocab);
-    }
-}
+#endif
 
 #if defined(KERNELGATE_F32)
 // Element `column` of the table's row `id`.

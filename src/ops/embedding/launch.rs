@@ -3,6 +3,7 @@
 use super::Lookup;
 use crate::core::candidate::{Cuda, Declare};
 use crate::core::dtype::DType;
+use crate::core::gpu::multiprocessors;
 use crate::core::launch::Launch;
 
 /// Threads of a block, and elements that one of them copies at a time.
@@ -10,6 +11,9 @@ const THREADS: usize = 256;
 const PACK: usize = 8;
 const PACK_OF_F32: usize = 4;
 const WARP: usize = 32;
+/// Threads of a block of few rows, and those of a multiprocessor up to which they are few: what is resident at once.
+const FEW_BLOCK: usize = 128;
+const FEW_THREADS: usize = 2048;
 /// Elements of y that a block of `output_packs` writes, and its threads.
 const OF_OUTPUT_BLOCK: usize = 1024;
 const OUTPUT_THREADS: usize = 128;
@@ -28,23 +32,15 @@ pub fn vectorised() -> Cuda<Lookup> {
 }
 
 pub fn four_rows() -> Cuda<Lookup> {
-    tiles(kernel(rows_in_flight)).lesson()
+    tiles(kernel(|s| blocks(s, 4).entry("embedding_four_rows"))).lesson()
 }
 
 pub fn best_f32() -> Cuda<Lookup> {
-    let rule = |s: &Lookup| {
-        if s.dim.is_multiple_of(PACK_OF_F32) {
-            packs(s)
-        } else {
-            let blocks = (s.ids * s.dim).div_ceil(OF_OUTPUT_BLOCK);
-            Launch::blocks(blocks, OUTPUT_THREADS).entry("embedding_output_packs")
-        }
-    };
-    kernel(rule).tiles([("ids", 128), ("dim", 8), ("dim", 1024)]).dtypes([DType::F32])
+    kernel(f32_rows).tiles([("ids", 128), ("dim", 8), ("dim", 1024)]).dtypes([DType::F32])
 }
 
 pub fn best_half() -> Cuda<Lookup> {
-    tiles(kernel(packs)).dtypes([DType::F16, DType::BF16])
+    tiles(kernel(half_rows)).dtypes([DType::F16, DType::BF16])
 }
 
 fn tiles(kernel: Cuda<Lookup>) -> Cuda<Lookup> {
@@ -61,21 +57,139 @@ fn blocks(s: &Lookup, rows_of_thread: usize) -> Launch {
     Launch::grid([s.ids.div_ceil(rows_of_thread * rows), 1, 1], [of_row, rows, 1])
 }
 
-/// Four rows a thread: the latency of an id is paid once for all of them.
-fn rows_in_flight(s: &Lookup) -> Launch {
-    blocks(s, 4).entry("embedding_four_rows")
+fn f32_rows(s: &Lookup) -> Launch {
+    Accesses::of(s, PACK_OF_F32).few_rows().unwrap_or_else(|| many_f32_rows(s))
 }
 
-/// Rows of whole packs, or rows that start anywhere: a block of two packs a thread each, several to a block where they are
-/// short.
-fn packs(s: &Lookup) -> Launch {
+fn many_f32_rows(s: &Lookup) -> Launch {
+    if s.dim.is_multiple_of(PACK_OF_F32) {
+        return Accesses::of(s, PACK_OF_F32).four_rows();
+    }
+    let blocks = (s.ids * s.dim).div_ceil(OF_OUTPUT_BLOCK);
+    Launch::blocks(blocks, OUTPUT_THREADS).entry("embedding_output_packs")
+}
+
+fn half_rows(s: &Lookup) -> Launch {
+    Accesses::of(s, PACK).few_rows().unwrap_or_else(|| many_half_rows(s))
+}
+
+fn many_half_rows(s: &Lookup) -> Launch {
+    /// Longer rows go by packs wherever they start.
+    const SHORT: usize = 256;
     const COLUMNS_OF_WARP: usize = 512;
     const MOST_WARPS: usize = 4;
-    const SHORT: usize = 256;
-    if s.dim.is_multiple_of(PACK) {
-        return rows_in_flight(s);
+    let accesses = Accesses::of(s, PACK);
+    if accesses.width >= PACK / 2 || s.dim <= SHORT {
+        return accesses.four_rows();
     }
     let warps = s.dim.div_ceil(COLUMNS_OF_WARP).min(MOST_WARPS);
-    let shifted = if s.dim > SHORT { Launch::blocks(s.ids, WARP * warps) } else { blocks(s, 1) };
-    shifted.entry("embedding_shifted_packs")
+    Launch::blocks(s.ids, WARP * warps).entry("embedding_shifted_packs")
+}
+
+/// Rows by accesses of `width` elements, the widest that every row is aligned to.
+struct Accesses {
+    width: usize,
+    of_row: usize,
+    rows: usize,
+}
+
+impl Accesses {
+    fn of(s: &Lookup, pack: usize) -> Self {
+        let width = (1 << s.dim.trailing_zeros()).min(pack);
+        Accesses { width, of_row: s.dim / width, rows: s.ids }
+    }
+
+    /// An access a thread in blocks of few warps, where they leave room on the GPU: nothing but the latency of an id and its row
+    /// counts then.
+    fn few_rows(&self) -> Option<Launch> {
+        let few = self.rows * self.of_row <= FEW_THREADS * multiprocessors();
+        few.then(|| self.launch(FEW_BLOCK, 1).entry("embedding_vectorised"))
+    }
+
+    /// An access of four rows a thread.
+    fn four_rows(&self) -> Launch {
+        self.launch(THREADS, 4).entry("embedding_four_rows")
+    }
+
+    /// Short rows share a block without an idle thread between them; long ones are parts of whole warps, as even as can be.
+    fn launch(&self, most: usize, rows_of_thread: usize) -> Launch {
+        let of_part = self.of_row.div_ceil(self.of_row.div_ceil(most));
+        let rows = most / of_part;
+        let x = if rows == 1 { of_part.next_multiple_of(WARP) } else { of_part };
+        Launch::grid([self.rows.div_ceil(rows * rows_of_thread), self.of_row.div_ceil(x), 1], [x, rows, 1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::gpu::Gpu;
+    use crate::ops::agreement::is_right_in_bf16;
+    use crate::ops::embedding::operator;
+    use rstest::rstest;
+
+    const fn of(ids: usize, dim: usize) -> Lookup {
+        Lookup { vocab: 32_000, dim, ids }
+    }
+
+    fn is_launched(launch: Launch, entry: &str, [blocks, parts]: [usize; 2], [x, y]: [usize; 2]) {
+        let entry = Some(format!("embedding_{entry}"));
+        assert_eq!((launch.entry, launch.grid, launch.block), (entry, [blocks, parts, 1], [x, y, 1]));
+    }
+
+    #[rstest]
+    #[case::parts_of_half_packs(of(228, 612), "vectorised", [228, 2], [96, 1])]
+    #[case::a_pack_a_thread(of(64, 768), "vectorised", [64, 1], [96, 1])]
+    #[case::parts_of_packs(of(7, 5000), "vectorised", [7, 5], [128, 1])]
+    #[case::short_rows_share_a_block(of(100, 37), "vectorised", [34, 1], [37, 3])]
+    #[case::an_element_a_thread(of(440, 613), "vectorised", [440, 5], [128, 1])]
+    #[case::more_than_are_resident(of(442, 613), "shifted_packs", [442, 1], [64, 1])]
+    #[case(of(4096, 614), "shifted_packs", [4096, 1], [64, 1])]
+    #[case(of(4096, 2501), "shifted_packs", [4096, 1], [128, 1])]
+    #[case::without_idle_threads(of(13_120, 384), "four_rows", [656, 1], [48, 5])]
+    #[case(of(32_768, 128), "four_rows", [512, 1], [16, 16])]
+    #[case(of(8192, 1024), "four_rows", [1024, 1], [128, 2])]
+    #[case::long_rows_are_split(of(2048, 4096), "four_rows", [512, 2], [256, 1])]
+    #[case::of_half_packs(of(8192, 612), "four_rows", [2048, 1], [160, 1])]
+    #[case::short_and_starting_anywhere(of(8192, 131), "four_rows", [2048, 1], [160, 1])]
+    #[case::nothing(of(0, 4), "vectorised", [0, 1], [1, 128])]
+    fn rows_of_half_width(#[case] s: Lookup, #[case] entry: &str, #[case] grid: [usize; 2], #[case] block: [usize; 2]) {
+        is_launched(half_rows(&s), entry, grid, block);
+    }
+
+    #[rstest]
+    #[case(of(228, 613), "vectorised", [228, 5], [128, 1])]
+    #[case(of(228, 614), "vectorised", [228, 3], [128, 1])]
+    #[case(of(300, 1001), "output_packs", [294, 1], [128, 1])]
+    #[case(of(4096, 614), "output_packs", [2456, 1], [128, 1])]
+    #[case(of(16_384, 2048), "four_rows", [4096, 2], [256, 1])]
+    #[case(of(65_536, 36), "four_rows", [586, 1], [9, 28])]
+    fn rows_of_single_precision(
+        #[case] s: Lookup,
+        #[case] entry: &str,
+        #[case] grid: [usize; 2],
+        #[case] block: [usize; 2],
+    ) {
+        is_launched(f32_rows(&s), entry, grid, block);
+    }
+
+    #[test]
+    fn few_rows_are_fewer_on_a_smaller_gpu() {
+        let entry = |s: Lookup| Gpu::with_multiprocessors(16).during(|| half_rows(&s).entry);
+        assert_eq!(entry(of(228, 612)).as_deref(), Some("embedding_four_rows"));
+        assert_eq!(entry(of(50, 612)).as_deref(), Some("embedding_vectorised"));
+    }
+
+    /// A few rows are enough to see a kernel of many.
+    #[rstest]
+    #[case(Lookup { vocab: 9, dim: 612, ids: 23 })]
+    #[case(Lookup { vocab: 9, dim: 614, ids: 23 })]
+    #[case(Lookup { vocab: 9, dim: 613, ids: 23 })]
+    #[case(Lookup { vocab: 9, dim: 4097, ids: 5 })]
+    #[case(Lookup { vocab: 9, dim: 2500, ids: 7 })]
+    #[case(Lookup { vocab: 9, dim: 100, ids: 99 })]
+    #[case(Lookup { vocab: 9, dim: 131, ids: 19 })]
+    fn kernels_of_many_rows_are_right(#[case] s: Lookup) {
+        is_right_in_bf16(operator(), kernel(many_half_rows), s);
+    }
 }
