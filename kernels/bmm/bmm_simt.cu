@@ -6,14 +6,17 @@
 
 namespace {
 
+using KMajor128 = KMajor<128>;
+template <bool ALIGNED>
+using MnMajor128 = MnMajor<128, ALIGNED>;
+
 template <class FactorA, class FactorB, bool ALIGNED>
 __device__ __forceinline__ void multiply_item(const float* a, const float* b, float* out, int batch, int m, int n, int k,
                                               int parts, int stretch) {
-    const Item at = item_of(tiles(m, TILE_M) * tiles(n, TILE_N) * parts);
+    const Item at = item_of(tiles(m, FactorA::EXTENT) * tiles(n, FactorB::EXTENT) * parts);
     const Matrices of_item(a, b, out, m, n, k, at.item);
     const Share work = {at.block, parts, batch};
-    multiply<FactorA, FactorB, ALIGNED>(of_item.a, of_item.b, of_item.c, m, n, k, work, Unchanged(),
-                                          InStretches(stretch));
+    multiply<FactorA, FactorB>(of_item.a, of_item.b, of_item.c, m, n, k, work, RowMajor{ALIGNED}, Unchanged(), stretch);
 }
 
 }  // namespace
@@ -31,14 +34,14 @@ __device__ __forceinline__ void multiply_item(const float* a, const float* b, fl
         multiply_item<FACTOR_A, FACTOR_B, ALIGNED>(a, b, out, batch, m, n, k, parts, stretch);                    \
     }
 
-BMM_ENTRY(nn, KMajor, MnMajor<true>, true)
-BMM_ENTRY(nt, KMajor, KMajor, true)
-BMM_ENTRY(tn, MnMajor<true>, MnMajor<true>, true)
-BMM_ENTRY(tt, MnMajor<true>, KMajor, true)
-BMM_ENTRY(nn_any, KMajor, MnMajor<false>, false)
-BMM_ENTRY(nt_any, KMajor, KMajor, false)
-BMM_ENTRY(tn_any, MnMajor<false>, MnMajor<false>, false)
-BMM_ENTRY(tt_any, MnMajor<false>, KMajor, false)
+BMM_ENTRY(nn, KMajor128, MnMajor128<true>, true)
+BMM_ENTRY(nt, KMajor128, KMajor128, true)
+BMM_ENTRY(tn, MnMajor128<true>, MnMajor128<true>, true)
+BMM_ENTRY(tt, MnMajor128<true>, KMajor128, true)
+BMM_ENTRY(nn_any, KMajor128, MnMajor128<false>, false)
+BMM_ENTRY(nt_any, KMajor128, KMajor128, false)
+BMM_ENTRY(tn_any, MnMajor128<false>, MnMajor128<false>, false)
+BMM_ENTRY(tt_any, MnMajor128<false>, KMajor128, false)
 
 // The second pass: c = the sum of `parts` batches of `count` elements that stand one behind the other.
 // grid = ceil(count / 256), block = 256, no dynamic shared memory.

@@ -13,14 +13,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int m, int n, int k,
             int parts, int stretch) {
-    multiply<KMajor, MnMajor<true>, true>(a, b, out, m, n, k, one_product(parts), Unchanged(), InStretches(stretch));
+    multiply<KMajor<128>, MnMajor<128, true>>(a, b, out, m, n, k, one_product(parts), RowMajor{true}, Unchanged(), stretch);
 }
 
 // The same for every n: b is copied element by element too.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_simt_any(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int m, int n, int k,
                 int parts, int stretch) {
-    multiply<KMajor, MnMajor<false>, false>(a, b, out, m, n, k, one_product(parts), Unchanged(), InStretches(stretch));
+    multiply<KMajor<128>, MnMajor<128, false>>(a, b, out, m, n, k, one_product(parts), RowMajor{false}, Unchanged(), stretch);
 }
 
 // The second pass: c = the sum of `parts` matrices of `count` elements that stand one behind the other.

@@ -1,5 +1,5 @@
-// Matrix products in f32 by fma, for any operand order and epilogue: c[m,n] = epilogue(the sum over k of
-// a[m,k] * b[k,n]), each operand K-major or MN-major, c row-major.
+// Matrix products in f32 by fma, for any operand order, epilogue and order of c: c[m,n] = epilogue(the sum over k of
+// a[m,k] * b[k,n]). A factor brings slices of an operand into shared memory: here of matrices that are K-major or MN-major.
 //
 // Letters: m rows of a and c, n columns of b and c, k the summed extent. A slice is 8 of k.
 #pragma once
@@ -8,24 +8,28 @@
 
 namespace {
 
-constexpr int TILE_M = 128;
-constexpr int TILE_N = 128;
 constexpr int SLICE = 8;
 constexpr int STAGES = 4;
 constexpr int THREADS = 128;
-constexpr int ROWS = 16;  // of c a thread
-constexpr int COLS = 8;
 constexpr int RUN_LEN = 4;
-constexpr int RUNS = ROWS * COLS / RUN_LEN;  // of neighbouring outputs a thread, two a row
 // Over so many k of a slice the copies of a coming one are spread: the loads of the next k would wait behind all of them.
 constexpr int FETCH_STEPS = 4;
-constexpr int WARP_M = 4 * ROWS;  // a warp is 4 x 8 threads
-constexpr int WARP_N = 8 * COLS;
-constexpr int WARPS_N = TILE_N / WARP_N;
 constexpr int ROW_STEP = 16;  // a thread's rows come in runs of four, its columns too: a warp then reads neighbours
 constexpr int COL_STEP = 32;
-static_assert(TILE_M == TILE_N, "both factors are brought in alike");
-constexpr int PITCH_K_MAJOR = TILE_M + 4;  // eight of k and four rows, as a warp writes them, are in different banks
+
+// Rows and columns of c a block. 16 x 8 outputs a thread, of 128 x 128, read the least shared memory for a multiply-add.
+template <int M_, int N_>
+struct Tile {
+    static constexpr int M = M_;
+    static constexpr int N = N_;
+    static constexpr int COLS = 8;  // of c a thread
+    static constexpr int ROWS = M * N / THREADS / COLS;
+    static constexpr int RUNS = ROWS * COLS / RUN_LEN;  // of neighbouring outputs a thread, two a row
+    static constexpr int WARP_M = 4 * ROWS;             // a warp is 4 x 8 threads
+    static constexpr int WARP_N = 8 * COLS;
+    static constexpr int WARPS_N = N / WARP_N;
+    static_assert(M % WARP_M == 0 && N % WARP_N == 0, "whole warps");
+};
 
 // Slices of both operands: those of a operand along k transposed, so that a thread reads its rows of one k side by side.
 template <class FactorA, class FactorB>
@@ -45,21 +49,26 @@ struct Share {
 // Of the only product of a launch.
 __device__ __forceinline__ Share one_product(int parts) { return {(int)blockIdx.x, parts, 1}; }
 
-// Brings slices of 128 rows of a operand whose rows run along k into shared memory, one after the other. `k_left` is what
-// is behind the slices that were fetched: what lies beyond is zeros. A slice is fetched in FETCH_STEPS steps.
+// Brings slices of EXTENT rows of a operand whose rows run along k into shared memory, one after the other. `k_left` is what
+// is behind the slices that were fetched: what lies beyond is zeros. A slice is fetched in FETCH_STEPS steps. Fewer than 2^32
+// units lie between the rows of a tile.
+template <int EXTENT_, class Unit = char>
 struct KMajor {
-    static constexpr int PITCH = PITCH_K_MAJOR;
+    static constexpr int EXTENT = EXTENT_;
+    static constexpr int PITCH = EXTENT + 4;      // eight of k and four rows, as a warp writes them, are in different banks
     static constexpr int STEP = THREADS / SLICE;  // rows that all threads copy at once
-    static constexpr int COPIES = TILE_M / STEP;
+    static constexpr int COPIES = EXTENT / STEP;
 
     const float* next;
-    unsigned offset[COPIES];  // in bytes: two additions find a row
+    unsigned offset[COPIES];  // in units: where these are bytes, two additions find a row
 
     __device__ __forceinline__ KMajor(const float* factor, int first, int rows, int k, int k0) {
         next = factor + (long long)first * k + k0 + k_of();
         // Rows past the last are read as the last: nobody stores what comes of them.
 #pragma unroll
-        for (int i = 0; i < COPIES; ++i) offset[i] = min(row_of() + i * STEP, rows - 1 - first) * k * 4;
+        for (int i = 0; i < COPIES; ++i) {
+            offset[i] = unsigned(min(row_of() + i * STEP, rows - 1 - first)) * k * unsigned(sizeof(float) / sizeof(Unit));
+        }
     }
     static __device__ __forceinline__ int k_of() { return threadIdx.x % SLICE; }
     static __device__ __forceinline__ int row_of() { return threadIdx.x / SLICE; }
@@ -70,18 +79,19 @@ struct KMajor {
 #pragma unroll
         for (int i = 0; i < COPIES; ++i) {
             if (i * FETCH_STEPS / COPIES != step) continue;
-            copy_async<4>(to + i * STEP * 4, reinterpret_cast<const char*>(next) + offset[i], inside);
+            copy_async<4>(to + i * STEP * 4, reinterpret_cast<const Unit*>(next) + offset[i], inside);
         }
         if (step == FETCH_STEPS - 1) next += SLICE;
     }
 };
 
-// The same for 128 columns of a operand whose rows run along its `cols` columns. ALIGNED promises that those are a multiple
-// of RUN_LEN.
-template <bool ALIGNED>
+// The same for EXTENT columns of a operand whose rows run along its `cols` columns. ALIGNED promises that those are a
+// multiple of RUN_LEN.
+template <int EXTENT_, bool ALIGNED>
 struct MnMajor {
-    static constexpr int PITCH = TILE_N;
-    static constexpr int STEP = THREADS / (TILE_N / RUN_LEN);
+    static constexpr int EXTENT = EXTENT_;
+    static constexpr int PITCH = EXTENT;
+    static constexpr int STEP = THREADS / (EXTENT / RUN_LEN);
     static constexpr int COPIES = SLICE / STEP;
 
     const float* next;
@@ -92,15 +102,15 @@ struct MnMajor {
         : cols(cols), cols_left(cols - first - col_of()) {
         next = factor + (long long)(k0 + k_of()) * cols + first + col_of();
     }
-    static __device__ __forceinline__ int k_of() { return threadIdx.x / (TILE_N / RUN_LEN); }
-    static __device__ __forceinline__ int col_of() { return threadIdx.x % (TILE_N / RUN_LEN) * RUN_LEN; }
+    static __device__ __forceinline__ int k_of() { return threadIdx.x / (EXTENT / RUN_LEN); }
+    static __device__ __forceinline__ int col_of() { return threadIdx.x % (EXTENT / RUN_LEN) * RUN_LEN; }
 
     __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left, int step) {
         const unsigned first = shared_address(&slice[k_of()][col_of()]);
 #pragma unroll
         for (int i = 0; i < COPIES; ++i) {
             if (i * FETCH_STEPS / COPIES != step) continue;
-            const unsigned to = first + i * STEP * TILE_N * 4;
+            const unsigned to = first + i * STEP * PITCH * 4;
             const float* from = next + i * STEP * cols;
             const bool inside = k_of() + i * STEP < k_left;
             if (ALIGNED) {
@@ -115,18 +125,19 @@ struct MnMajor {
 };
 
 // What a thread multiplies at once: one k of its rows of a and columns of b.
+template <class Block>
 struct Parts {
-    float a[ROWS];
-    float b[COLS];
+    float a[Block::ROWS];
+    float b[Block::COLS];
 
     template <class Stage>
     __device__ __forceinline__ void load(const Stage& stage, int i, int row, int col) {
 #pragma unroll
-        for (int r = 0; r < ROWS; r += 4) {
+        for (int r = 0; r < Block::ROWS; r += 4) {
             *reinterpret_cast<float4*>(&a[r]) = *reinterpret_cast<const float4*>(&stage.a[i][row + r / 4 * ROW_STEP]);
         }
 #pragma unroll
-        for (int q = 0; q < COLS; q += 4) {
+        for (int q = 0; q < Block::COLS; q += 4) {
             *reinterpret_cast<float4*>(&b[q]) = *reinterpret_cast<const float4*>(&stage.b[i][col + q / 4 * COL_STEP]);
         }
     }
@@ -135,7 +146,9 @@ struct Parts {
 // How the sums of a block run along k: in stretches of so many slices, after each of which they join totals that lie behind
 // the stages in shared memory. Sums and totals together are more than a thread has registers. gemm and linear sum all in one
 // stretch and have this too: quads that move as one lie in the banks that the products want (8 % of linear's product).
+template <class Block>
 struct InStretches {
+    using Sums = float[Block::ROWS][Block::COLS];
     int stretch;
     int end;        // the slice before which the sums join the totals
     float4* totals;  // of this thread; neighbouring threads lie side by side
@@ -146,12 +159,12 @@ struct InStretches {
         totals = static_cast<float4*>(memory) + threadIdx.x;
         if (slices <= stretch) return;
 #pragma unroll
-        for (int i = 0; i < RUNS; ++i) totals[i * THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int i = 0; i < Block::RUNS; ++i) totals[i * THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     // Leaves in `sums` what they and the totals come to.
-    __device__ __forceinline__ void add(float (&sums)[ROWS][COLS]) const {
+    __device__ __forceinline__ void add(Sums& sums) const {
 #pragma unroll
-        for (int i = 0; i < RUNS; ++i) {
+        for (int i = 0; i < Block::RUNS; ++i) {
             const float4 total = totals[i * THREADS];
             float* const sum = &sums[i / 2][i % 2 * 4];
             sum[0] += total.x;
@@ -161,25 +174,25 @@ struct InStretches {
         }
     }
     // Puts `sums` in the place of the totals.
-    __device__ __forceinline__ void put(const float (&sums)[ROWS][COLS]) const {
+    __device__ __forceinline__ void put(const Sums& sums) const {
 #pragma unroll
-        for (int i = 0; i < RUNS; ++i) {
+        for (int i = 0; i < Block::RUNS; ++i) {
             const float* const sum = &sums[i / 2][i % 2 * 4];
             totals[i * THREADS] = make_float4(sum[0], sum[1], sum[2], sum[3]);
         }
     }
-    __device__ __forceinline__ void before(int slice, float (&sums)[ROWS][COLS]) {
+    __device__ __forceinline__ void before(int slice, Sums& sums) {
         if (slice != end) return;
         end += stretch;
         add(sums);
         put(sums);
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
+        for (int r = 0; r < Block::ROWS; ++r) {
 #pragma unroll
-            for (int q = 0; q < COLS; ++q) sums[r][q] = 0.0f;
+            for (int q = 0; q < Block::COLS; ++q) sums[r][q] = 0.0f;
         }
     }
-    __device__ __forceinline__ void finish(float (&sums)[ROWS][COLS]) const {
+    __device__ __forceinline__ void finish(Sums& sums) const {
         if (end != stretch) add(sums);
     }
 };
@@ -190,21 +203,29 @@ constexpr bool CHANGES = true;
 template <>
 constexpr bool CHANGES<Unchanged> = false;
 
-// One tile, or one part of its k: the sums of a part are stored as they are. ALIGNED promises that n is a multiple of
-// RUN_LEN.
-template <class FactorA, class FactorB, bool ALIGNED, class Epilogue>
-__device__ __forceinline__ void multiply(const float* __restrict__ a, const float* __restrict__ b,
-                                         float* __restrict__ out, int m, int n, int k, const Share& work,
-                                         const Epilogue& epilogue, InStretches scheduler) {
+// How runs of outputs are stored: in rows of n columns. `aligned` promises that n is a multiple of RUN_LEN.
+struct RowMajor {
+    bool aligned;
+    __device__ __forceinline__ void store(float* __restrict__ out, int m, int n, int row, int col,
+                                          const float (&run)[RUN_LEN]) const {
+        store_run<RUN_LEN>(out, m, n, row, col, run, aligned);
+    }
+};
+
+// One tile, or one part of its k: the sums of a part are stored as they are. The sums run in stretches of so many slices.
+template <class FactorA, class FactorB, class SourceA, class SourceB, class Order, class Epilogue>
+__device__ __forceinline__ void multiply(const SourceA& a, const SourceB& b, float* __restrict__ out, int m, int n, int k,
+                                         const Share& work, const Order& order, const Epilogue& epilogue, int stretch) {
     extern __shared__ __align__(16) unsigned char shared[];
     using Slices = Stage<FactorA, FactorB>;
+    using Block = Tile<FactorA::EXTENT, FactorB::EXTENT>;
     Slices* stages = reinterpret_cast<Slices*>(shared);
     const int parts = work.parts;
-    const int tiles_m = tiles(m, TILE_M);
-    const int tiles_n = tiles(n, TILE_N);
+    const int tiles_m = tiles(m, Block::M);
+    const int tiles_n = tiles(n, Block::N);
     const int part = work.block / (tiles_m * tiles_n);
     TileOrigin tile = tile_of(work.block - part * tiles_m * tiles_n, tiles_m, tiles_n);
-    tile = {tile.row * TILE_M, tile.col * TILE_N};
+    tile = {tile.row * Block::M, tile.col * Block::N};
     const int share = tiles(tiles(k, SLICE), parts) * SLICE;
     const int k0 = min(k, part * share);
     const int k1 = min(k, k0 + share);
@@ -222,8 +243,8 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
 
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-    const int row = warp / WARPS_N * WARP_M + lane / 8 * 4;
-    const int col = warp % WARPS_N * WARP_N + lane % 8 * 4;
+    const int row = warp / Block::WARPS_N * Block::WARP_M + lane / 8 * 4;
+    const int col = warp % Block::WARPS_N * Block::WARP_N + lane % 8 * 4;
 
     // Slices past the last are fetched (as zeros) and loaded too: a branch here would keep the compiler from moving the
     // loads between the multiply-adds.
@@ -234,9 +255,10 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
     }
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    float sums[ROWS][COLS] = {};
+    float sums[Block::ROWS][Block::COLS] = {};
+    InStretches<Block> scheduler(stretch);
     scheduler.start(stages + STAGES, slices);
-    Parts parts_of_k[2];
+    Parts<Block> parts_of_k[2];
     parts_of_k[0].load(stages[0], 0, row, col);
     int stage = 0;
     for (int slice = 0; slice < slices; ++slice) {
@@ -244,7 +266,7 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
         scheduler.before(slice, sums);
 #pragma unroll
         for (int i = 0; i < SLICE; ++i) {
-            Parts& coming = parts_of_k[(i + 1) % 2];
+            Parts<Block>& coming = parts_of_k[(i + 1) % 2];
             if (i + 1 < SLICE) {
                 coming.load(stages[stage], i + 1, row, col);
             } else {
@@ -254,14 +276,14 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
             }
             // Into the stage before this one: everyone is done with it since the last barrier.
             if (i < FETCH_STEPS) fetch(stages[stage == 0 ? STAGES - 1 : stage - 1], i);
-            const Parts& now = parts_of_k[i % 2];
+            const Parts<Block>& now = parts_of_k[i % 2];
             // Columns to and fro: each multiply-add keeps a factor of the one before it, so it reads two registers, the
             // sum from one bank and the other operand from the other. A third read costs a cycle.
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
+            for (int r = 0; r < Block::ROWS; ++r) {
 #pragma unroll
-                for (int turn = 0; turn < COLS; ++turn) {
-                    const int q = r % 2 ? COLS - 1 - turn : turn;
+                for (int turn = 0; turn < Block::COLS; ++turn) {
+                    const int q = r % 2 ? Block::COLS - 1 - turn : turn;
                     sums[r][q] = fmaf(now.a[r], now.b[q], sums[r][q]);
                 }
             }
@@ -280,20 +302,20 @@ __device__ __forceinline__ void multiply(const float* __restrict__ a, const floa
         // it, and with that how often a multiply-add waits: 6 % of linear.
         scheduler.put(sums);
 #pragma unroll 2
-        for (int i = 0; i < RUNS; ++i) {
+        for (int i = 0; i < Block::RUNS; ++i) {
             const float4 sum = scheduler.totals[i * THREADS];
             float run[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
             for (int e = 0; e < 4; ++e) run[e] = epilogue.of_one(run[e], row_of(i), col_of(i) + e);
-            store_run<4>(out, m, n, row_of(i), col_of(i), run, ALIGNED);
+            order.store(out, m, n, row_of(i), col_of(i), run);
         }
         return;
     }
 #pragma unroll
-    for (int i = 0; i < RUNS; ++i) {
+    for (int i = 0; i < Block::RUNS; ++i) {
         const float* const sum = &sums[i / 2][i % 2 * 4];
         const float run[4] = {sum[0], sum[1], sum[2], sum[3]};
-        store_run<4>(out, m, n, row_of(i), col_of(i), run, ALIGNED);
+        order.store(out, m, n, row_of(i), col_of(i), run);
     }
 }
 

@@ -11,14 +11,14 @@
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_simt(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out, int m,
               int n, int k, int parts, int stretch, LINEAR_SCALARS) {
-    multiply<KMajor, KMajor, true>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE, InStretches(stretch));
+    multiply<KMajor<128>, KMajor<128>>(x, w, out, m, n, k, one_product(parts), RowMajor{true}, LINEAR_EPILOGUE, stretch);
 }
 
 // The same for every n: outputs are stored one by one.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     linear_simt_any(const float* __restrict__ x, const float* __restrict__ w, LINEAR_POINTERS, float* __restrict__ out,
                   int m, int n, int k, int parts, int stretch, LINEAR_SCALARS) {
-    multiply<KMajor, KMajor, false>(x, w, out, m, n, k, one_product(parts), LINEAR_EPILOGUE, InStretches(stretch));
+    multiply<KMajor<128>, KMajor<128>>(x, w, out, m, n, k, one_product(parts), RowMajor{false}, LINEAR_EPILOGUE, stretch);
 }
 
 // The second pass, over `parts` matrices of m x n sums.
