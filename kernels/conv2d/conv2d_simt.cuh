@@ -74,11 +74,16 @@ struct Walk {
     int extent;
 
     __device__ __forceinline__ Walk(int k, int extent) : inner(k % extent), outer(k / extent), extent(extent) {}
-    __device__ __forceinline__ void advance() {
+    __device__ __forceinline__ void next_slice() {
         inner += SLICE % extent;
         outer += SLICE / extent;
         if (inner < extent) return;
         inner -= extent;
+        ++outer;
+    }
+    __device__ __forceinline__ void next() {
+        if (++inner < extent) return;
+        inner = 0;
         ++outer;
     }
 };
@@ -136,7 +141,7 @@ struct ImagesKMajor {
             copy_async<4>(to + i * STEP * 4, from + (unsigned long long)pixel[i] * pixel_bytes, inside);
         }
         if (step < FETCH_STEPS - 1) return;
-        walk.advance();
+        walk.next_slice();
         look_up();
     }
 };
@@ -153,7 +158,7 @@ struct ImagesMnMajor {
 
     const Tap* taps;
     unsigned plane;
-    Walk walk[KS];  // through taps, then channels
+    Walk walk;  // through taps, then channels
     const char* place[RUNS];
     unsigned beside[RUNS];
     // Of the coming slice:
@@ -163,8 +168,7 @@ struct ImagesMnMajor {
     __device__ __forceinline__ ImagesMnMajor(const Images& s, int first_place, int places, int, int k0)
         : taps(taps_of(s)),
           plane((unsigned)s.height * s.width),
-          walk{Walk(k0 + k_of(), s.tall * s.wide), Walk(k0 + k_of() + 1, s.tall * s.wide)} {
-        static_assert(KS == 2, "each is walked to");
+          walk(k0 + k_of(), s.tall * s.wide) {
 #pragma unroll
         for (int i = 0; i < RUNS; ++i) {
             const Place at(first_place + col_of() + i * LANES, places, s);
@@ -179,11 +183,13 @@ struct ImagesMnMajor {
     static __device__ __forceinline__ int col_of() { return threadIdx.x % LANES; }
 
     __device__ __forceinline__ void look_up() {
+        Walk at = walk;
 #pragma unroll
         for (int j = 0; j < KS; ++j) {
-            const Tap tap = taps[walk[j].inner];
-            offset[j] = ((unsigned long long)walk[j].outer * plane + tap.pixels) * 4;
+            const Tap tap = taps[at.inner];
+            offset[j] = ((unsigned long long)(unsigned)at.outer * plane + tap.pixels) * 4;
             bits[j] = tap.bits;
+            at.next();
         }
     }
     __device__ __forceinline__ void fetch(float (&slice)[SLICE][PITCH], int k_left, int step) {
@@ -196,8 +202,7 @@ struct ImagesMnMajor {
             copy_async<4>(to + (j * PITCH + run * LANES) * 4, place[run] + offset[j], inside);
         }
         if (step < FETCH_STEPS - 1) return;
-#pragma unroll
-        for (int j = 0; j < KS; ++j) walk[j].advance();
+        walk.next_slice();
         look_up();
     }
 };
