@@ -199,14 +199,15 @@ mod tests {
             .collect()
     }
 
-    /// Entries in half width that only large shapes, or many rows, launch, by their dtype and file and a part of their name: the tests
-    /// beside their launch rules run each of them in the simulator.
-    const ONLY_AT_LARGE_SHAPES: [(&str, &str); 16] = [
+    /// Entries that only large shapes, or many rows, launch, by their dtype and file and a part of their name: the tests beside their
+    /// launch rules run each of them in the simulator.
+    const ONLY_AT_LARGE_SHAPES: [(&str, &str); 17] = [
         ("gemm/gemm_wgmma.cu", "gemm_"),
         ("linear/linear_wgmma.cu", "linear_"),
         ("bmm/bmm_wgmma.cu", "_cluster2"),
         ("bmm/bmm_wgmma.cu", "_swap_ab_128x128"),
         ("conv2d/conv2d_wgmma.cu", "conv2d_wgmma_"),
+        ("conv2d/conv2d_simt.cu", "conv2d_simt_"),
         ("attention_decode/attention_decode_tma.cu", "attention_decode_wgmma_"),
         ("16 kernels/layernorm/layernorm.cu", "_block"),
         ("16 kernels/layernorm/layernorm.cu", "_wide_warp"),

@@ -2,17 +2,11 @@
 
 use super::Products;
 use crate::core::launch::{Launch, Plan};
-use crate::ops::family::stretch::longest;
-use crate::ops::gemm::simt::{self, PITCH_K_MAJOR, PITCH_MN_MAJOR, SLICE};
+use crate::ops::gemm::simt::{self, PITCH_K_MAJOR, PITCH_MN_MAJOR, SLICE, stretch};
 
 /// Bytes of the sums of the parts.
 pub fn workspace_bytes(s: &Products) -> usize {
     simt::workspace_bytes(s.batch, &s.item())
-}
-
-/// Slices of 8 of k that are summed in one go, of `slices` that a block sums: stretches of equal length.
-fn stretch(k: usize, slices: usize) -> usize {
-    slices.div_ceil(slices.div_ceil(longest(k) / SLICE))
 }
 
 /// One launch, or one and the sum of its parts. Where a block sums more than one stretch, its totals lie behind the stages.

@@ -182,14 +182,19 @@ pub fn workspace_bytes(s: &Convolution) -> usize {
     choose(s).1.bytes()
 }
 
-fn with_scalars(s: &Convolution, launch: Launch) -> Launch {
+/// What the kernels without tensor cores take of a shape.
+pub(super) fn scalars(s: &Convolution) -> [usize; 12] {
     let (down, across) = s.places();
-    let extents = [s.batch, s.channels, s.height, s.width, s.filters, s.tall, s.wide, down, across];
-    let attributes = [s.stride, s.padding, s.dilation, usize::from(s.layout == Layout::Nhwc)];
-    extents.into_iter().chain(attributes).fold(launch, |launch, number| launch.scalar(number as i32))
+    let Convolution { batch, channels, height, width, filters, tall, wide, stride, padding, dilation, .. } = *s;
+    [batch, channels, height, width, filters, tall, wide, down, across, stride, padding, dilation]
 }
 
-fn all_places(s: &Convolution) -> usize {
+fn with_scalars(s: &Convolution, launch: Launch) -> Launch {
+    let inside = usize::from(s.layout == Layout::Nhwc);
+    scalars(s).into_iter().chain([inside]).fold(launch, |launch, number| launch.scalar(number as i32))
+}
+
+pub(super) fn all_places(s: &Convolution) -> usize {
     let (down, across) = s.places();
     s.batch * down * across
 }

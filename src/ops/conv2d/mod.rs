@@ -6,6 +6,7 @@
 mod launch;
 mod packed;
 mod shape;
+mod simt;
 #[cfg(feature = "cuda")]
 mod vendor;
 
@@ -28,10 +29,10 @@ use crate::core::tensor::{Inputs, Outputs};
 pub fn suite() -> Suite {
     let own = Suite::of(operator())
         .cpu_tiers(every_float!(naive), every_float!(tiled))
-        .candidate("lesson1_naive", simt_kernel(launch::naive).untimed().lesson())
+        .candidate("lesson1_naive", lesson(launch::naive).untimed().lesson())
         .candidate("lesson2_tiled", tiled_kernel().lesson())
         .candidate("cuda", wgmma_kernel(launch::wgmma))
-        .candidate("cuda", tiled_kernel().dtypes([DType::F32]));
+        .candidate("cuda", simt_kernel(simt::plan).workspace(simt::workspace_bytes));
     with_vendor!(own, "cudnn", vendor::cudnn)
 }
 
@@ -202,13 +203,21 @@ fn tiled<T: Float>(s: &Convolution, inputs: &Inputs<'_>, outputs: &mut Outputs<'
     simd::conv2d(&s.extents(), inputs.slice::<T>(0), inputs.slice::<T>(1), outputs.slice::<T>(0));
 }
 
-fn simt_kernel(plan: fn(&Convolution) -> Launch) -> Cuda<Convolution> {
+/// A teaching kernel.
+fn lesson(plan: fn(&Convolution) -> Launch) -> Cuda<Convolution> {
     kernel!("conv2d/conv2d.cu", "conv2d_naive", plan)
 }
 
 /// Tiles of 64 places by 64 filters in shared memory: an implicit GEMM.
 fn tiled_kernel() -> Cuda<Convolution> {
-    simt_kernel(launch::tiled).tiles([("filters", launch::SIMT_TILE), ("channels", 16)])
+    lesson(launch::tiled).tiles([("filters", launch::SIMT_TILE), ("channels", 16)])
+}
+
+/// gemm's tiles of multiply-adds in f32 under a launch rule of theirs.
+fn simt_kernel(plan: impl Fn(&Convolution) -> Plan + Send + Sync + 'static) -> Cuda<Convolution> {
+    kernel!("conv2d/conv2d_simt.cu", "conv2d_simt_nhwc_128x128", plan)
+        .tiles([("filters", 64), ("filters", 128), ("channels", 8)])
+        .dtypes([DType::F32])
 }
 
 const HALF: [DType; 2] = [DType::F16, DType::BF16];
@@ -273,10 +282,17 @@ mod tests {
 
     /// 512 equal products a place, whose roundings all go one way.
     #[rstest]
-    fn a_long_sum_does_not_lean(#[values(1, 2)] lesson: usize, #[values(1, 2, 3)] seed: u64) {
+    fn a_long_sum_does_not_lean(
+        #[values("lesson1_naive", "lesson2_tiled", "cuda")] name: &str,
+        #[values(1, 2, 3)] seed: u64,
+    ) {
         let device = simulator();
-        let (operator, candidate) =
-            (operator(), if lesson == 1 { simt_kernel(launch::naive) } else { tiled_kernel() }.named("lesson"));
+        let kernel = match name {
+            "lesson1_naive" => lesson(launch::naive),
+            "lesson2_tiled" => tiled_kernel(),
+            _ => simt_kernel(|s| simt::in_parts(&simt::TILES[0], s, 1)),
+        };
+        let (operator, candidate) = (operator(), kernel.named(name));
         let shape = Convolution { channels: 512, height: 3, width: 5, filters: 7, layout: Layout::Nhwc, ..square(1) };
         let subject = Subject { operator: &operator, candidate: &candidate, dtype: DType::F32 };
         let case = Case::new(shape.to_point(), Distribution::ConstantRows, seed);

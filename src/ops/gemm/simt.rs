@@ -4,16 +4,20 @@ use super::Product;
 use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
 use crate::core::work::{MatrixTile, Work};
+use crate::ops::family::stretch::longest;
 
 const TILE: [usize; 2] = [128, 128];
-const THREADS: usize = 128;
+pub const THREADS: usize = 128;
 /// Bytes of the sums of a tile.
 pub const TILE_BYTES: usize = TILE[0] * TILE[1] * 4;
 /// Of k, brought in at once.
 pub const SLICE: usize = 8;
 /// Floats from a k to the next in shared memory, of 128 rows of a K-major operand and of 128 columns of an MN-major one.
-pub const PITCH_K_MAJOR: usize = 128 + 4;
+pub const PADDING_K_MAJOR: usize = 4;
+pub const PITCH_K_MAJOR: usize = 128 + PADDING_K_MAJOR;
 pub const PITCH_MN_MAJOR: usize = 128;
+/// Slices on their way to a multiply-add.
+pub const STAGES: usize = 4;
 /// What a kernel takes for the slices of a stretch where a block sums all of its k in one go.
 pub const IN_ONE_GO: i32 = i32::MAX;
 /// Tiles that run at the same time on a multiprocessor.
@@ -56,13 +60,18 @@ pub fn workspace_bytes(items: usize, s: &Product) -> usize {
     if parts > 1 { parts * items * s.m * s.n * 4 } else { 0 }
 }
 
+/// Slices that are summed in one go, of `slices` that a block sums of `k` products: stretches of equal length.
+pub fn stretch(k: usize, slices: usize) -> usize {
+    slices.div_ceil(slices.div_ceil(longest(k) / SLICE))
+}
+
 /// The blocks of `items` products: four stages of a slice of both factors, with these pitches.
 pub fn blocks(items: usize, s: &Product, parts: usize, pitches: [usize; 2]) -> Launch {
     let tile = MatrixTile { extents: TILE, shared_by: [1, 1], depth: s.k.div_ceil(parts), element_bytes: 4 };
     let blocks = items * tiles(s) * parts;
     let work = Work::product(blocks, RESIDENT, &tile);
     let work = if parts > 1 { work.with_partial_sums(TILE) } else { work };
-    Launch::blocks(blocks, THREADS).shared(4 * SLICE * (pitches[0] + pitches[1]) * 4).shares(work)
+    Launch::blocks(blocks, THREADS).shared(STAGES * SLICE * (pitches[0] + pitches[1]) * 4).shares(work)
 }
 
 /// One launch, or one and the sum of its parts.
