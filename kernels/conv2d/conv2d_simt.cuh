@@ -207,24 +207,32 @@ struct ImagesMnMajor {
     }
 };
 
-// How y is stored where channels are outside: rows are filters, columns places, a plane of them an image.
+// Where y is stored if channels are outside: rows are filters, columns places, a plane of them an image.
 struct Planes {
     int plane;
-    __device__ __forceinline__ void store(float* __restrict__ y, int filters, int places, int filter, int place,
+    long long at[2][RUN_LEN];  // of the first filter, in both runs of places
+
+    explicit __device__ __forceinline__ Planes(int plane) : plane(plane) {}
+    __device__ __forceinline__ void start(int filters, int, const int (&places)[2]) {
+#pragma unroll
+        for (int i = 0; i < 2 * RUN_LEN; ++i) {
+            const int place = places[i / RUN_LEN] + i % RUN_LEN, image = place / plane;
+            at[i / RUN_LEN][i % RUN_LEN] = (long long)image * filters * plane + (place - image * plane);
+        }
+    }
+    __device__ __forceinline__ void store(float* __restrict__ y, int filters, int places, int filter, int place, int of,
                                           const float (&run)[RUN_LEN]) const {
         if (filter >= filters || place >= places) return;
+        float* const first = y + (long long)filter * plane;
         if (plane % RUN_LEN == 0) {
-            *reinterpret_cast<float4*>(y + at(filters, filter, place)) = make_float4(run[0], run[1], run[2], run[3]);
+            // By its own instruction: the compiler takes an assignment apart.
+            __stcg(reinterpret_cast<float4*>(first + at[of][0]), make_float4(run[0], run[1], run[2], run[3]));
             return;
         }
 #pragma unroll
         for (int e = 0; e < RUN_LEN; ++e) {
-            if (place + e < places) y[at(filters, filter, place + e)] = run[e];
+            if (place + e < places) first[at[of][e]] = run[e];
         }
-    }
-    __device__ __forceinline__ long long at(int filters, int filter, int place) const {
-        const int image = place / plane;
-        return ((long long)image * filters + filter) * plane + (place - image * plane);
     }
 };
 

@@ -203,10 +203,12 @@ constexpr bool CHANGES = true;
 template <>
 constexpr bool CHANGES<Unchanged> = false;
 
-// How runs of outputs are stored: in rows of n columns. `aligned` promises that n is a multiple of RUN_LEN.
+// Where outputs are stored: in rows of n columns. `aligned` promises that n is a multiple of RUN_LEN.
 struct RowMajor {
     bool aligned;
-    __device__ __forceinline__ void store(float* __restrict__ out, int m, int n, int row, int col,
+    // Before all stores: a thread's runs begin in two columns.
+    __device__ __forceinline__ void start(int, int, const int (&)[2]) {}
+    __device__ __forceinline__ void store(float* __restrict__ out, int m, int n, int row, int col, int,
                                           const float (&run)[RUN_LEN]) const {
         store_run<RUN_LEN>(out, m, n, row, col, run, aligned);
     }
@@ -215,7 +217,7 @@ struct RowMajor {
 // One tile, or one part of its k: the sums of a part are stored as they are. The sums run in stretches of so many slices.
 template <class FactorA, class FactorB, class SourceA, class SourceB, class Order, class Epilogue>
 __device__ __forceinline__ void multiply(const SourceA& a, const SourceB& b, float* __restrict__ out, int m, int n, int k,
-                                         const Share& work, const Order& order, const Epilogue& epilogue, int stretch) {
+                                         const Share& work, Order order, const Epilogue& epilogue, int stretch) {
     extern __shared__ __align__(16) unsigned char shared[];
     using Slices = Stage<FactorA, FactorB>;
     using Block = Tile<FactorA::EXTENT, FactorB::EXTENT>;
@@ -297,6 +299,7 @@ __device__ __forceinline__ void multiply(const SourceA& a, const SourceB& b, flo
     // Where the i-th run of this thread's outputs stands.
     const auto row_of = [&](int i) { return tile.row + row + i / 2 / 4 * ROW_STEP + i / 2 % 4; };
     const auto col_of = [&](int i) { return tile.col + col + i % 2 * COL_STEP; };
+    order.start(m, n, {col_of(0), col_of(1)});
     if (CHANGES<Epilogue> && parts == 1) {
         // By way of the totals' memory, in a loop. What is done to a sum in its register decides where the compiler keeps
         // it, and with that how often a multiply-add waits: 6 % of linear.
@@ -307,7 +310,7 @@ __device__ __forceinline__ void multiply(const SourceA& a, const SourceB& b, flo
             float run[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
             for (int e = 0; e < 4; ++e) run[e] = epilogue.of_one(run[e], row_of(i), col_of(i) + e);
-            order.store(out, m, n, row_of(i), col_of(i), run);
+            order.store(out, m, n, row_of(i), col_of(i), i % 2, run);
         }
         return;
     }
@@ -315,7 +318,7 @@ __device__ __forceinline__ void multiply(const SourceA& a, const SourceB& b, flo
     for (int i = 0; i < Block::RUNS; ++i) {
         const float* const sum = &sums[i / 2][i % 2 * 4];
         const float run[4] = {sum[0], sum[1], sum[2], sum[3]};
-        order.store(out, m, n, row_of(i), col_of(i), run);
+        order.store(out, m, n, row_of(i), col_of(i), i % 2, run);
     }
 }
 
