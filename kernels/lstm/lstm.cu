@@ -5,13 +5,16 @@
 // The arithmetic is f32; what stands in the workspace is said at each kernel.
 #include "common.cuh"
 #include "lstm_input_gemm.cuh"
-#if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+#if defined(KERNELGATE_F32)
+#include "lstm_persistent_simt.cuh"
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "lstm_cluster.cuh"
 #include "lstm_input_gemm_wgmma.cuh"
 #include "lstm_persistent.cuh"
 #endif
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // One row of weights times one vector.
 template <typename Element>
@@ -265,7 +268,47 @@ extern "C" __global__ void __launch_bounds__(STEP_UNITS* QUARTERS* WARP, 1)
 
 // == One launch for all steps =====================================================================================
 
-#if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(KERNELGATE_F32)
+// States [layers, words], zeros at first, and cells [batch, hidden] are what the kernel below has behind the gates, from a multiple
+// of 16 bytes on.
+__device__ __forceinline__ unsigned* simt_states(const Workspace& in) {
+    const long long before = in.carried - in.gates;
+    return reinterpret_cast<unsigned*>(in.gates + (before + 3) / 4 * 4);
+}
+
+// No state is there yet. grid = any, block = 256, no dynamic shared memory.
+extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words) {
+    unsigned* const states = simt_states(Workspace(workspace, steps, batch, hidden, layers));
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)layers * words;
+         i += (long long)gridDim.x * blockDim.x) {
+        states[i] = 0;
+    }
+}
+
+// One launch for all steps of a layer, by blocks that run at once and keep the recurrent weights
+// (lstm_persistent_simt.cuh). Grid, block and shared memory are said there.
+#define LSTM_PERSISTENT(NAME, UNITS)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(lstm::SIMT_THREADS, 1)                                               \
+        NAME(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words, int layer, int blocks) {         \
+        const Workspace in(workspace, steps, batch, hidden, layers);                                                  \
+        lstm::SimtLayer of;                                                                                           \
+        of.gates = in.gates;                                                                                          \
+        of.r = r + (long long)layer * lstm::GATES * hidden * hidden;                                                  \
+        of.bias = bias + (long long)layer * lstm::GATES * hidden;                                                     \
+        of.y = layer == layers - 1 ? y : in.below;                                                                    \
+        of.h = h + (long long)layer * batch * hidden;                                                                 \
+        of.c = c + (long long)layer * batch * hidden;                                                                 \
+        of.states = simt_states(in) + (long long)layer * words;                                                       \
+        of.cells = reinterpret_cast<float*>(simt_states(in) + (long long)layers * words);                             \
+        of.steps = steps;                                                                                             \
+        of.batch = batch;                                                                                             \
+        of.hidden = hidden;                                                                                           \
+        of.blocks = blocks;                                                                                           \
+        lstm::recur_simt<UNITS>(of);                                                                                  \
+    }
+LSTM_PERSISTENT(lstm_persistent_simt_8x8, 8)
+LSTM_PERSISTENT(lstm_persistent_simt_16x8, 16)
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // A layer as a launch for all its steps sees it.
 __device__ __forceinline__ lstm::Layer layer_of(LSTM_POINTERS, const Workspace& in, int steps, int batch, int hidden,
                                                 int layers, int layer) {
@@ -312,48 +355,46 @@ LSTM_CLUSTER(lstm_cluster_256x8, 16, 8)
 LSTM_CLUSTER(lstm_cluster_384x8, 24, 8)
 LSTM_CLUSTER(lstm_cluster_512x8, 32, 8)
 
-// What the persistent kernel has in the workspace.
-__device__ __forceinline__ lstm::Exchange exchange_of(const Workspace& in, int batch, int hidden, int layers, int layer) {
-    const int sequences = tiles(batch, lstm::PADDED_SEQUENCES) * lstm::PADDED_SEQUENCES;
-    const int packets = tiles(hidden, lstm::SLICE_UNITS) * lstm::SLICE_PACKETS;
+// What the persistent kernel has in the workspace. The words of states are those of both steps and all partitions.
+__device__ __forceinline__ lstm::Exchange exchange_of(const Workspace& in, int batch, int hidden, int layers, int layer,
+                                                      long long words) {
     const long long copied = in.pitch == hidden ? 0 : (long long)layers * lstm::GATES * hidden * in.pitch;
+    unsigned* const states = reinterpret_cast<unsigned*>(reinterpret_cast<scalar_t*>(in.carried) + copied);
     lstm::Exchange with;
-    with.packets = reinterpret_cast<uint4*>(reinterpret_cast<scalar_t*>(in.carried) + copied);
-    with.cells = reinterpret_cast<float*>(with.packets + 2ll * sequences * packets);
-    with.done = reinterpret_cast<unsigned*>(with.cells + (long long)batch * hidden) + layer * packets;
+    with.states = reinterpret_cast<uint4*>(states + layer * words);
+    with.cells = reinterpret_cast<float*>(states + layers * words);
     return with;
 }
 
-// Nothing is done yet. grid = 1, block = 256, no dynamic shared memory.
-extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers) {
+// No state is there yet. grid = any, block = 256, no dynamic shared memory.
+extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words) {
     const Workspace in(workspace, steps, batch, hidden, layers);
-    unsigned* const done = exchange_of(in, batch, hidden, layers, 0).done;
-    const int words = layers * tiles(hidden, lstm::SLICE_UNITS) * lstm::SLICE_PACKETS;
-    for (int i = threadIdx.x; i < words; i += blockDim.x) done[i] = 0;
+    uint4* const states = exchange_of(in, batch, hidden, layers, 0, words).states;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)layers * words / 4;
+         i += (long long)gridDim.x * blockDim.x) {
+        states[i] = make_uint4(0, 0, 0, 0);
+    }
 }
 
 // One launch for all steps of a layer, by blocks that run at once and keep the recurrent weights (lstm_persistent.cuh).
 // UNITSxSEQUENCES: what a block makes at a time. Grid, block and shared memory are said there.
-#define LSTM_PERSISTENT(NAME, PACKETS, TILES, KEPT)                                                                 \
-    extern "C" __global__ void __launch_bounds__(lstm::PERSISTENT_THREADS, 1)                                  \
-        NAME(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int layer, int in_registers,         \
-             int in_shared, int buffers) {                                                                     \
-        const Workspace in(workspace, steps, batch, hidden, layers);                                           \
-        lstm::Exchange with = exchange_of(in, batch, hidden, layers, layer);                                   \
-        with.in_registers = in_registers;                                                                      \
-        with.in_shared = in_shared;                                                                            \
-        with.buffers = buffers;                                                                                \
-        lstm::recur_persistent<PACKETS, TILES, KEPT>(                                                          \
-            layer_of(x, w, w_above, r, bias, y, h, c, workspace, in, steps, batch, hidden, layers, layer), with); \
+#define LSTM_PERSISTENT(NAME, PACKETS, TILES, KEPT, FROM_L2)                                                                   \
+    extern "C" __global__ void __launch_bounds__(lstm::PERSISTENT_THREADS, 1)                                         \
+        NAME(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words, int layer, int blocks,           \
+             int in_shared) {                                                                                         \
+        const Workspace in(workspace, steps, batch, hidden, layers);                                                  \
+        lstm::Exchange with = exchange_of(in, batch, hidden, layers, layer, words);                                   \
+        with.blocks = blocks;                                                                                         \
+        with.in_shared = in_shared;                                                                                   \
+        lstm::recur_persistent<PACKETS, TILES, KEPT, FROM_L2>(                                                                 \
+            layer_of(x, w, w_above, r, bias, y, h, c, workspace, in, steps, batch, hidden, layers, layer), with);     \
     }
-LSTM_PERSISTENT(lstm_persistent_4x8, 1, 1, 8)
-LSTM_PERSISTENT(lstm_persistent_8x8, 2, 1, 10)
-LSTM_PERSISTENT(lstm_persistent_12x8, 3, 1, 9)
-LSTM_PERSISTENT(lstm_persistent_16x8, 4, 1, 7)
-LSTM_PERSISTENT(lstm_persistent_4x16, 1, 2, 8)
-LSTM_PERSISTENT(lstm_persistent_8x16, 2, 2, 10)
-LSTM_PERSISTENT(lstm_persistent_12x16, 3, 2, 9)
-LSTM_PERSISTENT(lstm_persistent_16x16, 4, 2, 7)
+LSTM_PERSISTENT(lstm_persistent_8x8, 2, 1, 8, false)
+LSTM_PERSISTENT(lstm_persistent_16x8, 4, 1, 8, false)
+LSTM_PERSISTENT(lstm_persistent_16x16, 4, 2, 8, false)
+LSTM_PERSISTENT(lstm_persistent_24x8, 6, 1, 4, false)
+LSTM_PERSISTENT(lstm_persistent_32x8, 8, 1, 4, false)
+LSTM_PERSISTENT(lstm_persistent_32x8_l2, 8, 1, 4, true)
 
 // Copies the recurrent weights of all layers to rows of `pitch`, zeros behind `hidden`. grid = layers * 4 hidden,
 // block = 128, no dynamic shared memory.

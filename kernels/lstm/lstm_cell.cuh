@@ -58,6 +58,24 @@ __device__ __forceinline__ unsigned in_parts(float value) {
     return pack_detail::pack_word(both);
 }
 
+// States as words in global memory: `in_parts`, of which what is left is far below 2, so that the bit of its exponent that
+// says so is free. It is the tag, by which a reader tells a state from that of two steps before in the same place.
+constexpr unsigned TAG = 1u << 30;
+__device__ __forceinline__ unsigned tag_of(int step) { return step / 2 % 2 ? 0 : TAG; }
+__device__ __forceinline__ unsigned tagged(float state, unsigned tag) {
+    const unsigned word = in_parts(state);
+    return (state == state ? word : word & 0xffff) | tag;  // nothing is left of NaN
+}
+__device__ __forceinline__ bool has_tag(const uint4& words, unsigned tag) {
+    return (((words.x ^ tag) | (words.y ^ tag) | (words.z ^ tag) | (words.w ^ tag)) & TAG) == 0;
+}
+// The packet in four such words.
+__device__ __forceinline__ uint4 parts_of(const uint4& words) {
+    constexpr unsigned BOTH = ~(TAG | TAG >> 16);
+    return make_uint4(__byte_perm(words.x, words.y, 0x5410), __byte_perm(words.z, words.w, 0x5410),
+                      __byte_perm(words.x, words.y, 0x7632) & BOTH, __byte_perm(words.z, words.w, 0x7632) & BOTH);
+}
+
 // A series near zero, where 2 logistic(2 x) - 1 cancels; relative error about 1e-6.
 __device__ __forceinline__ float tanh_of(float x) {
     constexpr float NEAR_ZERO = 0.25f;

@@ -79,7 +79,7 @@ pub fn naive(s: &Sequences) -> Plan {
 }
 
 /// The product that gives the gates of the inputs of all steps of a layer.
-fn product(s: &Sequences, layer: usize) -> Launch {
+pub(super) fn product(s: &Sequences, layer: usize) -> Launch {
     let tiles = (s.steps * s.batch).div_ceil(PRODUCT_TILE) * (GATES * s.hidden).div_ceil(PRODUCT_TILE);
     let entry = if s.width(layer).is_multiple_of(8) { "lstm_input_gemm" } else { "lstm_input_gemm_any" };
     let launch = Launch::blocks(tiles, PRODUCT_THREADS).shared(PRODUCT_SHARED).entry(entry);
@@ -194,8 +194,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::no_cluster_holds_it(MOST_CLUSTER_UNITS + 1, "lstm_persistent_4x8")]
-    #[case::the_most_units_that_stay(persistent::MOST_UNITS, "lstm_persistent_16x8")]
+    #[case::no_cluster_holds_it(MOST_CLUSTER_UNITS + 1, "lstm_persistent_8x8")]
+    #[case::the_most_units_that_stay(persistent::MOST_UNITS, "lstm_persistent_32x8_l2")]
     #[case::too_many(persistent::MOST_UNITS + 1, "lstm_step")]
     fn a_layer_goes_the_way_that_holds_its_weights(#[case] hidden: usize, #[case] entry: &str) {
         let plan = resident(&shape(3, hidden));

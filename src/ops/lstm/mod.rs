@@ -5,6 +5,7 @@
 
 mod launch;
 mod persistent;
+mod persistent_simt;
 mod shape;
 #[cfg(feature = "cuda")]
 mod vendor;
@@ -39,7 +40,7 @@ pub fn suite() -> Suite {
         .candidate("lesson2_input_gemm", input_gemm_kernel().lesson())
         .candidate("lesson3_persistent", persistent_kernel().lesson())
         .candidate("cuda", resident_kernel())
-        .candidate("cuda", input_gemm_kernel().dtypes([DType::F32]));
+        .candidate("cuda", resident_kernel_f32());
     with_vendor!(own, "cudnn", vendor::cudnn)
 }
 
@@ -289,6 +290,12 @@ fn resident_kernel() -> Cuda<Sequences> {
         ("batch", launch::CLUSTER_SEQUENCES),
     ];
     kernel.tiles(tiles).needs("sm_90a").dtypes([DType::F16, DType::BF16])
+}
+
+/// The same in f32, by blocks on all multiprocessors.
+fn resident_kernel_f32() -> Cuda<Sequences> {
+    let kernel = kernel(persistent_simt::plan).workspace(persistent_simt::workspace_bytes);
+    kernel.tiles([("hidden", 8), ("hidden", 16), ("batch", persistent_simt::GROUP)]).dtypes([DType::F32])
 }
 
 #[cfg(test)]
