@@ -25,10 +25,10 @@ const fn tile(name: &'static str, extents: [usize; 2], resident: usize, [busy_us
 }
 
 pub(super) const TILES: [Tile; 4] = [
-    tile("128x128", [128, 128], 2, [0.68, 0.95]),
-    tile("128x64", [128, 64], 3, [0.36, 0.6]),
-    tile("64x128", [64, 128], 3, [0.36, 0.6]),
-    tile("64x64", [64, 64], 5, [0.2, 0.4]),
+    tile("128x128", [128, 128], 2, [0.71, 0.95]),
+    tile("128x64", [128, 64], 3, [0.41, 0.6]),
+    tile("64x128", [64, 128], 3, [0.4, 0.6]),
+    tile("64x64", [64, 64], 5, [0.28, 0.4]),
 ];
 
 /// Most blocks that share a tile.
