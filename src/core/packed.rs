@@ -1,6 +1,6 @@
 //! Content that is kept packed as XZ: compiled kernels, results and what hardware gave are large and alike.
 
-use lzma_rust2::{XzOptions, XzReader, XzWriter};
+use lzma_rust2::{LzmaOptions, XzOptions, XzReader, XzWriter};
 use std::io::{self, Read as _, Write as _};
 
 /// What an XZ file begins with.
@@ -17,6 +17,8 @@ pub fn pack(content: &[u8]) -> io::Result<Vec<u8>> {
     let mut options = XzOptions::with_preset(9);
     // Text: what a byte is follows from the one before it, wherever it stands.
     (options.lzma_options.lc, options.lzma_options.pb) = (4, 0);
+    // As `xz --extreme`: the longest matches are looked for.
+    options.lzma_options.nice_len = LzmaOptions::NICE_LEN_MAX;
     let mut writer = XzWriter::new(Vec::new(), options)?;
     writer.write_all(content)?;
     writer.finish()
