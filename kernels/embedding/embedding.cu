@@ -6,10 +6,10 @@
 // where grid.y > 1, Y rows a block. An access is of W elements, the widest that every row is aligned to: 16 bytes, 8, 4, 2.
 //   naive           any dim                   grid ids                                          block 256
 //   vectorised      any dim                   grid (ceil(ids / Y), ceil(dim / (W * X)))         block (X, Y), at most 256 threads
-//   four_rows       any dim                   grid (ceil(ids / (4 * Y)), ceil(dim / (W * X)))   block (X, Y), at most 256 threads
-//                   Both stay right with a smaller grid.y.
+//   four_rows       any dim                   grid ceil(ids / (4 * Y))                          block (X, Y), at most 256 threads
+//                   Both are right with any grid.y.
 //   shifted_packs   f16, bf16                 grid ids                                          block 32 * min(ceil(dim / 512), 4)
-//   output_packs    f32                       grid ceil(ids * dim / 1024)                       block 128
+//   output_packs    dim >= a pack             grid ceil(ids * dim / (2 packs * 256))            block 256
 #include "packed_row.cuh"
 
 #define PARAMETERS                                                                                                    \
@@ -188,51 +188,62 @@ extern "C" __global__ void __launch_bounds__(128) embedding_shifted_packs(PARAME
 }
 #endif
 
-#if defined(KERNELGATE_F32)
-// Element `column` of the table's row `id`.
-__device__ __forceinline__ float element(const float* table, int id, int column, int dim, int vocab) {
-    return id >= 0 && id < vocab ? table[(long long)id * dim + column] : nanf("");
-}
-
-// f32 rows that start anywhere: y as one run of packs, whichever rows they lie in, each of single elements of the table.
-// Four loads of a thread lie side by side: the first one brings whole lines, and the others find them in L1.
-extern "C" __global__ void __launch_bounds__(128) embedding_output_packs(PARAMETERS) {
+// y as one run of packs, whichever rows they lie in, each of pieces of WIDTH elements of the table: of one row, or of two. Pieces of a
+// thread lie side by side: the first one brings whole lines, and the others find them in L1. dim >= PACK_LEN.
+template <int WIDTH>
+__device__ __forceinline__ void gather_output(const scalar_t* table, const int* ids, scalar_t* y, int id_count, int dim,
+                                              int vocab) {
     constexpr int PACKS = 2;
+    constexpr int PIECES = PACK_LEN / WIDTH;
+    struct alignas(sizeof(Pack)) Pieces {
+        Access<WIDTH> piece[PIECES];
+    };
     const long long total = (long long)id_count * dim;
-    const long long first = (long long)blockIdx.x * (PACKS * 128 * PACK_LEN);
+    const long long first = (long long)blockIdx.x * (PACKS * blockDim.x * PACK_LEN);
     const int first_row = int(first / dim);
-    const int first_column = int(first - (long long)first_row * dim);
-    float value[PACKS][PACK_LEN];
+    const unsigned first_column = unsigned(first - (long long)first_row * dim);
+    Pieces packs[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        const int ahead = (k * 128 + int(threadIdx.x)) * PACK_LEN;
-        const int row = first_row + (first_column + ahead) / dim;
-        const int column = (first_column + ahead) % dim;
-        if (column + PACK_LEN <= dim && row < id_count) {
-            const int id = ids[row];
+        const unsigned ahead = first_column + (k * blockDim.x + threadIdx.x) * PACK_LEN;
+        const int row = first_row + int(ahead / unsigned(dim));
+        const int column = int(ahead % unsigned(dim));
+        const int id = row < id_count ? ids[row] : -1;
+        const int next_id = row + 1 < id_count && column + PACK_LEN > dim ? ids[row + 1] : -1;
 #pragma unroll
-            for (int j = 0; j < PACK_LEN; ++j) {
-                value[k][j] = element(table, id, column + j, dim, vocab);
-            }
-        } else {  // across the end of a row, or of y
-#pragma unroll
-            for (int j = 0; j < PACK_LEN; ++j) {
-                const int of = row + (column + j) / dim;
-                if (of < id_count) value[k][j] = element(table, ids[of], (column + j) % dim, dim, vocab);
+        for (int j = 0; j < PIECES; ++j) {
+            const bool is_next = column + j * WIDTH >= dim;
+            const int of = is_next ? next_id : id;
+            packs[k].piece[j] = Access<WIDTH>::filled(Absent::NOT_A_NUMBER);
+            if (of >= 0 && of < vocab) {
+                const int within = column + j * WIDTH - (is_next ? dim : 0);
+                packs[k].piece[j] = Access<WIDTH>::load(table + (long long)of * dim + within);
             }
         }
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        const long long at = first + (k * 128 + int(threadIdx.x)) * PACK_LEN;
+        const long long at = first + (long long)(k * blockDim.x + threadIdx.x) * PACK_LEN;
         if (at + PACK_LEN <= total) {
-            store_pack(y + at, pack(value[k]));
+            store_pack(y + at, reinterpret_cast<const Pack&>(packs[k]));
         } else {
 #pragma unroll
-            for (int j = 0; j < PACK_LEN; ++j) {
-                if (at + j < total) y[at + j] = value[k][j];
+            for (int j = 0; j < PIECES; ++j) {
+                if (at + j * WIDTH < total) packs[k].piece[j].put_once(y + at + j * WIDTH);
             }
         }
     }
 }
+
+// Rows that are no whole packs: pieces as wide as every row is aligned to.
+extern "C" __global__ void __launch_bounds__(256) embedding_output_packs(PARAMETERS) {
+    if (dim % (PACK_LEN / 2) == 0) {
+        gather_output<PACK_LEN / 2>(table, ids, y, id_count, dim, vocab);
+#if !defined(KERNELGATE_F32)
+    } else if (dim % (PACK_LEN / 4) == 0) {
+        gather_output<PACK_LEN / 4>(table, ids, y, id_count, dim, vocab);
 #endif
+    } else {
+        gather_output<1>(table, ids, y, id_count, dim, vocab);
+    }
+}

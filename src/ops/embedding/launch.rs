@@ -14,9 +14,6 @@ const WARP: usize = 32;
 /// Threads of a block of few rows, and those of a multiprocessor up to which they are few: what is resident at once.
 const FEW_BLOCK: usize = 128;
 const FEW_THREADS: usize = 2048;
-/// Elements of y that a block of `output_packs` writes, and its threads.
-const OF_OUTPUT_BLOCK: usize = 1024;
-const OUTPUT_THREADS: usize = 128;
 
 fn kernel(rule: fn(&Lookup) -> Launch) -> Cuda<Lookup> {
     let plan = move |s: &Lookup| rule(s).scalar(s.ids as i32).scalar(s.dim as i32).scalar(s.vocab as i32);
@@ -58,29 +55,22 @@ fn blocks(s: &Lookup, rows_of_thread: usize) -> Launch {
 }
 
 fn f32_rows(s: &Lookup) -> Launch {
-    Accesses::of(s, PACK_OF_F32).few_rows().unwrap_or_else(|| many_f32_rows(s))
-}
-
-fn many_f32_rows(s: &Lookup) -> Launch {
-    if s.dim.is_multiple_of(PACK_OF_F32) {
-        return Accesses::of(s, PACK_OF_F32).four_rows();
-    }
-    let blocks = (s.ids * s.dim).div_ceil(OF_OUTPUT_BLOCK);
-    Launch::blocks(blocks, OUTPUT_THREADS).entry("embedding_output_packs")
+    let accesses = Accesses::of(s, PACK_OF_F32);
+    accesses.few_rows().unwrap_or_else(|| accesses.many_rows())
 }
 
 fn half_rows(s: &Lookup) -> Launch {
     Accesses::of(s, PACK).few_rows().unwrap_or_else(|| many_half_rows(s))
 }
 
+/// Long rows that start on single elements go by packs shifted into place: two loads for eight.
 fn many_half_rows(s: &Lookup) -> Launch {
-    /// Longer rows go by packs wherever they start.
-    const SHORT: usize = 256;
+    const LONG: usize = 640;
     const COLUMNS_OF_WARP: usize = 512;
     const MOST_WARPS: usize = 4;
     let accesses = Accesses::of(s, PACK);
-    if accesses.width >= PACK / 2 || s.dim <= SHORT {
-        return accesses.four_rows();
+    if accesses.width > 1 || s.dim <= LONG {
+        return accesses.many_rows();
     }
     let warps = s.dim.div_ceil(COLUMNS_OF_WARP).min(MOST_WARPS);
     Launch::blocks(s.ids, WARP * warps).entry("embedding_shifted_packs")
@@ -89,6 +79,7 @@ fn many_half_rows(s: &Lookup) -> Launch {
 /// Rows by accesses of `width` elements, the widest that every row is aligned to.
 struct Accesses {
     width: usize,
+    pack: usize,
     of_row: usize,
     rows: usize,
 }
@@ -96,35 +87,51 @@ struct Accesses {
 impl Accesses {
     fn of(s: &Lookup, pack: usize) -> Self {
         let width = (1 << s.dim.trailing_zeros()).min(pack);
-        Accesses { width, of_row: s.dim / width, rows: s.ids }
+        Accesses { width, pack, of_row: s.dim / width, rows: s.ids }
     }
 
     /// An access a thread in blocks of few warps, where they leave room on the GPU: nothing but the latency of an id and its row
     /// counts then.
     fn few_rows(&self) -> Option<Launch> {
         let few = self.rows * self.of_row <= FEW_THREADS * multiprocessors();
-        few.then(|| self.launch(FEW_BLOCK, 1).entry("embedding_vectorised"))
+        let [x, rows] = self.block(FEW_BLOCK);
+        let grid = [self.rows.div_ceil(rows), self.of_row.div_ceil(x), 1];
+        few.then(|| Launch::grid(grid, [x, rows, 1]).entry("embedding_vectorised"))
     }
 
-    /// An access of four rows a thread.
+    /// Whole packs, or rows shorter than one, by rows; else the packs of y, whichever rows they lie in.
+    fn many_rows(&self) -> Launch {
+        /// Packs that a thread writes.
+        const PACKS: usize = 2;
+        let dim = self.of_row * self.width;
+        if self.width == self.pack || dim < self.pack {
+            return self.four_rows();
+        }
+        let blocks = (self.rows * dim).div_ceil(PACKS * self.pack * THREADS);
+        Launch::blocks(blocks, THREADS).entry("embedding_output_packs")
+    }
+
+    /// Accesses of four rows a thread. A block has whole rows: blocks that share one would read its parts at different times.
     fn four_rows(&self) -> Launch {
-        self.launch(THREADS, 4).entry("embedding_four_rows")
+        let [x, rows] = self.block(THREADS);
+        Launch::grid([self.rows.div_ceil(4 * rows), 1, 1], [x, rows, 1]).entry("embedding_four_rows")
     }
 
     /// Short rows share a block without an idle thread between them; long ones are parts of whole warps, as even as can be.
-    fn launch(&self, most: usize, rows_of_thread: usize) -> Launch {
+    fn block(&self, most: usize) -> [usize; 2] {
         let of_part = self.of_row.div_ceil(self.of_row.div_ceil(most));
         let rows = most / of_part;
-        let x = if rows == 1 { of_part.next_multiple_of(WARP) } else { of_part };
-        Launch::grid([self.rows.div_ceil(rows * rows_of_thread), self.of_row.div_ceil(x), 1], [x, rows, 1])
+        [if rows == 1 { of_part.next_multiple_of(WARP) } else { of_part }, rows]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::candidate::IntoCandidate;
     use crate::core::gpu::Gpu;
-    use crate::ops::agreement::is_right_in_bf16;
+    use crate::core::shape::Shape;
+    use crate::ops::agreement::{is_right_in_bf16, judged_in_simulator};
     use crate::ops::embedding::operator;
     use rstest::rstest;
 
@@ -143,15 +150,16 @@ mod tests {
     #[case::parts_of_packs(of(7, 5000), "vectorised", [7, 5], [128, 1])]
     #[case::short_rows_share_a_block(of(100, 37), "vectorised", [34, 1], [37, 3])]
     #[case::an_element_a_thread(of(440, 613), "vectorised", [440, 5], [128, 1])]
-    #[case::more_than_are_resident(of(442, 613), "shifted_packs", [442, 1], [64, 1])]
-    #[case(of(4096, 614), "shifted_packs", [4096, 1], [64, 1])]
-    #[case(of(4096, 2501), "shifted_packs", [4096, 1], [128, 1])]
+    #[case::more_than_are_resident(of(442, 613), "output_packs", [67, 1], [256, 1])]
+    #[case::quarters_of_packs(of(4096, 614), "output_packs", [614, 1], [256, 1])]
+    #[case::halves_of_packs(of(8192, 612), "output_packs", [1224, 1], [256, 1])]
+    #[case::long_and_starting_anywhere(of(4096, 2501), "shifted_packs", [4096, 1], [128, 1])]
+    #[case::long_quarters_of_packs(of(4096, 2502), "output_packs", [2502, 1], [256, 1])]
     #[case::without_idle_threads(of(13_120, 384), "four_rows", [656, 1], [48, 5])]
     #[case(of(32_768, 128), "four_rows", [512, 1], [16, 16])]
     #[case(of(8192, 1024), "four_rows", [1024, 1], [128, 2])]
-    #[case::long_rows_are_split(of(2048, 4096), "four_rows", [512, 2], [256, 1])]
-    #[case::of_half_packs(of(8192, 612), "four_rows", [2048, 1], [160, 1])]
-    #[case::short_and_starting_anywhere(of(8192, 131), "four_rows", [2048, 1], [160, 1])]
+    #[case::long_rows_in_one_block(of(2048, 4096), "four_rows", [512, 1], [256, 1])]
+    #[case::shorter_than_a_pack(of(65_536, 7), "four_rows", [456, 1], [7, 36])]
     #[case::nothing(of(0, 4), "vectorised", [0, 1], [1, 128])]
     fn rows_of_half_width(#[case] s: Lookup, #[case] entry: &str, #[case] grid: [usize; 2], #[case] block: [usize; 2]) {
         is_launched(half_rows(&s), entry, grid, block);
@@ -160,9 +168,9 @@ mod tests {
     #[rstest]
     #[case(of(228, 613), "vectorised", [228, 5], [128, 1])]
     #[case(of(228, 614), "vectorised", [228, 3], [128, 1])]
-    #[case(of(300, 1001), "output_packs", [294, 1], [128, 1])]
-    #[case(of(4096, 614), "output_packs", [2456, 1], [128, 1])]
-    #[case(of(16_384, 2048), "four_rows", [4096, 2], [256, 1])]
+    #[case(of(300, 1001), "output_packs", [147, 1], [256, 1])]
+    #[case(of(4096, 614), "output_packs", [1228, 1], [256, 1])]
+    #[case(of(16_384, 2048), "four_rows", [4096, 1], [256, 1])]
     #[case(of(65_536, 36), "four_rows", [586, 1], [9, 28])]
     fn rows_of_single_precision(
         #[case] s: Lookup,
@@ -176,7 +184,7 @@ mod tests {
     #[test]
     fn few_rows_are_fewer_on_a_smaller_gpu() {
         let entry = |s: Lookup| Gpu::with_multiprocessors(16).during(|| half_rows(&s).entry);
-        assert_eq!(entry(of(228, 612)).as_deref(), Some("embedding_four_rows"));
+        assert_eq!(entry(of(228, 612)).as_deref(), Some("embedding_output_packs"));
         assert_eq!(entry(of(50, 612)).as_deref(), Some("embedding_vectorised"));
     }
 
@@ -191,5 +199,14 @@ mod tests {
     #[case(Lookup { vocab: 9, dim: 131, ids: 19 })]
     fn kernels_of_many_rows_are_right(#[case] s: Lookup) {
         is_right_in_bf16(operator(), kernel(many_half_rows), s);
+    }
+
+    #[rstest]
+    #[case(Lookup { vocab: 9, dim: 614, ids: 23 })]
+    #[case(Lookup { vocab: 9, dim: 613, ids: 23 })]
+    fn kernels_of_many_f32_rows_are_right(#[case] s: Lookup) {
+        let many = kernel(|s| Accesses::of(s, PACK_OF_F32).many_rows()).dtypes([DType::F32]);
+        let judged = judged_in_simulator(&operator(), &many.named("many"), s.to_point());
+        assert!(judged.is_ok(), "{judged:#?}");
     }
 }

@@ -75,7 +75,15 @@ fn operator() -> Op<Lookup> {
 fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
     let narrow = (1..=33).map(|dim| (41, dim, 37));
     let edges = [(9, 4, 0), (1, 5, 3)];
-    let realistic = [(1000, 64, 37), (37, 2048, 50), (29, 4096, 31), (13, 1023, 300), (13, 1025, 110), (50_257, 3, 12)];
+    let realistic = [
+        (1000, 64, 37),
+        (37, 2048, 50),
+        (29, 4096, 31),
+        (13, 1023, 300),
+        (13, 1025, 110),
+        (13, 614, 900),
+        (50_257, 3, 12),
+    ];
     narrow.chain(edges).chain(realistic)
 }
 
