@@ -278,11 +278,7 @@ __device__ __forceinline__ unsigned* simt_states(const Workspace& in) {
 
 // No state is there yet. grid = any, block = 256, no dynamic shared memory.
 extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words) {
-    unsigned* const states = simt_states(Workspace(workspace, steps, batch, hidden, layers));
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)layers * words;
-         i += (long long)gridDim.x * blockDim.x) {
-        states[i] = 0;
-    }
+    lstm::clear_states(simt_states(Workspace(workspace, steps, batch, hidden, layers)), (long long)layers * words);
 }
 
 // One launch for all steps of a layer, by blocks that run at once and keep the recurrent weights
@@ -369,11 +365,7 @@ __device__ __forceinline__ lstm::Exchange exchange_of(const Workspace& in, int b
 // No state is there yet. grid = any, block = 256, no dynamic shared memory.
 extern "C" __global__ void lstm_persistent_start(LSTM_POINTERS, int steps, int batch, int hidden, int layers, int words) {
     const Workspace in(workspace, steps, batch, hidden, layers);
-    uint4* const states = exchange_of(in, batch, hidden, layers, 0, words).states;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < (long long)layers * words / 4;
-         i += (long long)gridDim.x * blockDim.x) {
-        states[i] = make_uint4(0, 0, 0, 0);
-    }
+    lstm::clear_states(exchange_of(in, batch, hidden, layers, 0, words).states, (long long)layers * words / 4);
 }
 
 // One launch for all steps of a layer, by blocks that run at once and keep the recurrent weights (lstm_persistent.cuh).

@@ -8,6 +8,7 @@
 #pragma once
 #include "common.cuh"
 #include "lstm_input_gemm.cuh"
+#include "lstm_state.cuh"
 
 namespace lstm {
 
@@ -58,17 +59,12 @@ __device__ __forceinline__ unsigned in_parts(float value) {
     return pack_detail::pack_word(both);
 }
 
-// States as words in global memory: `in_parts`, of which what is left is far below 2, so that the bit of its exponent that
-// says so is free. It is the tag, by which a reader tells a state from that of two steps before in the same place.
-constexpr unsigned TAG = 1u << 30;
-__device__ __forceinline__ unsigned tag_of(int step) { return step / 2 % 2 ? 0 : TAG; }
+// States as words in global memory: `in_parts`, of which what is left is far below 2.
 __device__ __forceinline__ unsigned tagged(float state, unsigned tag) {
     const unsigned word = in_parts(state);
     return (state == state ? word : word & 0xffff) | tag;  // nothing is left of NaN
 }
-__device__ __forceinline__ bool has_tag(const uint4& words, unsigned tag) {
-    return (((words.x ^ tag) | (words.y ^ tag) | (words.z ^ tag) | (words.w ^ tag)) & TAG) == 0;
-}
+__device__ __forceinline__ bool has_tag(const uint4& words, unsigned tag) { return (tag_difference(words, tag) & TAG) == 0; }
 // The packet in four such words.
 __device__ __forceinline__ uint4 parts_of(const uint4& words) {
     constexpr unsigned BOTH = ~(TAG | TAG >> 16);

@@ -7,14 +7,13 @@
 // those alone, so that a block reads every state once. Of its weights a warp keeps the first slices in registers, the next
 // ones in shared memory, and reads what is left from L2 at each step.
 //
-// Nobody waits for a flag: a state travels in a word that says itself whether it is there (lstm_cell.cuh, tagged). States of
+// Nobody waits for a flag: a state travels in a word that says itself whether it is there (lstm_state.cuh). States of
 // every other step stand in the same place. A block writes there when it has read all states of the step between, for
 // which those that are overwritten were read by everybody.
 // Groups of TILES x 8 sequences know nothing of each other: while the states of one go through the cells, those of the next
 // are on their way.
 #pragma once
 #include "async.cuh"
-#include "grid.cuh"
 #include "hopper.cuh"
 #include "lstm_cell.cuh"
 
@@ -23,7 +22,6 @@ namespace lstm {
 constexpr int PERSISTENT_WARPS = 8;
 constexpr int PERSISTENT_THREADS = PERSISTENT_WARPS * WARP;
 constexpr int TILE_SEQUENCES = 8;  // of one product
-constexpr int POLL_NANOSECONDS = 20;  // short beside the way to L2 and back
 
 // What blocks share.
 struct Exchange {

@@ -5,12 +5,12 @@
 // groups of eight. The eight warps of a block split k. A lane has the rows of one or two gates: of its warp's part of k it
 // keeps the first columns in registers, the others in shared memory. The states of that part go through shared memory, from
 // which all lanes read the same eight sequences of a k.
-// A state travels in a word that says itself whether it is there, as in lstm_persistent.cuh, and for the same reason none is
-// overwritten that somebody still reads.
+// A state travels in a word that says itself whether it is there (lstm_state.cuh), and none is overwritten that somebody still
+// reads, for the reason that lstm_persistent.cuh gives.
 #pragma once
 #include "common.cuh"
-#include "grid.cuh"
 #include "lstm_input_gemm.cuh"
+#include "lstm_state.cuh"
 
 namespace lstm {
 
@@ -19,17 +19,13 @@ constexpr int SIMT_THREADS = SIMT_WARPS * WARP;
 constexpr int SIMT_SEQUENCES = 8;  // of a group
 constexpr int SIMT_KEPT = 64;      // columns of a row in registers, and k whose states are brought in together
 constexpr int SIMT_LOADS = SIMT_KEPT * SIMT_SEQUENCES / (4 * WARP);  // of four words a lane
-constexpr int SIMT_POLL_NANOSECONDS = 20;
 
-// No state is above 1, so that the uppermost bit of its exponent is free for the tag, and numbers above 1 for NaN.
-constexpr unsigned SIMT_TAG = 1u << 30;
-constexpr unsigned NAN_WORD = 0x3fffffff;
-__device__ __forceinline__ unsigned simt_tag_of(int step) { return step / 2 % 2 ? 0 : SIMT_TAG; }
+constexpr unsigned NAN_WORD = 0x3fffffff;  // above 1, as no state is
 __device__ __forceinline__ unsigned tagged_word(float state, unsigned tag) {
     return (state == state ? __float_as_uint(state) : NAN_WORD) | tag;
 }
 __device__ __forceinline__ float state_of(unsigned word) {
-    const float state = __uint_as_float(word & ~SIMT_TAG);
+    const float state = __uint_as_float(word & ~TAG);
     return fabsf(state) > 1.0f ? nanf("") : state;
 }
 
@@ -127,23 +123,23 @@ __device__ __forceinline__ void recur_simt(const SimtLayer& of) {
 #pragma unroll
         for (int i = 0; i < SIMT_LOADS; ++i) {
             if (i < from || i >= until || !is_inside(column0, i)) continue;
-            other |= (words[i].x ^ tag) | (words[i].y ^ tag) | (words[i].z ^ tag) | (words[i].w ^ tag);
+            other |= tag_difference(words[i], tag);
         }
-        return bool(__all_sync(ALL_LANES, (other & SIMT_TAG) == 0));
+        return bool(__all_sync(ALL_LANES, (other & TAG) == 0));
     };
     auto start_turn = [&](int turn) {
         before = reinterpret_cast<const uint4*>(states_of(turn - groups) + first * SIMT_SEQUENCES) + lane;
-        tag = simt_tag_of(turn / groups - 1);
+        tag = tag_of(turn / groups - 1);
         load(0, 0, SIMT_LOADS);
     };
     // One load is tried again and again, the others when that one has come. Then the states stand in shared memory.
     auto bring_in = [&](int column0) {
         while (!is_there(column0, 0, 1)) {
-            __nanosleep(SIMT_POLL_NANOSECONDS);
+            __nanosleep(POLL_NANOSECONDS);
             load(column0, 0, 1);
         }
         while (!is_there(column0, 1, SIMT_LOADS)) {
-            __nanosleep(SIMT_POLL_NANOSECONDS);
+            __nanosleep(POLL_NANOSECONDS);
             load(column0, 1, SIMT_LOADS);
         }
         __syncwarp();
@@ -241,7 +237,7 @@ __device__ __forceinline__ void recur_simt(const SimtLayer& of) {
             carried = sigmoid(gates[1]) * carried + sigmoid(gates[0]) * tanhf(gates[2]);
             const float state = sigmoid(gates[3]) * tanhf(carried);
             if (step + 1 < of.steps && unit < of.hidden) {
-                store_relaxed(states_of(turn) + unit * SIMT_SEQUENCES + in_group, tagged_word(state, simt_tag_of(step)));
+                store_relaxed(states_of(turn) + unit * SIMT_SEQUENCES + in_group, tagged_word(state, tag_of(step)));
             }
             if (has_next && groups == 1) start_turn(turn + 1);
             if (inside) {

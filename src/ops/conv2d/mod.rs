@@ -110,6 +110,19 @@ fn square(taps: usize) -> Convolution {
     }
 }
 
+/// More places and filters than a tile, and two images in one; strides, dilation and odd extents; few channels; one tap.
+#[cfg(test)]
+fn beyond_a_tile(layout: Layout) -> [Convolution; 4] {
+    let two = Convolution { batch: 2, layout, ..square(3) };
+    let uneven = Convolution { channels: 35, height: 17, width: 11, filters: 65, padding: 2, ..two.clone() };
+    [
+        Convolution { channels: 72, height: 9, width: 11, filters: 136, padding: 1, ..two.clone() },
+        Convolution { stride: 2, dilation: 2, ..uneven },
+        Convolution { channels: 3, height: 15, width: 19, filters: 24, padding: 2, stride: 2, tall: 7, ..two.clone() },
+        Convolution { channels: 136, height: 4, width: 18, filters: 32, tall: 1, wide: 1, ..two },
+    ]
+}
+
 /// x, w and y once, and every tap, beside the image too.
 fn cost(s: &Convolution, dtype: DType) -> Cost {
     let (down, across) = s.places();

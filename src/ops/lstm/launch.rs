@@ -2,7 +2,7 @@
 
 use super::persistent;
 use super::shape::{GATES, Sequences};
-use crate::core::gpu::scaled;
+use crate::core::gpu::{multiprocessors, scaled};
 use crate::core::launch::{Launch, Plan};
 use crate::core::tensor_map::{Swizzle, TensorMap};
 use crate::ops::family::aligned::{ELEMENT_BYTES, is_aligned};
@@ -65,6 +65,16 @@ pub fn resident_workspace_bytes(s: &Sequences) -> usize {
 
 pub(super) fn with_scalars(launch: Launch, scalars: impl IntoIterator<Item = usize>) -> Launch {
     scalars.into_iter().fold(launch, |launch, value| launch.scalar(value as i32))
+}
+
+/// Sets so many words of states a layer to such that no persistent kernel takes.
+pub(super) fn clear_states(s: &Sequences, words: usize) -> Launch {
+    /// Of a block, and words that one of them sets.
+    const THREADS: usize = 256;
+    const RUN: usize = 16;
+    let blocks = (s.layers * words).div_ceil(RUN * THREADS).min(multiprocessors());
+    let launch = Launch::blocks(blocks, THREADS).entry("lstm_persistent_start");
+    with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, words])
 }
 
 /// A launch a step and layer.

@@ -1,7 +1,7 @@
 //! The launch rule of the persistent kernel: which weights of a block stay where.
 
 use super::launch;
-use super::launch::{align, copied_bytes, fastest_product, with_scalars};
+use super::launch::{align, clear_states, copied_bytes, fastest_product, with_scalars};
 use super::shape::Sequences;
 use crate::core::gpu::multiprocessors;
 use crate::core::launch::{Launch, Plan};
@@ -146,15 +146,6 @@ impl Share {
         let words = self.words(s);
         with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, words, layer, self.blocks, self.in_shared])
     }
-
-    fn start(&self, s: &Sequences) -> Launch {
-        /// Words that a thread sets.
-        const RUN: usize = 16;
-        let words = self.words(s);
-        let blocks = (s.layers * words).div_ceil(RUN * THREADS).min(multiprocessors());
-        let launch = Launch::blocks(blocks, THREADS).entry("lstm_persistent_start");
-        with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, words])
-    }
 }
 
 /// The copy of weights, the states of two steps of every layer, for which a partition may have almost two tiles too many, and
@@ -172,7 +163,7 @@ fn plan(s: &Sequences, limits: &Limits) -> Plan {
     }
     let share = Share::of(s, limits);
     let layers = (0..s.layers).flat_map(|layer| [fastest_product(s, layer), share.launch(s, layer)]);
-    Plan(align(s).into_iter().chain([share.start(s)]).chain(layers).collect())
+    Plan(align(s).into_iter().chain([clear_states(s, share.words(s))]).chain(layers).collect())
 }
 
 /// On the whole chip.

@@ -1,6 +1,6 @@
 //! The launch rule of the persistent kernel of f32: how the batch is cut.
 
-use super::launch::{self, product, with_scalars};
+use super::launch::{self, clear_states, product, with_scalars};
 use super::shape::{GATES, Sequences};
 use crate::core::gpu::{Gpu, multiprocessors};
 use crate::core::launch::{Launch, Plan};
@@ -74,14 +74,6 @@ impl Share {
             Launch::blocks(self.partitions * self.blocks, THREADS).shared(floats * size_of::<f32>()).entry(entry);
         with_scalars(launch.cooperative(), [s.steps, s.batch, s.hidden, s.layers, self.words(s), layer, self.blocks])
     }
-
-    fn start(&self, s: &Sequences) -> Launch {
-        /// Words that a thread sets.
-        const RUN: usize = 16;
-        let blocks = (s.layers * self.words(s)).div_ceil(RUN * THREADS).min(multiprocessors());
-        let launch = Launch::blocks(blocks, THREADS).entry("lstm_persistent_start");
-        with_scalars(launch, [s.steps, s.batch, s.hidden, s.layers, self.words(s)])
-    }
 }
 
 /// States of two steps of every layer, for which a partition may have almost a group too many, and cells, from a multiple of 16
@@ -101,7 +93,7 @@ pub fn plan(s: &Sequences) -> Plan {
         return launch::by_steps(s);
     };
     let layers = (0..s.layers).flat_map(|layer| [product(s, layer), share.launch(s, layer)]);
-    Plan([share.start(s)].into_iter().chain(layers).collect())
+    Plan([clear_states(s, share.words(s))].into_iter().chain(layers).collect())
 }
 
 #[cfg(test)]
