@@ -148,7 +148,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     (
         "row_sum cuda row_sum_pack_loop_block",
         "branch dropped",
-        "$L__BB3_39",
+        "$L_39",
         "Sends all warps through the sum of up to 32 parts, where those that no warp wrote are 0.",
     ),
     (
@@ -159,7 +159,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     ("gemm lesson", "comparison off by one", ", -62;", "Whether a positive k makes a slice at all."),
     ("embedding cuda embedding_vectorised", "other operation", "%r41, %r39, 7", SLOWER_WAY),
-    ("embedding cuda embedding_vectorised", "branch dropped", "@%p6 bra $L__BB1_21", SLOWER_WAY),
+    ("embedding cuda embedding_vectorised", "branch dropped", "@%p6 bra $L_21", SLOWER_WAY),
     (
         "embedding cuda embedding_vectorised",
         "other operation",
@@ -175,7 +175,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     (
         "lstm cuda lstm_persistent_start",
         "guard dropped",
-        "@%p3 bra $L__BB4_3",
+        "@%p3 bra $L_3",
         "Always the short division: the words of two layers are fewer than 2^32.",
     ),
     (
@@ -207,7 +207,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "div.u32 %r103, %r6, %r101",
         "Decides whether a round stands before the loop, every load of which has a test of its own.",
     ),
-    ("row_mean cuda row_mean_pack_loop_warp", "branch dropped", "@%p2 bra $L__BB4_28", EACH_TESTED),
+    ("row_mean cuda row_mean_pack_loop_warp", "branch dropped", "@%p2 bra $L_28", EACH_TESTED),
     ("row_mean cuda row_mean_pack_loop_warp", "comparison off by one", "%p2, %r252, %r2", EACH_TESTED),
     (
         "row_sum lesson2_vectorised row_sum_pack_loop_warp",
@@ -253,9 +253,9 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "neg.s32 %r473, %r474",
         "Only whether a number is a multiple of 8 counts there: its negative is one where it is.",
     ),
-    ("layernorm_gelu cuda layernorm_gelu_full_block", "guard dropped", "@%p25 bra $L__BB5_23", NINE_WARPS),
-    ("layernorm_gelu cuda layernorm_gelu_full_block", "guard dropped", "@%p19 bra $L__BB5_15", NINE_WARPS),
-    ("gelu cuda", "guard dropped", "@%p7 bra $L__BB3_10", LESS_THAN_A_PACK),
+    ("layernorm_gelu cuda layernorm_gelu_full_block", "guard dropped", "@%p25 bra $L_23", NINE_WARPS),
+    ("layernorm_gelu cuda layernorm_gelu_full_block", "guard dropped", "@%p19 bra $L_15", NINE_WARPS),
+    ("gelu cuda", "guard dropped", "@%p7 bra $L_10", LESS_THAN_A_PACK),
     ("gelu_tanh cuda", "comparison off by one", "%p6, %rd35, 3", LESS_THAN_A_PACK),
     ("gelu_tanh cuda", "constant off by one", "%p6, %rd35, 3", LESS_THAN_A_PACK),
     (
