@@ -72,17 +72,20 @@ impl Fitted {
         self.families.iter().find(|swept| (swept.operator.as_str(), swept.candidate.as_str(), swept.dtype) == name)
     }
 
-    /// Puts a family in the place of an older one. Times are kept to a hundred-thousandth: more is noise, and does not pack.
+    /// Puts a family in the place of an older one. Times are kept to four digits: more is noise, and does not pack.
     pub fn keep(&mut self, mut swept: Swept) {
-        let kept = |us: f64| format!("{us:.4e}").parse().unwrap_or(us);
+        let kept = |us: f64| format!("{us:.3e}").parse().unwrap_or(us);
         for observation in &mut swept.observations {
             observation.us = kept(observation.us);
             observation.modelled_us = observation.modelled_us.map(kept);
             observation.unasked_us = observation.unasked_us.map(kept);
         }
         for process in std::iter::once(&mut swept.process).chain(&mut swept.unasked) {
-            let kept = |number: &mut f64| *number = format!("{number:.6e}").parse().unwrap_or(*number);
-            process.weights.iter_mut().chain(&mut process.scales).chain(&mut process.apart).for_each(kept);
+            let kept = |number: &mut f64, digits: usize| {
+                *number = format!("{number:.*e}", digits - 1).parse().unwrap_or(*number);
+            };
+            process.weights.iter_mut().for_each(|weight| kept(weight, 5));
+            process.scales.iter_mut().chain(&mut process.apart).for_each(|scale| kept(scale, 7));
         }
         let name = |one: &Swept| (one.operator.clone(), one.candidate.clone(), one.dtype);
         self.families.retain(|other| name(other) != name(&swept));
@@ -223,7 +226,7 @@ mod tests {
         (swept.observations[0].us, swept.observations[0].modelled_us) = (12.3456789, Some(0.0123456789));
         twice.keep(swept);
         let kept = &twice.families[0].observations[0];
-        assert_eq!((kept.us, kept.modelled_us), (12.346, Some(0.012346)));
+        assert_eq!((kept.us, kept.modelled_us), (12.35, Some(0.01235)));
     }
 
     #[rstest]
