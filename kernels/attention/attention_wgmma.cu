@@ -7,16 +7,21 @@
 // row, element): what lies past the rows of a head is zero. They need rows of a multiple of 16 bytes: tensors without are copied
 // to the workspace first (attention_align), and y without is stored from registers.
 //
-// Launch (dim <= 128; other shapes take attention_naive), wgmma_<dim>x<queries>:
-//   wgmma_64x128   grid min(units, multiprocessors)  block 384  shared 163,984   dim <= 64, causal
-//   wgmma_64x192   the same                          block 512  shared 114,768   dim <= 64
-//   wgmma_128x128  the same                          block 384  shared 196,688   dim <= 128
+// Launch, wgmma_<dim>x<queries> for dims up to that one:
+//   wgmma_64x128   grid min(units, multiprocessors)  block 384  shared 163,984   keys of a KV block: 128
+//   wgmma_64x192   the same                          block 512  shared 114,768   128   not causal
+//   wgmma_80x128   the same                          block 384  shared 196,688   128
+//   wgmma_96x128   the same                          block 384  shared 196,688   128
+//   wgmma_128x128  the same                          block 384  shared 196,688   128
+//   wgmma_192x128  the same                          block 384  shared 221,272   112
+//   wgmma_256x128  the same                          block 384  shared 229,464    80
 //   align          grid any                          block 256
-#include "attention.cuh"
+#include "common.cuh"
 
 #if !defined(KERNELGATE_F32) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "align_rows.cuh"
 #include "wgmma_epilogue.cuh"
+#include "wgmma_widths.cuh"
 
 using namespace hopper;
 
@@ -25,6 +30,7 @@ namespace {
 constexpr int CHUNK = 64;         // elements of dim that a swizzled row holds
 constexpr int GROUP_QUERIES = 64;  // of a warpgroup
 constexpr int PRODUCT_K = 16;
+constexpr int ALL_READ = 8;        // the barrier of all warpgroups behind their last values
 constexpr int TURNS = 4;           // the first of the barriers by which warpgroups take turns
 
 struct Extents {
@@ -45,12 +51,19 @@ struct Config {
     static constexpr int KEYS = KEYS_;
     static constexpr int GROUPS = GROUPS_;
     static constexpr int STAGES = STAGES_;
-    static constexpr int CHUNKS = DIM / CHUNK;
+    static constexpr int CHUNKS = (DIM + CHUNK - 1) / CHUNK;
+    static constexpr int ROW = CHUNKS * CHUNK;  // elements that a row takes in shared memory
     static constexpr int QUERIES = GROUPS * GROUP_QUERIES;
     static constexpr int THREADS = WARPGROUP_THREADS * (GROUPS + 1);
-    static constexpr int QUERY_BYTES = QUERIES * DIM * 2;
-    static constexpr int KV_BLOCK_BYTES = KEYS * DIM * 2;
-    static constexpr int OWN_BYTES = GROUP_QUERIES * DIM * 2;  // outputs of a warpgroup
+    static constexpr int QUERY_BYTES = QUERIES * ROW * 2;
+    static constexpr int KV_BLOCK_BYTES = KEYS * ROW * 2;
+    // Outputs take the place of values where shared memory is too small for both.
+    static constexpr bool OUTPUTS_IN_VALUES = DIM > 128;
+    // What setmaxnreg leaves the producer, and gives the others.
+    static constexpr int PRODUCER_REGISTERS = GROUPS == 3 ? 32 : DIM == 256 ? 24 : 40;
+    static constexpr int CONSUMER_REGISTERS = GROUPS == 3 ? 160 : DIM == 256 ? 240 : 232;
+    static constexpr int OUTPUT_BYTES = OUTPUTS_IN_VALUES ? 0 : QUERY_BYTES;
+    static constexpr int OWN_BYTES = GROUP_QUERIES * ROW * 2;  // outputs of a warpgroup
 };
 
 // Where things stand in shared memory. A mbarrier is 8 bytes.
@@ -66,14 +79,15 @@ struct Layout {
         : queries(shared),
           keys(queries + C::QUERY_BYTES),
           values(keys + C::STAGES * C::KV_BLOCK_BYTES),
-          outputs(values + C::STAGES * C::KV_BLOCK_BYTES),
-          barriers(outputs + C::QUERY_BYTES) {}
+          outputs(C::OUTPUTS_IN_VALUES ? values : values + C::STAGES * C::KV_BLOCK_BYTES),
+          barriers(values + C::STAGES * C::KV_BLOCK_BYTES + C::OUTPUT_BYTES) {}
     __device__ __forceinline__ unsigned queries_full() const { return barriers; }
     __device__ __forceinline__ unsigned queries_empty() const { return barriers + 8; }
     __device__ __forceinline__ unsigned keys_full(int stage) const { return barriers + 16 + stage * 32; }
     __device__ __forceinline__ unsigned keys_empty(int stage) const { return keys_full(stage) + 8; }
     __device__ __forceinline__ unsigned values_full(int stage) const { return keys_full(stage) + 16; }
     __device__ __forceinline__ unsigned values_empty(int stage) const { return keys_full(stage) + 24; }
+    __device__ __forceinline__ unsigned outputs_read() const { return keys_full(C::STAGES); }
 
     __device__ __forceinline__ void init() const {
         constexpr int READERS = C::GROUPS * WARPGROUP_WARPS;
@@ -85,6 +99,7 @@ struct Layout {
             mbarrier_init(values_full(stage), 1);
             mbarrier_init(values_empty(stage), READERS);
         }
+        if (C::OUTPUTS_IN_VALUES) mbarrier_init(outputs_read(), C::GROUPS);
         mbarrier_init_fence();
     }
 };
@@ -136,6 +151,7 @@ __device__ __forceinline__ void fetch(const Layout<C>& at, const TensorMap& q, c
                                       const Extents& s) {
     PipelineState<C::STAGES> keys, values;
     unsigned parity = 1;
+    bool outputs_pending = false;  // where the first values of a tile go
     Tile tile;
     TileScheduler<C> scheduler{s};
     while (scheduler.next(tile)) {
@@ -150,8 +166,11 @@ __device__ __forceinline__ void fetch(const Layout<C>& at, const TensorMap& q, c
             if (step == tile.steps - 1) {
                 mbarrier_wait(at.queries_empty(), parity);
                 parity ^= 1;
+                outputs_pending = C::OUTPUTS_IN_VALUES;
                 load_rows<C::QUERIES, C::CHUNKS>(at.queries, q, tile.first, tile.head, at.queries_full());
             } else {
+                if (outputs_pending) mbarrier_wait(at.outputs_read(), parity);
+                outputs_pending = false;
                 mbarrier_wait(at.values_empty(values.stage), values.parity ^ 1);
                 load_rows<C::KEYS, C::CHUNKS>(at.values + values.stage * C::KV_BLOCK_BYTES, v, (step + 1) * C::KEYS, head,
                                               at.values_full(values.stage));
@@ -253,10 +272,10 @@ struct Attend {
 
     // Warpgroups take turns at issuing products: the softmax of one runs beside the products of another.
     __device__ __forceinline__ void wait_turn() const {
-        if (C::GROUPS > 1) named_barrier_sync(TURNS + group, 2 * WARPGROUP_THREADS);
+        named_barrier_sync(TURNS + group, 2 * WARPGROUP_THREADS);
     }
     __device__ __forceinline__ void pass_turn() const {
-        if (C::GROUPS > 1) named_barrier_arrive(TURNS + (group + 1) % C::GROUPS, 2 * WARPGROUP_THREADS);
+        named_barrier_arrive(TURNS + (group + 1) % C::GROUPS, 2 * WARPGROUP_THREADS);
     }
 
     // Scores of keys from `key` on that a row does not see are no scores.
@@ -312,6 +331,10 @@ struct Attend {
         parity ^= 1;
         mbarrier_wait(at.keys_full(keys.stage), keys.parity);
         score<C>(scores, queries, at.keys + keys.stage * C::KV_BLOCK_BYTES);
+        if (C::OUTPUTS_IN_VALUES && threadIdx.x % WARPGROUP_THREADS == 0) {
+            tma_store_wait_read<0>();
+            mbarrier_arrive(at.outputs_read());
+        }
         wgmma_wait<0>();
         weigh_scores();
         round_weights<C::KEYS>(weights, scores);
@@ -354,12 +377,17 @@ struct Attend {
         }
         const unsigned own = at.outputs + group * C::OWN_BYTES;
         const bool one = threadIdx.x % WARPGROUP_THREADS == 0;
-        if (one) tma_store_wait_read<0>();
-        named_barrier_sync(1 + group, WARPGROUP_THREADS);
+        if (C::OUTPUTS_IN_VALUES) {
+            named_barrier_sync(ALL_READ, C::GROUPS * WARPGROUP_THREADS);
+        } else {
+            if (one) tma_store_wait_read<0>();
+            named_barrier_sync(1 + group, WARPGROUP_THREADS);
+        }
 #pragma unroll
-        for (int chunk = 0; chunk < C::CHUNKS; ++chunk) {
+        for (int chunk = 0; chunk < C::DIM / CHUNK; ++chunk) {
             stage_outputs(own + chunk * GROUP_QUERIES * ROW_BYTES, &sums[chunk * CHUNK / 2]);
         }
+        stage_outputs<C::DIM % CHUNK>(own + C::DIM / CHUNK * GROUP_QUERIES * ROW_BYTES, &sums[C::DIM / CHUNK * CHUNK / 2]);
         fence_proxy_async();
         named_barrier_sync(1 + group, WARPGROUP_THREADS);
         if (one && first < s.queries) {
@@ -384,12 +412,10 @@ __device__ __forceinline__ void attend(scalar_t* y, const TensorMap& q, const Te
     __syncthreads();
 
     if (group == C::GROUPS) {
-        if (C::GROUPS == 2) setmaxnreg_dec<40>();
-        if (C::GROUPS == 3) setmaxnreg_dec<32>();
+        setmaxnreg_dec<C::PRODUCER_REGISTERS>();
         if (threadIdx.x == C::GROUPS * WARPGROUP_THREADS) fetch<C>(at, q, k, v, s);
     } else {
-        if (C::GROUPS == 2) setmaxnreg_inc<232>();
-        if (C::GROUPS == 3) setmaxnreg_inc<160>();
+        setmaxnreg_inc<C::CONSUMER_REGISTERS>();
         Attend<C> attend{at, s, y_map, y, group};
         if (group == C::GROUPS - 1) attend.pass_turn();  // the first turn is that of the first group
         Tile tile;
@@ -413,7 +439,11 @@ __device__ __forceinline__ void attend(scalar_t* y, const TensorMap& q, const Te
 
 ATTENTION_ENTRY(attention_wgmma_64x128, 64, 128, 2, 4)
 ATTENTION_ENTRY(attention_wgmma_64x192, 64, 128, 3, 2)
+ATTENTION_ENTRY(attention_wgmma_80x128, 80, 128, 2, 2)
+ATTENTION_ENTRY(attention_wgmma_96x128, 96, 128, 2, 2)
 ATTENTION_ENTRY(attention_wgmma_128x128, 128, 128, 2, 2)
+ATTENTION_ENTRY(attention_wgmma_192x128, 192, 112, 2, 2)
+ATTENTION_ENTRY(attention_wgmma_256x128, 256, 80, 2, 2)
 
 // Copies rows of `cols` elements to rows of `pitch`, `offset` elements into the workspace, for tensor maps.
 extern "C" __global__ void __launch_bounds__(256)

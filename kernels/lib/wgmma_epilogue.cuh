@@ -33,12 +33,13 @@ __device__ __forceinline__ void store_direct(scalar_t* __restrict__ matrix, int 
     }
 }
 
-// Puts 64 columns of a warpgroup's 64 rows into a swizzled tile, for a TMA store from there.
+// Puts COLS columns of a warpgroup's 64 rows into a swizzled tile of 64, for a TMA store from there.
+template <int COLS = 64>
 __device__ __forceinline__ void stage_outputs(unsigned tile, const float* sums) {
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x % WARPGROUP_THREADS / 32 * 16 + lane % 16;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < COLS / 16; ++j) {
         const float* part = &sums[j * 8];
         const unsigned unit = j * 2 + lane / 16;
         store_matrices(tile + row * ROW_BYTES + (unit ^ row % 8) * 16, pair(part[0], part[1]), pair(part[2], part[3]),

@@ -12,12 +12,18 @@ use crate::ops::family::aligned::{Aligned, ELEMENT_BYTES, is_aligned};
 const CHUNK: usize = 64;
 /// Queries of a warpgroup.
 const GROUP_QUERIES: usize = 64;
-/// The longest dim that an entry serves.
-const MOST_DIM: usize = 128;
+/// The time of a row of queries among three warpgroups over that among two, at dim 64 and without a mask (H200).
+const ROW_OF_THREE_GROUPS: f64 = 0.865;
+/// The longest dim that the kernel on mma.sync serves.
+const MOST_MMA_DIM: usize = 128;
+/// Dims whose outputs have shared memory of their own; longer ones are stored from that of the values.
+const MOST_STAGED_DIM: usize = 128;
 
 /// The tile of a block, as its entry has it.
+#[derive(Debug, PartialEq)]
 struct Tile {
     entry: &'static str,
+    /// Elements of a row that are multiplied; shared memory holds whole chunks of them.
     dim: usize,
     /// Keys of a KV block.
     keys: usize,
@@ -27,27 +33,48 @@ struct Tile {
     stages: usize,
 }
 
-const TILE_64X128: Tile = Tile { entry: "attention_wgmma_64x128", dim: 64, keys: 128, groups: 2, stages: 4 };
-const TILE_64X192: Tile = Tile { entry: "attention_wgmma_64x192", dim: 64, keys: 128, groups: 3, stages: 2 };
-const TILE_128X128: Tile = Tile { entry: "attention_wgmma_128x128", dim: 128, keys: 128, groups: 2, stages: 2 };
+const fn tile(entry: &'static str, dim: usize, keys: usize, groups: usize, stages: usize) -> Tile {
+    Tile { entry, dim, keys, groups, stages }
+}
+
+const TILE_64X128: Tile = tile("attention_wgmma_64x128", 64, 128, 2, 4);
+/// Without a mask: a third warpgroup hides more of the others' softmax.
+const TILE_64X192: Tile = tile("attention_wgmma_64x192", 64, 128, 3, 2);
+/// Of ascending dims.
+const TILES: [Tile; 6] = [
+    TILE_64X128,
+    tile("attention_wgmma_80x128", 80, 128, 2, 2),
+    tile("attention_wgmma_96x128", 96, 128, 2, 2),
+    tile("attention_wgmma_128x128", 128, 128, 2, 2),
+    tile("attention_wgmma_192x128", 192, 112, 2, 2),
+    WIDEST_TILE,
+];
+/// For all dims that the operator has.
+const WIDEST_TILE: Tile = tile("attention_wgmma_256x128", 256, 80, 2, 2);
 
 impl Tile {
     fn of(s: &Heads) -> &'static Tile {
-        match (s.dim <= TILE_64X192.dim, s.causal) {
-            (true, true) => &TILE_64X128,
-            (true, false) => &TILE_64X192,
-            (false, _) => &TILE_128X128,
-        }
+        let narrowest = TILES.iter().find(|tile| s.dim <= tile.dim).unwrap_or(&WIDEST_TILE);
+        let is_faster = TILE_64X192.rows_in_turn(s) as f64 * ROW_OF_THREE_GROUPS < TILE_64X128.rows_in_turn(s) as f64;
+        if *narrowest == TILE_64X128 && !s.causal && is_faster { &TILE_64X192 } else { narrowest }
+    }
+
+    /// Rows of queries that a multiprocessor takes one after the other.
+    fn rows_in_turn(&self, s: &Heads) -> usize {
+        let tiles = s.query_heads() * s.queries.div_ceil(self.queries());
+        tiles.div_ceil(multiprocessors()) * self.queries()
     }
 
     fn queries(&self) -> usize {
         self.groups * GROUP_QUERIES
     }
 
-    /// Queries, outputs, the pipeline of keys and values, and mbarriers.
+    /// Queries, outputs unless they take the place of values, the pipeline of keys and values, and mbarriers.
     fn shared_bytes(&self) -> usize {
-        let rows = 2 * self.queries() + 2 * self.stages * self.keys;
-        rows * self.dim * ELEMENT_BYTES + 16 + self.stages * 32
+        let is_staged = self.dim <= MOST_STAGED_DIM;
+        let rows = self.queries() * if is_staged { 2 } else { 1 } + 2 * self.stages * self.keys;
+        let barriers = 16 + self.stages * 32 + if is_staged { 0 } else { 8 };
+        rows * self.dim.next_multiple_of(CHUNK) * ELEMENT_BYTES + barriers
     }
 
     /// Units of queries, and the keys that one meets: a causal one half of them and a diagonal on average.
@@ -102,7 +129,7 @@ fn operands(s: &Heads) -> [Aligned; 3] {
 
 /// Bytes of the copies of q, k and v.
 pub fn workspace_bytes(s: &Heads) -> usize {
-    if s.dim > MOST_DIM { 0 } else { operands(s).iter().map(Aligned::copied_elements).sum::<usize>() * ELEMENT_BYTES }
+    operands(s).iter().map(Aligned::copied_elements).sum::<usize>() * ELEMENT_BYTES
 }
 
 pub fn with_scalars(s: &Heads, launch: Launch) -> Launch {
@@ -127,7 +154,7 @@ pub fn mma(s: &Heads) -> Plan {
     /// Rows of queries, keys and values in shared memory, of two bytes an element.
     const SHARED_ROWS: usize = 3 * 64;
     let dim = s.dim.next_power_of_two().max(64);
-    if dim > MOST_DIM {
+    if dim > MOST_MMA_DIM {
         return naive(s);
     }
     let blocks = s.query_heads() * s.queries.div_ceil(MMA_QUERIES);
@@ -140,11 +167,33 @@ pub fn wgmma(s: &Heads) -> Plan {
     if s.batch == 0 {
         return Plan(Vec::new());
     }
-    if s.dim > MOST_DIM {
-        let launch = naive_launch(s).without_pointers();
-        let launch = ["q", "k", "v", "y"].into_iter().fold(launch, Launch::pointer);
-        return with_scalars(s, launch).into();
-    }
     let copies = operands(s).map(|operand| operand.copy("attention_align"));
     Plan(copies.into_iter().flatten().chain([Tile::of(s).launch(s)]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn of(query_heads: usize, queries: usize, dim: usize, causal: bool) -> Heads {
+        Heads { batch: 1, heads: query_heads, group: 1, queries, keys: queries, dim, causal }
+    }
+
+    #[rstest]
+    #[case::short_rows(of(64, 2048, 8, true), "64x128")]
+    #[case::a_wave_of_short_tiles(of(16, 1000, 64, false), "64x128")]
+    #[case::two_waves_of_either(of(96, 197, 64, false), "64x128")]
+    #[case::many_waves(of(32, 4000, 64, false), "64x192")]
+    #[case::a_mask(of(32, 4000, 64, true), "64x128")]
+    #[case::rows_of_72(of(16, 1000, 72, false), "80x128")]
+    #[case::rows_of_96(of(16, 1000, 96, true), "96x128")]
+    #[case::rows_of_100(of(16, 1000, 100, true), "128x128")]
+    #[case::rows_of_136(of(16, 1000, 136, true), "192x128")]
+    #[case::rows_of_256(of(16, 1000, 256, true), "256x128")]
+    fn the_tile_follows_the_shape(#[case] s: Heads, #[case] expected: &str) {
+        let tile = Tile::of(&s);
+        assert_eq!(tile.entry, format!("attention_wgmma_{expected}"));
+        assert!(tile.shared_bytes() <= 227 << 10);
+    }
 }

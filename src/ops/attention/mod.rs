@@ -93,6 +93,8 @@ fn operator() -> Op<Heads> {
         Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: true },
         Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 128, causal: false },
         Heads { batch: 4, heads: 32, group: 1, queries: 2048, keys: 2048, dim: 64, causal: true },
+        Heads { batch: 4, heads: 16, group: 1, queries: 2048, keys: 2048, dim: 96, causal: false },
+        Heads { batch: 4, heads: 16, group: 1, queries: 2048, keys: 2048, dim: 256, causal: true },
     ])
 }
 
@@ -150,13 +152,14 @@ fn cost(s: &Heads, dtype: DType) -> Cost {
 }
 
 /// As (batch, heads, group, queries, keys, dim), always different where they can be: one of everything, every narrow
-/// dim, both sides of usual tiles, single queries over many keys, fewer keys than queries.
+/// dim, both sides of usual tiles, single queries over many keys, fewer keys than queries, wide dims.
 fn cases() -> impl Iterator<Item = Heads> {
     let narrow = (1..=17).map(|dim| (1, 2, 1, 5, 7, dim));
     let edges = [(0, 2, 1, 3, 4, 8), (1, 1, 1, 1, 1, 1), (1, 1, 1, 9, 5, 16), (2, 3, 4, 5, 6, 8)];
     let tiles = [(1, 1, 1, 63, 65, 64), (1, 2, 1, 64, 128, 64), (1, 1, 2, 65, 63, 128), (1, 1, 1, 129, 127, 72)];
     let models = [(2, 1, 3, 1, 300, 64), (1, 2, 4, 1, 1025, 128), (1, 1, 1, 3, 257, 256), (1, 2, 2, 96, 160, 80)];
-    let all = narrow.chain(edges).chain(tiles).chain(models);
+    let wide = [(1, 1, 2, 131, 97, 88), (1, 1, 1, 140, 230, 184), (1, 2, 1, 67, 100, 191), (1, 1, 2, 130, 170, 256)];
+    let all = narrow.chain(edges).chain(tiles).chain(models).chain(wide);
     all.flat_map(|(batch, heads, group, queries, keys, dim)| {
         [false, true].map(|causal| Heads { batch, heads, group, queries, keys, dim, causal })
     })
@@ -311,10 +314,13 @@ fn mma_kernel() -> Cuda<Heads> {
 
 /// Warp-specialised: a producer that copies by TMA, consumer warpgroups on wgmma.
 pub(super) fn wgmma_kernel() -> Cuda<Heads> {
-    let kernel = kernel!("attention/attention_wgmma.cu", "attention_naive", launch::wgmma);
+    let kernel = kernel!("attention/attention_wgmma.cu", "attention_wgmma_64x128", launch::wgmma);
     let tiles =
         kernel.tiles([("queries", 64), ("queries", 128), ("queries", 192), ("keys", 128), ("dim", 8), ("dim", 64)]);
-    tiles.tile("dim", 128).workspace(launch::workspace_bytes).needs("sm_90a")
+    tiles
+        .tiles([("dim", 80), ("dim", 96), ("dim", 128), ("dim", 192)])
+        .workspace(launch::workspace_bytes)
+        .needs("sm_90a")
 }
 
 fn triton() -> Cuda<Heads> {

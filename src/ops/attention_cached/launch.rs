@@ -17,8 +17,9 @@ pub const THREADS: usize = 256;
 pub const FEWEST_QUERIES: usize = 16;
 /// Keys from which on splitting them pays.
 pub const FEWEST_KEYS: usize = 64;
-/// What rows of tensor maps are a multiple of, and the longest that the kernels serve.
+/// What rows of tensor maps are a multiple of.
 pub const UNIT: usize = 8;
+/// The longest rows that decode attention serves.
 pub const MOST_DIM: usize = 128;
 
 /// A query a block, for every shape.
@@ -40,11 +41,11 @@ enum Path {
 }
 
 fn path(s: &Cached) -> Path {
-    if s.dim > MOST_DIM || !s.dim.is_multiple_of(UNIT) || s.batch == 0 {
+    if !s.dim.is_multiple_of(UNIT) || s.batch == 0 {
         Path::Naive
     } else if s.queries >= FEWEST_QUERIES {
         Path::Tiles
-    } else if s.queries == 1 && s.group <= attention_decode::MOST_ROWS && s.keys() >= FEWEST_KEYS {
+    } else if s.queries == 1 && s.dim <= MOST_DIM && s.group <= attention_decode::MOST_ROWS && s.keys() >= FEWEST_KEYS {
         Path::SplitKv
     } else {
         Path::Naive
@@ -114,6 +115,7 @@ mod tests {
     #[case::many_rows(of(1, 400, 9, 64), Path::Naive)]
     #[case::odd_rows(of(300, 0, 8, 60), Path::Naive)]
     #[case::long_rows(of(1, 400, 8, 136), Path::Naive)]
+    #[case::a_prompt_of_long_rows(of(300, 0, 8, 256), Path::Tiles)]
     #[case::nothing(Cached { batch: 0, ..of(300, 0, 1, 64) }, Path::Naive)]
     fn each_shape_has_its_path(#[case] s: Cached, #[case] expected: Path) {
         assert_eq!(path(&s), expected);
