@@ -9,5 +9,5 @@
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     attention_cached(const scalar_t* __restrict__ q, const scalar_t* __restrict__ k, const scalar_t* __restrict__ v,
                      scalar_t* __restrict__ y, int batch, int heads, int group, int past, int dim, float scale) {
-    attend_query(blockIdx.x, q, k, v, y, batch, heads, group, past, dim, scale);
+    attend_position(blockIdx.x, q, k, v, y, batch, heads, group, past, dim, scale);
 }

@@ -10,6 +10,7 @@
 //   cluster_bulk_<dim>_<rows>  grid heads of keys * parts  block 160   f32; parts <= 8, which are a cluster
 //                              shared 98,304 + 16 a stage, of which there are 6 at 64 and 3 at 128
 //   fma_<schedule>_128_<rows>  f32, as wgmma_<schedule>_128_<rows> of attention_decode_tma.cu, by multiply-adds
+#include "attention.cuh"
 #include "partials.cuh"
 
 namespace {

@@ -20,6 +20,7 @@
 // head) after the other, and its copies run ahead into the next. Partials are reduced in the shared memory of the cluster's first
 // block, or in the workspace by the last arriver. Its counters are zero between launches, so two launches of this module
 // must not run at the same time.
+#include "attention.cuh"
 #include "partials.cuh"
 
 #if !defined(KERNELGATE_F32) && __CUDA_ARCH__ >= 900
@@ -154,14 +155,7 @@ __device__ __forceinline__ Partial<2> reduce_splits(const float* row, int elemen
             header[i] = inside ? *reinterpret_cast<const float2*>(from) : make_float2(Maximum::identity(), 0.0f);
             out[i] = inside ? *reinterpret_cast<const float2*>(from + HEADER + element) : make_float2(0.0f, 0.0f);
         }
-        const float before = partial.max;
-        partial.raise_max(TOGETHER, [&](int i) { return header[i].x; });
-        const float correction = factor(before, partial.max);
-        partial.total *= correction;
-        partial.out[0] *= correction;
-        partial.out[1] *= correction;
-#pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) partial.add(header[i].x, header[i].y, &out[i].x);
+        partial.merge(header, out);
     }
     return partial;
 }

@@ -2,7 +2,7 @@
 //
 // `rows` are the queries of all query heads of one head of keys: they stand behind each other in q and y.
 #pragma once
-#include "attention.cuh"
+#include "online_softmax.cuh"
 
 constexpr int SPLIT_THREADS = 128;
 constexpr int SPLIT_WARPS = SPLIT_THREADS / WARP;
@@ -43,6 +43,18 @@ struct Partial {
         total = fmaf(of_total, share, total);
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) out[i] = fmaf(of_out[i], share, out[i]);
+    }
+    // Takes in partials that were read together: largest score and sum of weights, weighted sums.
+    template <int SOURCES>
+    __device__ __forceinline__ void merge(const float2 (&header)[SOURCES], const float2 (&of_out)[SOURCES]) {
+        const float before = max;
+        raise_max(SOURCES, [&](int i) { return header[i].x; });
+        const float correction = factor(before, max);
+        total *= correction;
+        out[0] *= correction;
+        out[1] *= correction;
+#pragma unroll
+        for (int i = 0; i < SOURCES; ++i) add(header[i].x, header[i].y, &of_out[i].x);
     }
     __device__ __forceinline__ float result(int i) const { return total > 0.0f ? out[i] / total : 0.0f; }
 };

@@ -17,7 +17,7 @@
 // The definition, a query a block.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS) attention_kvcache_naive(PARAMETERS) {
     begin_dependent_launch();
-    attend_query(blockIdx.x, behind_wait(q), behind_wait(k), behind_wait(v), y, batch, heads, group,
+    attend_position(blockIdx.x, behind_wait(q), behind_wait(k), behind_wait(v), y, batch, heads, group,
                  *behind_wait(position), dim, scale);
 }
 
