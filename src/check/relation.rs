@@ -26,7 +26,10 @@ pub fn hold(context: &Context<'_>, subject: &Subject<'_>, relation: &Relation, p
         .zip(&inputs)
         .map(|(values, like)| {
             let tensor = Tensor::from_f64(like.dtype(), like.dims(), values);
-            let exact = values.iter().enumerate().all(|(i, &v)| tensor.get(i) == v);
+            let exact = values.iter().enumerate().all(|(i, v)| {
+                let kept = tensor.get(i);
+                kept == *v || kept.is_nan() && v.is_nan()
+            });
             if exact {
                 Ok(tensor)
             } else {
