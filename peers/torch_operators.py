@@ -28,6 +28,16 @@ def _attention(shape, q, k, v):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=shape["group"] > 1)
 
 
+def _attention_paged(shape, q, k, v, page_table, lengths):
+    """Pages gathered, a sequence's one behind the other, and a mask of its length."""
+    batch, keys = page_table.shape[0], page_table.shape[1] * shape["page"]
+    table = page_table.long()
+    k, v = (pool[table].view(batch, keys, shape["heads"], shape["dim"]).transpose(1, 2) for pool in (k, v))
+    seen = torch.arange(keys, device=q.device)[None, :] < lengths[:, None]
+    y = F.scaled_dot_product_attention(q[:, :, None], k, v, attn_mask=seen[:, None, None], enable_gqa=shape["group"] > 1)
+    return torch.where(lengths[:, None, None] > 0, y[:, :, 0], 0)
+
+
 # Convolutions in f32 otherwise round their inputs to TF32, and cuDNN's algorithms are guessed at, not measured.
 torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.benchmark = True
@@ -131,6 +141,7 @@ EAGER = {
     "linear": _linear,
     "attention": _attention,
     "attention_decode": _attention,
+    "attention_paged": _attention_paged,
     "conv2d": _conv2d,
     "max_pool2d": _max_pool2d,
     "cnn": _cnn,

@@ -82,6 +82,7 @@ catalogue![
     attention_decode,
     attention_cached,
     attention_kvcache,
+    attention_paged,
     argmax,
     sample,
     conv2d,

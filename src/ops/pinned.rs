@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Operator, shape, and in f32, as multiples of 2⁻²⁴ of the root mean square of the first output: what the median element
 /// may be off by, and the largest root mean square of all errors together.
-const PINNED: [(&str, &str, [f64; 2]); 32] = [
+const PINNED: [(&str, &str, [f64; 2]); 33] = [
     ("add", "n=1025", [3.502e0, 9.469e-2]),
     ("relu", "n=1025", [4.387e-2, 2.353e-38]),
     ("gelu", "n=1025", [1.021e1, 3.657e-1]),
@@ -48,6 +48,7 @@ const PINNED: [(&str, &str, [f64; 2]); 32] = [
     ("attention_decode", "batch=1,heads=1,group=5,queries=1,keys=4099,dim=120,causal=false", [6.440e4, 1.124e3]),
     ("attention_cached", "batch=1,heads=1,group=1,queries=1,past=257,dim=256", [7.686e3, 3.832e2]),
     ("attention_kvcache", "batch=1,heads=1,group=6,past=700,spare=2,dim=128", [1.283e4, 5.005e2]),
+    ("attention_paged", "batch=1,heads=1,group=3,shortest=700,spread=0,page=16,pages=50,dim=128", [8.725e3, 3.583e2]),
     (
         "conv2d",
         "batch=3,channels=64,height=6,width=5,filters=32,tall=3,wide=3,stride=1,padding=1,dilation=2,layout=nhwc",

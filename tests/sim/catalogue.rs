@@ -48,6 +48,25 @@ fn shapes(operator: &dyn Operator) -> Vec<Vec<usize>> {
             let few_queries = vec![1, 3, 2, 2, 200, 72, 1];
             vec![vec![1, 2, 2, 5, 70, 24, 0], vec![2, 1, 1, 70, 67, 13, 1], vec![1, 1, 2, 3, 300, 100, 0], few_queries]
         }
+        // Over a cache or pages: several stretches of keys, odd widths, groups, sequences that differ.
+        ["batch", "heads", "group", "queries", "past", "dim"] => {
+            vec![vec![2, 2, 3, 5, 40, 24], vec![1, 2, 4, 1, 300, 64], vec![1, 1, 2, 37, 30, 13]]
+        }
+        ["batch", "heads", "group", "past", "spare", "dim"] => {
+            vec![
+                vec![2, 3, 2, 40, 3, 24],
+                vec![1, 2, 4, 300, 5, 64],
+                vec![1, 1, 7, 130, 2, 128],
+                vec![2, 1, 1, 9, 2, 13],
+            ]
+        }
+        ["batch", "heads", "group", "shortest", "spread", "page", "pages", "dim"] => {
+            vec![
+                vec![3, 2, 3, 20, 300, 16, 30, 24],
+                vec![2, 1, 9, 200, 70, 32, 40, 128],
+                vec![2, 2, 2, 260, 9, 4, 90, 13],
+            ]
+        }
         // batch, channels, height, width, filters, then taps and activation by their numbers.
         ["batch", "channels", "height", "width", "filters", "taps", "activation"] => {
             vec![vec![2, 3, 9, 11, 5, 1, 2], vec![1, 40, 12, 10, 24, 1, 1], vec![1, 8, 5, 4, 8, 2, 3]]
