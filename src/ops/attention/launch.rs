@@ -91,11 +91,39 @@ impl Tile {
         }
     }
 
-    fn launch(&self, s: &Heads) -> Launch {
+    /// Tiles that a block takes together: a long one and a short one where that leaves the busiest block less to do.
+    fn tiles_of_a_unit(&self, s: &Heads) -> usize {
+        if s.causal && self.busiest_block(s, 2) <= self.busiest_block(s, 1) { 2 } else { 1 }
+    }
+
+    /// KV blocks of the block that has most of them, and as much again for each tile as its start and its end take, where blocks
+    /// take units in turn: as the kernel's scheduler deals them out.
+    fn busiest_block(&self, s: &Heads, of_unit: usize) -> usize {
+        /// What a tile takes beside its KV blocks, in the time of one.
+        const BESIDE: usize = 1;
+        /// Units of a block after which all that repeats has been seen.
+        const MOST_ROUNDS: usize = 64;
         let of_head = s.queries.div_ceil(self.queries());
-        // A long tile and a short one make a unit where there are enough of them.
-        let of_unit = if s.causal && s.query_heads() * of_head > multiprocessors() { 2 } else { 1 };
-        let units = s.query_heads() * of_head.div_ceil(of_unit);
+        let units = of_head.div_ceil(of_unit);
+        let of_tile = |tile: usize| {
+            let last = ((tile + 1) * self.queries()).min(s.queries) - 1;
+            BESIDE + s.seen(last).div_ceil(self.keys).max(1)
+        };
+        let of_unit = |from_end: usize| {
+            let from_start = of_head - 1 - from_end;
+            of_tile(from_start) + if of_unit == 2 && from_start != from_end { of_tile(from_end) } else { 0 }
+        };
+        let mut blocks = vec![0; multiprocessors()];
+        for unit in (0..s.query_heads() * units).take(MOST_ROUNDS * blocks.len()) {
+            let block = unit % blocks.len();
+            blocks[block] += of_unit(unit % units);
+        }
+        blocks.into_iter().max().unwrap_or(0)
+    }
+
+    fn launch(&self, s: &Heads) -> Launch {
+        let of_unit = self.tiles_of_a_unit(s);
+        let units = s.query_heads() * s.queries.div_ceil(self.queries()).div_ceil(of_unit);
         let [q, k, v] = operands(s);
         let (q, y) = (q.map_of_matrices(s.queries), TensorMap::of("y", [s.query_heads(), s.queries, s.dim]));
         // Rows of y that no map takes are stored from registers; the kernel then leaves its map alone.
@@ -195,5 +223,14 @@ mod tests {
         let tile = Tile::of(&s);
         assert_eq!(tile.entry, format!("attention_wgmma_{expected}"));
         assert!(tile.shared_bytes() <= 227 << 10);
+    }
+
+    #[rstest]
+    #[case::later_tiles_are_longer(of(128, 2048, 128, true), 2)]
+    #[case::a_tile_a_block(of(32, 512, 64, true), 1)]
+    #[case::no_mask(of(128, 2048, 128, false), 1)]
+    #[case::tiles_that_are_hardly_longer(Heads { keys: 3456, ..of(128, 544, 128, true) }, 1)]
+    fn tiles_go_in_pairs_where_that_evens_blocks_out(#[case] s: Heads, #[case] expected: usize) {
+        assert_eq!(Tile::of(&s).tiles_of_a_unit(&s), expected);
     }
 }
